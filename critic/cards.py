@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from critic.sequence.evidence import EVIDENCE
-from faithkit.files.model_folder import CRITIC, TAGGER, Sidecar
+from faithkit.detector import CRITIC, TAGGER
+from faithkit.files.model_folder import Sidecar
 
 PAIRS = [
     ("The Danube flows through ten countries.", "It passes through ten countries."),

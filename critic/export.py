@@ -10,10 +10,11 @@ import torch
 from critic.cards import GRAPH_TITLE, LIMITS, PAIRS, card_of, graph_card, tell_comparison
 from critic.runtime.onnx_export import write_graph
 from critic.runtime.onnx_model import ONNX
+from faithkit.detector import TAGGER
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import CARD, SIDECAR, TAGGER, Sidecar, find_folder, read_sidecar, read_stored
+from faithkit.files.model_folder import CARD, SIDECAR, Sidecar, find_folder, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import run_lock
 from faithkit.metrics.results import read_metrics

@@ -67,11 +67,6 @@ def read_requests(
     return False, [read_request(*row, place, join, names) for place, row in enumerate(every)]
 
 
-def join_passages(passages: Sequence[str]) -> str:
-    """Passages as the critics' corpora join theirs: by a space."""
-    return " ".join(passages)
-
-
 def read_request(
     knowledge: Any, response: Any, history: Any, number: int | None, join: Join, names: Names = DEFAULT_NAMES
 ) -> Request:

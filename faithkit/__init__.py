@@ -1,4 +1,4 @@
-"""Train and measure what holds language models to their sources.
+"""Trains and evaluates hallucination detectors and faithful generators.
 
 from faithkit import Critic, Generator, Judge, Tagger, assert_faithful
 Critic.load("runs/...").score(knowledge="...", response="...")
@@ -12,19 +12,10 @@ runs.to_pandas("runs/*")
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:  # for editors and type checkers; at run time a name is imported when it is first used
-    from critic.sequence.scorer import Critic
-    from critic.tagger.predictor import Tagger
-    from data_modules.datasets.pairs import read_pairs
-    from faithkit_workflows.detectors.assertions import assert_faithful
-    from faithkit_workflows.detectors.cascade import Cascade
-    from generation.generator import Generator
-    from judge.judge import Judge
+from typing import Any
 
 __all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger", "assert_faithful", "read_pairs"]
-# The one place where the ground names what stands on it; imports run one way everywhere else.
+# Imported on first use; __init__.pyi declares the same names for type checkers.
 _PUBLIC = {
     "Cascade": "faithkit_workflows.detectors.cascade",
     "Critic": "critic.sequence.scorer",

@@ -1,26 +1,123 @@
-"""The protocol of every hallucination detector: a critic, a tagger, a language model as judge."""
+"""The protocol of every hallucination detector, and the declaration of each kind.
 
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+A kind of detector is declared once, here or by an entry point of the group `faithkit.detectors` in another package:
 
+    [project.entry-points."faithkit.detectors"]
+    overlap = "my_package.overlap:KIND"
+
+    KIND = DetectorKind(name="overlap", target="my_package.overlap:OverlapDetector")
+
+Its class then works wherever a detector is named: as `checkpoint=FOLDER` of a folder whose `faithkit.json` has this
+kind, or as `checkpoint=overlap:ARGUMENT`, which calls
+`OverlapDetector.load("ARGUMENT", precision=..., batch_tokens=...)`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from faithkit.errors import UserError
 from faithkit.records import Example, Prediction
+
+CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"  # the kinds of models trained here
+ENTRY_POINTS = "faithkit.detectors"
 
 
 class Detector(Protocol):
     """Judges responses by their knowledge and history.
 
-    A new kind of detector is a class with this method and one line in the table of
-    `faithkit_workflows.detectors.loading`.
+    A detector whose labels come from a threshold also has `set_threshold(threshold: float)`.
     """
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """One prediction for each example, in their order: label, score (P(hallucinated)), spans and text.
+        """Yields one prediction for each example, in their order: label, score (P(hallucinated)), spans and text.
 
-        An example is judged the same, whichever others stand beside it. What a detector does not give stays at the
-        default of `Prediction`; a reply that cannot be read has the label `unparsed`.
+        The prediction for an example does not depend on the other examples. Fields that a detector does not produce
+        keep the default of `Prediction`; a reply that cannot be parsed has the label `unparsed`.
 
         Args:
             examples: Their id, knowledge, history and response are read; label and spans are not.
-            progress: Shows a bar.
+            progress: Shows a progress bar.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetectorKind:
+    """Declares a kind of detector.
+
+    Args:
+        name: The `kind` in faithkit.json, and the prefix of `checkpoint=NAME:ARGUMENT`.
+        target: `module:Class`; its `load(path, *, precision, batch_tokens, **options)` returns a `Detector`.
+        options: Further options that `load` takes: `labels`, `max_windows`.
+        architectures: Endings of the architectures in config.json that are loaded as this kind without a faithkit.json.
+        threshold_key: The key of the response threshold in faithkit.json.
+        numbers_passages: Lists of passages are numbered when they are joined to one text, as in its training data.
+        marks_spans: Predictions have spans.
+    """
+
+    name: str
+    target: str
+    options: frozenset[str] = frozenset()
+    architectures: tuple[str, ...] = ()
+    threshold_key: str | None = None
+    numbers_passages: bool = False
+    marks_spans: bool = True
+
+    def load_class(self) -> Any:
+        """Imports the class."""
+        module, _, name = self.target.partition(":")
+        return getattr(import_module(module), name)
+
+
+BUILT_IN = {
+    kind.name: kind
+    for kind in (
+        DetectorKind(
+            name=CRITIC,
+            target="critic.sequence.scorer:Critic",
+            options=frozenset({"labels", "max_windows"}),
+            threshold_key="threshold",
+            marks_spans=False,
+        ),
+        DetectorKind(
+            name=TAGGER,
+            target="critic.tagger.predictor:Tagger",
+            options=frozenset({"max_windows"}),
+            architectures=("ForTokenClassification",),
+            threshold_key="response_threshold",
+            numbers_passages=True,
+        ),
+        DetectorKind(name=JUDGE, target="judge.judge:Judge", architectures=("ForCausalLM", "LMHeadModel")),
+    )
+}
+
+
+@cache
+def detector_kinds() -> Mapping[str, DetectorKind]:
+    """Returns every kind by its name: those of this project, then those of installed packages.
+
+    Raises:
+        UserError: An entry point does not name a `DetectorKind`.
+    """
+    kinds = dict(BUILT_IN)
+    for point in entry_points(group=ENTRY_POINTS):
+        kind = point.load()
+        if not isinstance(kind, DetectorKind):
+            raise UserError(
+                f"entry point {point.name!r} is no DetectorKind", place=point.value, hint="see docs/extending.md"
+            )
+        kinds.setdefault(kind.name, kind)
+    return kinds
+
+
+def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
+    """Splits `NAME:ARGUMENT` into an installed package's kind and its argument; None for any other checkpoint."""
+    name, separator, argument = checkpoint.partition(":")
+    if not separator or name in BUILT_IN:
+        return None
+    kind = detector_kinds().get(name)
+    return (kind, argument) if kind else None

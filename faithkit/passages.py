@@ -1,20 +1,20 @@
-"""Passages of knowledge: the text of one that is an object, and one text of a list of them."""
+"""Reads passages of knowledge, and joins a list of passages to one text."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faithkit.errors import UserError, shorten
 
-TEXT_KEYS = ("text", "page_content", "content", "passage")  # of a passage that is an object, as retrievers write it
+TEXT_KEYS = ("text", "page_content", "content", "passage")  # of a passage object, as retrievers write them
 
 
 def passage_text(passage: Any) -> Any:
-    """The text of a passage that is an object, {title, text} say; anything else stays as it is.
+    """Returns the text of a passage object such as {title, text}; returns any other value unchanged.
 
-    What else the object has, a title too, is not read: no corpus that detectors are trained on has titles in front.
+    Other fields, titles included, are not read: the training corpora of detectors have no titles.
 
     Raises:
-        UserError: None of the keys of a text is there, or several are.
+        UserError: The object has no text, or several.
     """
     if not isinstance(passage, Mapping):
         return passage
@@ -28,8 +28,13 @@ def passage_text(passage: Any) -> Any:
     raise UserError(f"an object without a text: it has {inside or 'nothing'}", hint=hint)
 
 
+def join_passages(passages: Sequence[str]) -> str:
+    """Joins passages by a space, as the critics' corpora do."""
+    return " ".join(passages)
+
+
 def number_passages(passages: Sequence[str]) -> str:
-    """Passages as RAGTruth, the taggers' corpus, writes those of its questions: each with its number."""
+    """Joins passages with their numbers, as RAGTruth, the taggers' corpus, does; a single passage has no number."""
     if len(passages) == 1:
         return passages[0]
     return "".join(f"passage {number}:{text}\n\n" for number, text in enumerate(passages, start=1))

@@ -22,7 +22,7 @@ from faithkit.pages.tables import escape_terminal
 from faithkit.records import FAITHFUL, Example, Prediction, Turn
 
 if TYPE_CHECKING:
-    from faithkit_workflows.answering.answer_strategy import Answerer
+    from faithkit_workflows.answering.strategies import Answerer
 
 GROUPS = ("decoding",)
 HELP = "/knowledge: other knowledge   /forget: forget what was said   /quit: leave"
@@ -104,7 +104,7 @@ def main(cfg: Any) -> None:
     for name in (config["checkpoint"], config["detector"]):
         check_at_hand(name)
     from faithkit.inference.decoding import Decoding
-    from faithkit_workflows.answering.answer_strategy import build_answerer
+    from faithkit_workflows.answering.strategies import build_answerer
     from faithkit_workflows.detectors.loading import load_detector
     from generation.generator import Generator
 

@@ -1,9 +1,9 @@
-"""Write a run's best model as a Hugging Face folder that needs no code of ours (but for DoHA), and prove it.
+"""Export a run's best model as a Hugging Face folder that works without faithkit (except DoHA), and verify it.
 
 faithkit export checkpoint=runs/... output_dir=DIR      weights, tokenizer, model card, faithkit.json
 faithkit export checkpoint=runs/... format=onnx         an ONNX graph into the run's hf/ (critic, tagger); or onnx_int8
 faithkit export checkpoint=runs/.../adapter output_dir=DIR   a judge's adapters, merged into their base
-faithkit export checkpoint=runs/... push_to=OWNER/NAME dry_run=true     what would be pushed to the hub; then without
+faithkit export checkpoint=runs/... push_to=OWNER/NAME dry_run=true     show what would be pushed to the hub
 python -c "from transformers import pipeline; print(pipeline('text-classification', 'DIR'))"
 """
 
@@ -15,7 +15,7 @@ from faithkit.cli import run_script
 
 
 def main(cfg: Any) -> None:
-    """Copies, describes, reloads in plain transformers and compares; then pushes, if told to."""
+    """Copies and describes the model, reloads it in plain transformers, compares logits; pushes it if requested."""
     from faithkit.weights.resolve import check_at_hand
     from faithkit_workflows.settings.exporting import INT8_GRAPH, PLAIN
 
@@ -45,14 +45,15 @@ def main(cfg: Any) -> None:
 
 def _export(checkpoint: str, output_dir: str, *, graph: bool, int8: bool) -> Any:
     from critic.export import export as export_detector
-    from faithkit.files.model_folder import GENERATOR, JUDGE, find_folder, read_sidecar
+    from faithkit.detector import GENERATOR, JUDGE
+    from faithkit.files.model_folder import find_folder, read_sidecar
     from generation.export import export as export_generator
     from judge.export import export as export_judge
 
     sidecar = read_sidecar(find_folder(checkpoint))
-    exports = {GENERATOR: export_generator, JUDGE: export_judge}
-    if sidecar and sidecar.kind in exports:
-        return exports[sidecar.kind](checkpoint, output_dir)
+    exporters = {GENERATOR: export_generator, JUDGE: export_judge}
+    if sidecar and sidecar.kind in exporters:
+        return exporters[sidecar.kind](checkpoint, output_dir)
     return export_detector(checkpoint, output_dir, graph=graph, int8=int8)
 
 
@@ -62,9 +63,9 @@ def _push(folder: Path, cfg: Any) -> None:
 
     if shortened := shorten_paths(folder):
         more = f" and {len(shortened) - 3} more" if len(shortened) > 3 else ""
-        print(f"paths of this machine, shortened to their last part: {', '.join(shortened[:3])}{more}")
+        print(f"local paths, shortened to their last part: {', '.join(shortened[:3])}{more}")
     num_texts = check_private(folder)
-    print(f"no token and no path of this machine in {num_texts} texts")
+    print(f"no token and no local path in {num_texts} texts")
     if cfg.dry_run:
         run = RunFolder(cfg.checkpoint)
         print(*describe(folder, cfg.push_to, private=cfg.private, run=run.path if run.hf.exists() else None), sep="\n")

@@ -40,7 +40,7 @@ def main(cfg: Any) -> None:
         return
     with open_run(cfg, "generate", GenerateSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
-        # Said before what generates is imported, which takes seconds.
+        # Logged before the slow imports of the models.
         log.info("generate: data=%s, into %s", config["data"]["name"], run.path)
         check_at_hand(config["checkpoint"])
         generate(run, config)
@@ -54,24 +54,23 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from faithkit.reports.report import Report
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_generation, write_reports
     from faithkit.weights.used_model import describe_model
-    from faithkit_workflows.answering.answer_strategy import load_answerer
-    from faithkit_workflows.answering.engine_choice import settle_engine
+    from faithkit_workflows.answering.prediction_files import write_with_origin
+    from faithkit_workflows.answering.strategies import choose_run_engine, load_answerer
     from faithkit_workflows.answering.write_answers import answers_table
-    from faithkit_workflows.detectors.origins import helpers_of, write_with_origin
+    from faithkit_workflows.detectors.loading import describe_helpers
 
-    log.info(settle_engine(run, config))
+    log.info(choose_run_engine(run, config))
     sets = read_generation_inputs(config["data"])
     generator, answerer = load_answerer(config, config["engine"]["name"])
     resamples = config["resample"] is not None
     helpers = {"detector": config["detector"], "entailment model": config["entailment"] if resamples else None}
-    models = [describe_model(config["checkpoint"]), *helpers_of(helpers)]
+    models = [describe_model(config["checkpoint"]), *describe_helpers(helpers)]
     log.info("model: %s; %s", config["checkpoint"], describe_runner(generator))
     reports: dict[str, list[Report]] = {}
     for name, examples in sets.items():
         path = run.predictions / f"{name}.jsonl"
-        portion = config["save_every_num_rows"]
-        texts = config.get("save_texts", True)
-        answers = write_with_origin(path, name, examples, answerer, models, at_a_time=portion, texts=texts)
+        options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
+        answers = write_with_origin(path, name, examples, answerer, models, **options)
         origin = Provenance.of(name, examples, models)
         shown = answers_table(examples, answers, limit=config["num_examples"], title=name)
         leaks = [leaks_table(origin, f"{name}, leaks")] if origin.leaked.any() else []

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
+from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
-from faithkit.files.model_folder import GENERATOR, find_folder, read_settings
+from faithkit.files.model_folder import find_folder, read_settings
 from faithkit.hardware import resolve_precision, to_bf16
 from faithkit.weights.load import load_config
 from faithkit.weights.quick_import import import_transformers

@@ -5,8 +5,9 @@ from typing import Any
 
 from data_modules.encoding.turn_layout import CONTROL_TOKENS, KNOWLEDGE, SEEKER, WIZARD, TurnLayout
 from faithkit.checks import check_mapping, check_names, check_numbers, check_text, check_texts
+from faithkit.detector import GENERATOR
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import GENERATOR, Sidecar
+from faithkit.files.model_folder import Sidecar
 from generation.weights import ARCHITECTURES
 
 

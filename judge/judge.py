@@ -13,6 +13,7 @@ from faithkit import arguments
 from faithkit.arguments import wrong
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
+from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
@@ -129,6 +130,17 @@ class Judge:
         if settings and settings.ask == options.ask and options.prompts is None and options.examples is None:
             return cls(engine, options, template=settings.template, calibration=settings.calibration, name=name)
         return cls(engine, options, template=prompt_of(options, shots), name=name)
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets the probability from which a response is labelled hallucinated.
+
+        Raises:
+            UserError: The judge writes its verdicts instead of weighing two answers.
+        """
+        if not self.weighs:
+            problem = "threshold: this judge writes its verdicts, and has no probabilities"
+            raise UserError(problem, hint="leave threshold out, or set judge: {ask: verdict}")
+        self.calibration = replace(self.calibration, threshold=threshold)
 
     def __repr__(self) -> str:
         return f"Judge({self.name!r}, ask={self.options.ask!r}, threshold={self.calibration.threshold:.4g})"

@@ -5,8 +5,9 @@ from typing import Any
 
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.checks import check_mapping, check_names, check_number, check_text
+from faithkit.detector import JUDGE
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import JUDGE, Sidecar
+from faithkit.files.model_folder import Sidecar
 from faithkit.records import LABELS
 from judge.options import LEARNT
 from judge.prompt import PromptTemplate

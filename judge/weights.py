@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from faithkit.files.model_folder import JUDGE, find_folder, read_settings
+from faithkit.detector import JUDGE
+from faithkit.files.model_folder import find_folder, read_settings
 from faithkit.weights.causal import check_places
 from faithkit.weights.from_pretrained import override
 from faithkit.weights.load import check_vocabulary, load_config, load_model

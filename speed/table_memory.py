@@ -71,10 +71,10 @@ def read_pairs(path: Path, num_rows: int) -> tuple[list[float], float]:
 
 def read_to_score(path: Path, num_rows: int) -> tuple[list[float], float]:
     """Reads rows to judge, and counts them by a column as verdicts are counted."""
-    from faithkit_workflows.tables.shares import Shares
-    from faithkit_workflows.tables.user_table import OwnRows
+    from faithkit_workflows.tables.shares import ShareCounter
+    from faithkit_workflows.tables.user_table import UserTable
 
-    rows, shares = OwnRows(path=str(path), columns={}, join=" ".join, by=["model"]), Shares(["model"])
+    rows, shares = UserTable(path=str(path), columns={}, join=" ".join, by=["model"]), ShareCounter(["model"])
 
     def counted() -> Iterator[Example]:
         for values, example in rows:
@@ -88,10 +88,10 @@ def read_to_score(path: Path, num_rows: int) -> tuple[list[float], float]:
 def write_back(path: Path, num_rows: int) -> tuple[list[float], float]:
     """Checks a table and writes it back with verdicts."""
     from faithkit_workflows.tables.scored_rows import write_scored
-    from faithkit_workflows.tables.user_table import read_own_rows
+    from faithkit_workflows.tables.user_table import open_user_table
 
     readings, begin, output = [anonymous_mib()], time.process_time(), path.with_name("scored.csv")
-    rows = read_own_rows(str(path), {}, join=" ".join)
+    rows = open_user_table(str(path), {}, join=" ".join)
 
     def verdicts() -> Iterator[Prediction]:
         for count, example in enumerate(rows.examples, start=1):

@@ -30,9 +30,10 @@ from critic.sequence.scorer import Critic
 from critic.tagger.predictor import Tagger
 from critic.tagger.read_windows import token_logits
 from data_modules.encoding.tokens import PairTemplate
+from faithkit.detector import TAGGER
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
-from faithkit.files.model_folder import TAGGER, read_stored, seal
+from faithkit.files.model_folder import read_stored, seal
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 

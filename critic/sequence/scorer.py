@@ -6,6 +6,7 @@ these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -20,7 +21,6 @@ from critic.requests import (
     History,
     Knowledge,
     Request,
-    join_passages,
     read_requests,
 )
 from critic.runtime.calibration_texts import calibration_pairs
@@ -35,8 +35,9 @@ from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
+from faithkit.detector import CRITIC
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC
+from faithkit.passages import join_passages
 from faithkit.records import Example, Prediction
 from faithkit.text_arguments import read_examples
 
@@ -160,6 +161,10 @@ class Critic:
             hallucinated=chosen,
             weights=settings.evidence,
         )
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets the probability from which a response is labelled hallucinated."""
+        self.calibration = replace(self.calibration, threshold=threshold)
 
     def __repr__(self) -> str:
         return f"Critic({self.name!r}, threshold={self.calibration.threshold:.4g}, device={str(self.device)!r})"

@@ -8,8 +8,9 @@ from critic.sequence.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
 from data_modules.encoding.pair_layout import ORDERS
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.checks import check_mapping, check_names, check_number, check_numbers, check_text
+from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import CRITIC, SIDECAR, Sidecar
+from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import LABELS
 
 MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads

@@ -1,6 +1,7 @@
 """The public class `Tagger`: texts to tokens, to logits (`read_windows`), to labels and spans (`mark_responses`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -26,7 +27,7 @@ from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.spans import SpanEncoder
 from faithkit import arguments
-from faithkit.files.model_folder import TAGGER
+from faithkit.detector import TAGGER
 from faithkit.packing import use_packed_attention
 from faithkit.passages import number_passages
 from faithkit.records import Example, Prediction, Span
@@ -118,6 +119,10 @@ class Tagger:
             loaded.model, precision, loaded.device, lambda: tagger.odds(calibration_requests())
         )
         return tagger
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets the probability from which a response is labelled hallucinated."""
+        self.calibration = replace(self.calibration, response_threshold=threshold)
 
     def __repr__(self) -> str:
         threshold = self.calibration.response_threshold

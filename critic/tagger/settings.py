@@ -6,8 +6,9 @@ from typing import Any
 
 from critic.tagger.span_calibration import SpanCalibration
 from faithkit.checks import check_mapping, check_names, check_number, check_texts
+from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import SIDECAR, TAGGER, Sidecar
+from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.span_types import TYPES
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:  # a folder is looked for before numpy is imported
 SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of a folder with adapters alone
 MARK = "faithkit"  # the key of config.json that says whose folder it is
-CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"  # the kinds of model
 Settings = TypeVar("Settings")
 log = logging.getLogger("faithkit")
 
@@ -35,7 +34,7 @@ class Sidecar:
     """Everything beside the weights that is needed to use them as they were trained.
 
     Args:
-        kind: CRITIC, TAGGER or GENERATOR.
+        kind: The kind of the model (`faithkit.detector`).
         labels: Names of the classes; a generator has none.
         layout: How texts become sequences.
         thresholds: How logits become labels: thresholds and calibration.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
-from faithkit.files.model_folder import CRITIC
+from faithkit.detector import CRITIC
 from faithkit.metrics.span_metrics import NOTHING_FOUND, score_span_outcomes, span_metrics
 from faithkit.metrics.span_outcomes import join_spans
 from faithkit.pages.span_tables import (

@@ -9,9 +9,10 @@ from typing import Any
 from rich.table import Table
 
 from faithkit.baselines.simple_detectors import BaselineData
+from faithkit.detector import GENERATOR, TAGGER
 from faithkit.embedded_name import EMBEDDED, source_of
 from faithkit.files.atomic import write_text
-from faithkit.files.model_folder import GENERATOR, TAGGER, sidecar_of
+from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page import AnswerSet, write_page

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from faithkit.detector import detector_kinds
 from faithkit.files.hashes import hash_files
-from faithkit.files.model_folder import CONFIG, CRITIC, MARK, SIDECAR, TAGGER, find_folder, read_stored
+from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, find_folder, read_stored
 from faithkit.files.strict_json import read_strict_json
 from faithkit.provenance.seen_rows import SeenRows, read_seen
 from faithkit.weights.resolve import hub_folder, is_hub_name
 
 CHECKPOINT = "checkpoint"  # the role of the model that is evaluated
 DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
-THRESHOLDS = {CRITIC: "threshold", TAGGER: "response_threshold"}  # where a sidecar has that of responses
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,8 @@ def _hash(folder: Path, known: Any = None) -> str | None:
 
 
 def _threshold(stored: Mapping[str, Any]) -> str | None:
-    name = THRESHOLDS.get(str(stored.get("kind")))
+    kind = detector_kinds().get(str(stored.get("kind")))
+    name = kind.threshold_key if kind else None
     thresholds = stored.get("thresholds")
     if name is None or not isinstance(thresholds, Mapping) or name not in thresholds:
         return None

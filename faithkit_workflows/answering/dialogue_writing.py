@@ -1,7 +1,7 @@
-"""Has a language model write the replies of whole dialogues, with the data's own histories or with its own.
+"""Lets a language model write the replies of whole dialogues, after the original history or after its earlier replies.
 
-With its own histories the turns are written one after another, all dialogues at a time: what it said before stands in
-the place of the data's replies, and what the seeker said stays.
+In the second case turns are written one after another, for all dialogues at the same time: the model's earlier replies
+replace the original ones in the history, and the seeker's turns stay.
 """
 
 import logging
@@ -21,77 +21,79 @@ from judge.questions import read_text_prompt
 
 PROMPT, FIELDS = "reply", ("knowledge", "history")
 _MARKS = re.compile("|".join(re.escape(f"{SPEAKER_MARKS[who]}:") for who in (SEEKER, WIZARD)))
-Replies = dict[str, str]  # by the example's id; empty where the model wrote nothing
+Replies = dict[str, str]  # by example id; empty if the model wrote nothing
 log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True)
 class Dialogues:
-    """One example for each turn of each dialogue, in the dialogues' order, and notes on what was left out."""
+    """One example for each turn of each dialogue, in order, and notes on what was left out."""
 
     turns: tuple[Example, ...]
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, examples: Sequence[Example], limit: int | None = None) -> "Dialogues":
-        """Takes the first example of each turn, since several may answer one, of the first `limit` dialogues."""
+        """Takes the first of the examples that answer a turn, for the first `limit` dialogues."""
         first: dict[tuple[str, int], Example] = {}
         for example in examples:
-            first.setdefault((example.group, place_of(example)), example)
+            first.setdefault((example.group, turn_number(example)), example)
         kept = list(dict.fromkeys(example.group for example in examples))[:limit]
         by_group: dict[str, list[Example]] = {group: [] for group in kept}
         for (group, _), example in sorted(first.items(), key=lambda item: item[0][1]):
             if group in by_group:
                 by_group[group].append(example)
         turns = tuple(example for group in kept for example in by_group[group])
-        have = {(turn.group, place_of(turn)) for turn in turns}
-        said = [(t.group, place) for t in turns for place, one in enumerate(t.history) if one.speaker == WIZARD]
-        missing = len(set(said) - have)
-        note = f"{missing:,} turns stand in histories alone, without their knowledge: the data's own reply stays there"
-        return cls(turns, (note,) if missing else ())
+        known = {(turn.group, turn_number(turn)) for turn in turns}
+        in_histories = {
+            (turn.group, number) for turn in turns for number, one in enumerate(turn.history) if one.speaker == WIZARD
+        }
+        num_missing = len(in_histories - known)
+        note = f"{num_missing:,} turns are only in histories, without knowledge: their original replies are kept"
+        return cls(turns, (note,) if num_missing else ())
 
-    def by_place(self) -> dict[int, list[Example]]:
-        """The turns that are written at a time, the earliest first."""
+    def by_number(self) -> dict[int, list[Example]]:
+        """Groups the turns by their number in the dialogue; the turns of a group are written together."""
         found: dict[int, list[Example]] = {}
         for turn in self.turns:
-            found.setdefault(place_of(turn), []).append(turn)
+            found.setdefault(turn_number(turn), []).append(turn)
         return dict(sorted(found.items()))
 
-    def places(self) -> dict[str, dict[int, str]]:
-        """The id of the turn at each place of each dialogue."""
+    def turn_ids(self) -> dict[str, dict[int, str]]:
+        """Returns the example id of each turn of each dialogue."""
         found: dict[str, dict[int, str]] = {}
         for turn in self.turns:
-            found.setdefault(turn.group, {})[place_of(turn)] = turn.id
+            found.setdefault(turn.group, {})[turn_number(turn)] = turn.id
         return found
 
-    def with_own_histories(self, replies: Mapping[str, str], turns: Sequence[Example] | None = None) -> list[Example]:
-        """Puts what a model wrote in the place of the data's replies in the histories, as far as it has written them.
+    def with_replies(self, replies: Mapping[str, str], turns: Sequence[Example] | None = None) -> list[Example]:
+        """Replaces the original replies in the histories by a model's replies, as far as they exist.
 
         Args:
             turns: Some of the turns; None for all.
         """
-        places = self.places()
-        return [_with_own(turn, places[turn.group], replies) for turn in (self.turns if turns is None else turns)]
+        ids = self.turn_ids()
+        return [_replace_history(turn, ids[turn.group], replies) for turn in (self.turns if turns is None else turns)]
 
 
-def place_of(example: Example) -> int:
-    """The place of an example's response in its dialogue: as many turns stand before it."""
+def turn_number(example: Example) -> int:
+    """Returns the number of turns before an example's response."""
     return len(example.history)
 
 
-def _with_own(example: Example, by_place: Mapping[int, str], replies: Mapping[str, str]) -> Example:
+def _replace_history(example: Example, ids: Mapping[int, str], replies: Mapping[str, str]) -> Example:
     history = list(example.history)
-    for place, turn in enumerate(history):
-        if turn.speaker == WIZARD and (said := replies.get(by_place.get(place, ""), "")):
-            history[place] = Turn(speaker=WIZARD, text=said)
+    for number, turn in enumerate(history):
+        if turn.speaker == WIZARD and (reply := replies.get(ids.get(number, ""), "")):
+            history[number] = Turn(speaker=WIZARD, text=reply)
     return replace(example, history=tuple(history))
 
 
 class DialogueWriter:
-    """A language model that writes replies.
+    """Writes replies with a language model.
 
     Args:
-        prompts: A folder with a prompt of one's own, reply.txt.
+        prompts: A folder with another prompt, reply.txt.
     """
 
     def __init__(self, engine: TextEngine, *, prompts: str | None = None):
@@ -99,17 +101,17 @@ class DialogueWriter:
         self.prompt = read_text_prompt(PROMPT, *FIELDS, folder=prompts)
 
     def write(self, dialogues: Dialogues, decoding: Decoding, *, own_history: bool, title: str = "") -> Replies:
-        """Writes a reply to every turn; the same ones whatever else is written beside them."""
+        """Writes a reply to every turn; a reply does not depend on the other dialogues."""
         replies: Replies = {}
         failed: dict[str, str] = {}
         with tqdm(total=len(dialogues.turns), desc=title or PROMPT, unit="reply", mininterval=0.5, disable=None) as bar:
-            rounds = dialogues.by_place().values() if own_history else [list(dialogues.turns)]
+            rounds = dialogues.by_number().values() if own_history else [list(dialogues.turns)]
             for turns in rounds:
                 signals.check()
-                examples = dialogues.with_own_histories(replies, turns) if own_history else turns
+                examples = dialogues.with_replies(replies, turns) if own_history else turns
                 requests = [Request(one.id, self._messages(one)) for one in examples]
                 for reply in self.engine.generate(requests, decoding):
-                    replies[reply.id] = own_turn(reply.texts[0]) if reply.texts else ""
+                    replies[reply.id] = cut_to_first_turn(reply.texts[0]) if reply.texts else ""
                     failed |= {} if reply.texts else {reply.id: reply.problem}
                     bar.update()
         if failed:
@@ -120,11 +122,11 @@ class DialogueWriter:
         return self.prompt.messages(knowledge=example.knowledge, history=write_history(example.history))
 
 
-def own_turn(text: str) -> str:
-    """Cuts what a model wrote to its own turn: without a speaker's mark before it and further turns behind it.
+def cut_to_first_turn(text: str) -> str:
+    """Cuts a model's text to its first turn, without the speaker mark and without further turns.
 
-    >>> own_turn("[Assistant]: It is red. [Human]: Really?")
+    >>> cut_to_first_turn("[Assistant]: It is red. [Human]: Really?")
     'It is red.'
     """
-    said = text.strip().removeprefix(f"{SPEAKER_MARKS[WIZARD]}:")
-    return _MARKS.split(said, maxsplit=1)[0].strip()
+    reply = text.strip().removeprefix(f"{SPEAKER_MARKS[WIZARD]}:")
+    return _MARKS.split(reply, maxsplit=1)[0].strip()

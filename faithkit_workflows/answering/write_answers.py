@@ -1,7 +1,7 @@
-"""Writes answers to a file so that an interruption costs one portion at most and does not change the file.
+"""Writes answers to a file, so that an interruption loses at most one chunk and does not change the file.
 
-Examples are answered in portions, in their order. A resumed run drops a portion that is not whole and goes on behind
-the last whole one, so it answers the same portions and ends in the same file.
+Examples are answered in chunks, in their order. A resumed run drops an incomplete chunk and continues after the last
+complete one, so it answers the same chunks and produces the same file.
 """
 
 import os
@@ -21,12 +21,14 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl
 from faithkit.pages.tables import add_context_rows, escape_terminal, new_field_table
 from faithkit.records import Example, Prediction
-from faithkit_workflows.answering.answer_strategy import Answerer
+from faithkit_workflows.answering.strategies import Answerer
+
+CHANGED_DATA_HINT = "the data have changed since: start a new run in another run_dir"
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorAnswerer:
-    """A detector in the place of an answerer: it judges the responses that the examples have."""
+    """Lets a detector take the place of an answerer: it judges the responses of the examples."""
 
     detector: Detector
 
@@ -41,15 +43,15 @@ class DetectorAnswerer:
 
 
 @runtime_checkable
-class OfPortions(Protocol):
-    """Answers several portions at a time, as a cluster does."""
+class ParallelAnswerer(Protocol):
+    """Answers several chunks at the same time, as a cluster does."""
 
-    def answer_portions(self, portions: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
-        """Yields the answers to each portion, in their order."""
+    def answer_chunks(self, chunks: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
+        """Yields the answers to each chunk, in their order."""
         ...
 
 
-def _answer_alone(answer: Prediction, _: Example) -> dict[str, Any]:
+def _answer_line(answer: Prediction, _: Example) -> dict[str, Any]:
     return answer.to_dict()
 
 
@@ -58,18 +60,17 @@ def write_answers(
     examples: Sequence[Example],
     answerer: Answerer,
     *,
-    at_a_time: int,
-    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_alone,
+    chunk_size: int,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_line,
 ) -> list[Prediction]:
-    """Answers the examples that the file lacks; gives the answers to all of them.
+    """Answers the examples that the file lacks, and returns the answers to all of them.
 
     Args:
-        path: A predictions file, new or of an interrupted run.
-        at_a_time: Examples in a portion.
-        line_of: Writes an answer to an example as a line of the file.
+        path: A predictions file, new or from an interrupted run.
+        chunk_size: Number of examples that are answered together.
+        line_of: Makes the line of the file for an answer and its example.
     """
-    options = {"at_a_time": at_a_time, "line_of": line_of}
-    return list(stream_answers(path, examples, len(examples), answerer, **options))  # type: ignore[arg-type]
+    return list(stream_answers(path, examples, len(examples), answerer, chunk_size=chunk_size, line_of=line_of))
 
 
 def stream_answers(
@@ -78,10 +79,10 @@ def stream_answers(
     total: int,
     answerer: Answerer,
     *,
-    at_a_time: int,
-    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_alone,
+    chunk_size: int,
+    line_of: Callable[[Prediction, Example], dict[str, Any]] = _answer_line,
 ) -> Iterator[Prediction]:
-    """Does what `write_answers` does with any number of examples: it holds a portion of them.
+    """Does the same as `write_answers` for any number of examples, with one chunk in memory.
 
     Args:
         total: The number of examples.
@@ -89,52 +90,52 @@ def stream_answers(
     Raises:
         UserError: The file answers other examples.
     """
-    if at_a_time < 1:
-        raise UserError(f"save_every_num_rows is {at_a_time}", hint="use 1 or more")
-    written = _cut_to_whole_portions(path, total, at_a_time)
-    rest = iter(examples)
-    yield from _written(path, islice(rest, written))
+    if chunk_size < 1:
+        raise UserError(f"save_every_num_rows is {chunk_size}", hint="use 1 or more")
+    num_written = _truncate_to_complete_chunks(path, total, chunk_size)
+    remaining = iter(examples)
+    yield from _read_written(path, islice(remaining, num_written))
     with (
         JsonlAppender(path) as file,
-        tqdm(total=total, initial=written, desc=path.stem, unit="row", mininterval=0.5, disable=None) as bar,
+        tqdm(total=total, initial=num_written, desc=path.stem, unit="row", mininterval=0.5, disable=None) as bar,
     ):
-        for asked, portion in answered_portions(rest, answerer, at_a_time=at_a_time, advance=bar.update):
-            for answer, example in zip(portion, asked, strict=True):
+        for chunk, answers in answer_in_chunks(remaining, answerer, chunk_size=chunk_size, advance=bar.update):
+            for answer, example in zip(answers, chunk, strict=True):
                 file.append(line_of(answer, example))
             file.sync()
-            yield from portion
+            yield from answers
 
 
-def answered_portions(
+def answer_in_chunks(
     examples: Iterable[Example],
     answerer: Answerer,
     *,
-    at_a_time: int,
+    chunk_size: int,
     advance: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[list[Example], Sequence[Prediction]]]:
-    """Yields portion after portion of the examples with their answers: what is answered together depends on them alone.
+    """Yields each chunk of the examples with its answers; the chunks depend on the examples alone.
 
     Args:
-        advance: Is told how many more are answered.
+        advance: Is called with the number of examples that were answered since.
     """
-    rest = iter(examples)
-    portions = iter(lambda: list(islice(rest, at_a_time)), [])
-    several = answerer.detector if isinstance(answerer, DetectorAnswerer) else answerer
-    if isinstance(several, OfPortions):
-        held = list(portions)
-        for asked, answers in zip(held, several.answer_portions(held), strict=True):
+    remaining = iter(examples)
+    chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
+    parallel = answerer.detector if isinstance(answerer, DetectorAnswerer) else answerer
+    if isinstance(parallel, ParallelAnswerer):
+        all_chunks = list(chunks)
+        for chunk, answers in zip(all_chunks, parallel.answer_chunks(all_chunks), strict=True):
             signals.check()
             if advance:
-                advance(len(asked))
-            yield asked, answers
+                advance(len(chunk))
+            yield chunk, answers
         return
-    for asked in portions:
+    for chunk in chunks:
         signals.check()
-        yield asked, answerer.answer(asked, advance)
+        yield chunk, answerer.answer(chunk, advance)
 
 
-def _cut_to_whole_portions(path: Path, total: int, at_a_time: int) -> int:
-    """Cuts a file to its whole portions, and gives the number of its answers.
+def _truncate_to_complete_chunks(path: Path, total: int, chunk_size: int) -> int:
+    """Truncates a file to its complete chunks, and returns the number of its answers.
 
     Raises:
         UserError: The file has more answers than there are examples.
@@ -143,28 +144,28 @@ def _cut_to_whole_portions(path: Path, total: int, at_a_time: int) -> int:
         return 0
     with JsonlAppender(path):
         pass  # opening it drops an incomplete last line
-    ends = [0]  # of portions, in bytes
+    chunk_ends = [0]  # in bytes
     count = size = 0
     with path.open("rb") as file:
         for line in file:
             size += len(line)
             count += bool(line.strip())
-            if count and count % at_a_time == 0 and line.strip():
-                ends.append(size)
+            if count and count % chunk_size == 0 and line.strip():
+                chunk_ends.append(size)
     if count > total:
-        raise UserError(f"{count} answers to {total} examples", place=str(path), hint=_HINT)
-    if count == total or count % at_a_time == 0:
+        raise UserError(f"{count} answers to {total} examples", place=str(path), hint=CHANGED_DATA_HINT)
+    if count == total or count % chunk_size == 0:
         return count
     with disk_errors(path):
-        os.truncate(path, ends[-1])
-    return (len(ends) - 1) * at_a_time
+        os.truncate(path, chunk_ends[-1])
+    return (len(chunk_ends) - 1) * chunk_size
 
 
-def _written(path: Path, examples: Iterable[Example]) -> Iterator[Prediction]:
-    """Reads the answers to these examples that a file begins with.
+def _read_written(path: Path, examples: Iterable[Example]) -> Iterator[Prediction]:
+    """Reads the answers to these examples at the beginning of a file.
 
     Raises:
-        UserError: It answers others, or a line is broken.
+        UserError: It answers other examples, or a line is broken.
     """
     rows = read_numbered_jsonl(path) if path.exists() else iter(())
     for example in examples:
@@ -172,25 +173,22 @@ def _written(path: Path, examples: Iterable[Example]) -> Iterator[Prediction]:
             number, row = next(rows)
             answer = parse_prediction(row, f"{path}, line {number}")
         except UserError as error:
-            hint = "delete this line and all behind it: they are answered again"
+            hint = "delete this line and all lines after it: they are answered again"
             raise UserError(error.problem, place=error.place, hint=hint) from error
         if answer.id != example.id or row.get("response", example.response) != example.response:
             changed = " with another response" if answer.id == example.id else ""
-            problem = f"answers {shorten(answer.id)} where the data now have {shorten(example.id)}{changed}"
-            raise UserError(problem, place=f"{path}, line {number}", hint=_HINT)
+            problem = f"the file answers {shorten(answer.id)}, and the data have {shorten(example.id)}{changed}"
+            raise UserError(problem, place=f"{path}, line {number}", hint=CHANGED_DATA_HINT)
         yield answer
 
 
-_HINT = "the data have changed since: begin again in another run_dir"
-
-
 def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *, limit: int, title: str) -> Table:
-    """Shows `limit` answers from all over the data, with knowledge and last turn."""
+    """Makes a table of `limit` answers, evenly spaced over the data, with knowledge and last turn."""
     table = new_field_table(title)
     step = max(1, len(examples) // limit) if limit else 1
     for place in list(range(0, len(examples), step))[:limit]:
         example, answer = examples[place], answers[place]
         add_context_rows(table, example)
-        judged = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
-        table.add_row("answer", Text(f"{escape_terminal(answer.text, 400)}{judged}"), end_section=True)
+        verdict = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
+        table.add_row("answer", Text(f"{escape_terminal(answer.text, 400)}{verdict}"), end_section=True)
     return table

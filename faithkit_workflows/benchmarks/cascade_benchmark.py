@@ -1,6 +1,6 @@
-"""A cascade on one benchmark: its band is chosen on rows that are not tested, then budgets are compared.
+"""Evaluates a cascade on one benchmark: chooses its band on rows that are not tested, then compares budgets.
 
-The dear detector is asked once about the rows of the widest band; every narrower budget is read off its replies.
+The expensive detector judges the rows of the widest band once; the result of every narrower band follows from these.
 """
 
 import logging
@@ -11,8 +11,8 @@ from typing import Any
 from rich.text import Text
 
 from data_modules.build import Benchmark
+from faithkit.detector import JUDGE
 from faithkit.errors import UserError
-from faithkit.files.model_folder import JUDGE
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import classification_metrics, compare_predictions
@@ -22,141 +22,159 @@ from faithkit.reports.report import Report
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
 from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
-from faithkit_workflows.detectors.cascade import NOTHING, Band, Cascade, Recorded, band_of_budget, band_of_precision
-from faithkit_workflows.detectors.loading import Loaded, cascade_of, load_checkpoint, load_engine
+from faithkit_workflows.detectors.cascade import (
+    NOTHING,
+    Band,
+    Cascade,
+    RecordedPredictions,
+    choose_band_by_budget,
+    choose_band_by_precision,
+)
+from faithkit_workflows.detectors.configured import prompt_examples
+from faithkit_workflows.detectors.loading import LoadedDetector, cascade_options, load_checkpoint, load_engine
 
-BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, as far as so many rows are asked
-HEADLINE = "macro_f1"
-ALONE, CHOSEN = "0", "chosen"  # keys of bands, beside those of budgets, in percent: 5, 10, ...
-NAMES = {ALONE: "checkpoint alone", CHOSEN: "the cascade"}
+BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, up to the largest budget that is judged
+MAIN_METRIC = "macro_f1"
+CHEAP_ALONE, CHOSEN = "0", "chosen"  # keys of bands, besides budgets in percent: 5, 10, ...
+NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
 DETECTOR_FILE = "detector.yaml"
 log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A band of the table, with what the cascade says by it.
+class BandResult:
+    """One band of the table with the cascade's predictions.
 
     Args:
-        key: Begins the names of its metrics.
+        key: The beginning of the names of its metrics.
     """
 
     key: str
     band: Band
-    said: Mapping[str, Prediction]
+    predictions: Mapping[str, Prediction]
     num_asked: int
 
     @property
     def name(self) -> str:
-        """Names the row of the table."""
+        """The name of its row in the table."""
         return NAMES.get(self.key, f"{self.key}%")
 
 
 @dataclass(frozen=True, slots=True)
 class CascadeRun:
-    """A cascade's predictions for a benchmark's examples, and those by other budgets.
+    """A cascade's predictions for a benchmark's examples, and those of other budgets.
 
     Args:
-        loaded: The cascade itself, by what it has said.
-        rows: Of the table: the cheap detector alone first, the cascade itself last.
+        loaded: The cascade, as recorded predictions.
+        results: Of the table: the cheap detector alone first, the cascade last.
     """
 
-    loaded: Loaded
-    rows: list[Compared]
+    loaded: LoadedDetector
+    results: list[BandResult]
 
 
 def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> CascadeRun:
-    """Asks both detectors, the dear one no more than the widest band needs; resumed, it asks what is missing."""
-    cheap, dear = load_checkpoint(config), load_engine(config, JUDGE, benchmark)
+    """Predicts with both detectors, with the expensive one in the widest band only."""
+    cheap = load_checkpoint(config)
+    expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
 
-    def judge(name: str, examples: Sequence[Example], loaded: Loaded) -> list[Prediction]:
-        path = run.predictions / f"{benchmark.name}-{name}.jsonl"
-        return write_answers(path, examples, DetectorAnswerer(loaded.detector), at_a_time=config["save_every_num_rows"])
+    def judge(name: str, examples: Sequence[Example], loaded: LoadedDetector) -> list[Prediction]:
+        path, chunk_size = run.predictions / f"{benchmark.name}-{name}.jsonl", config["save_every_num_rows"]
+        return write_answers(path, examples, DetectorAnswerer(loaded.detector), chunk_size=chunk_size)
 
-    fitting, where = read_fitting_rows(config, benchmark)
-    on_fitting = judge("fit_on-checkpoint", fitting, cheap) if fitting else []
-    bands = choose_bands(config, fitting, on_fitting)
-    first = judge("checkpoint", benchmark.examples, cheap)
-    widest = [
+    fitting_rows, source = read_fitting_rows(config, benchmark)
+    on_fitting_rows = judge("fit_on-checkpoint", fitting_rows, cheap) if fitting_rows else []
+    bands = choose_bands(config, fitting_rows, on_fitting_rows)
+    cheap_predictions = judge("checkpoint", benchmark.examples, cheap)
+    in_widest_band = [
         example
-        for example, said in zip(benchmark.examples, first, strict=True)
-        if any(band.asks(said) for band in bands.values())
+        for example, prediction in zip(benchmark.examples, cheap_predictions, strict=True)
+        if any(band.contains(prediction) for band in bands.values())
     ]
-    log.info("the judge is asked about %s of %s rows", f"{len(widest):,}", f"{len(benchmark.examples):,}")
-    asked = judge("judge", widest, dear)
-    rows = [_compared(key, band, benchmark.examples, first, asked) for key, band in bands.items()]
-    own = rows[-1].band
-    _write_detector(run, config, own)
-    log.info("the band is %.4g to %.4g, %s%s", own.low, own.high, own.chosen, f": {where}" if where else "")
-    return CascadeRun(Loaded(Recorded(rows[-1].said), [*cheap.models, *dear.models], dear.tell), rows)
+    log.info("the judge judges %s of %s rows", f"{len(in_widest_band):,}", f"{len(benchmark.examples):,}")
+    expensive_predictions = judge("judge", in_widest_band, expensive)
+    results = [
+        _apply_band(key, band, benchmark.examples, cheap_predictions, expensive_predictions)
+        for key, band in bands.items()
+    ]
+    band = results[-1].band
+    _write_detector_file(run, config, band)
+    log.info("the band is %.4g to %.4g, %s%s", band.low, band.high, band.chosen, f": {source}" if source else "")
+    recorded = RecordedPredictions(results[-1].predictions)
+    return CascadeRun(LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results)
 
 
-def choose_bands(config: Mapping[str, Any], fitting: Sequence[Example], said: Sequence[Prediction]) -> dict[str, Band]:
-    """Chooses the bands of the table, by key, on the fitting rows: none, those of other budgets, the cascade's own."""
-    options = cascade_of(config)
+def choose_bands(
+    config: Mapping[str, Any], fitting_rows: Sequence[Example], predictions: Sequence[Prediction]
+) -> dict[str, Band]:
+    """Chooses the bands of the table on the fitting rows: an empty one, those of other budgets, and the cascade's."""
+    options = cascade_options(config)
     if options.band is not None:
-        own = Band(low=options.band[0], high=options.band[1])
+        chosen = Band(low=options.band[0], high=options.band[1])
     elif options.budget is not None:
-        own = band_of_budget(said, options.budget)
+        chosen = choose_band_by_budget(predictions, options.budget)
     elif options.precision is not None:
-        own = band_of_precision(fitting, said, options.precision)
+        chosen = choose_band_by_precision(fitting_rows, predictions, options.precision)
     else:
         raise UserError("a cascade needs a budget, a precision or a band", hint="cascade.budget=0.2")
     largest = options.max_budget or options.budget or 0.0
-    bands = {ALONE: NOTHING}
-    if fitting:
+    bands = {CHEAP_ALONE: NOTHING}
+    if fitting_rows:
         budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
-        bands |= {f"{100 * budget:.0f}": band_of_budget(said, budget) for budget in budgets}
-    return bands | {CHOSEN: own}
+        bands |= {f"{100 * budget:.0f}": choose_band_by_budget(predictions, budget) for budget in budgets}
+    return bands | {CHOSEN: chosen}
 
 
-def _compared(
-    key: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], dear: Sequence[Prediction]
-) -> Compared:
-    first, second = (Recorded({one.id: one for one in said}) for said in (cheap, dear))
+def _apply_band(
+    key: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], expensive: Sequence[Prediction]
+) -> BandResult:
+    first, second = (RecordedPredictions({one.id: one for one in predictions}) for predictions in (cheap, expensive))
     cascade = Cascade(first, second, band)
-    found = {one.id: one for one in cascade.predict_examples(examples)}
-    return Compared(key, band, found, cascade.num_asked)
+    predictions = {one.id: one for one in cascade.predict_examples(examples)}
+    return BandResult(key, band, predictions, cascade.num_asked)
 
 
-def _write_detector(run: RunFolder, config: Mapping[str, Any], band: Band) -> None:
-    """Writes the cascade as a file that whatever takes a detector takes; an empty band leaves the checkpoint alone."""
+def _write_detector_file(run: RunFolder, config: Mapping[str, Any], band: Band) -> None:
+    """Writes the cascade as a detector file, unless its band is empty."""
     if band.is_empty:
         return
-    own = {name: config[name] for name in ("checkpoint", "engine", "judge")}
-    write_config(run.path / DETECTOR_FILE, own | {"cascade": {"band": [band.low, band.high]}})
+    blocks = {name: config[name] for name in ("checkpoint", "engine", "judge")}
+    write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
 
 
-def with_costs(
-    report: Report, examples: Sequence[Example], found: CascadeRun, *, title: str, num_resamples: int
+def add_cascade_costs(
+    report: Report, examples: Sequence[Example], cascade_run: CascadeRun, *, title: str, num_resamples: int
 ) -> Report:
-    """Adds to a report what each budget costs and buys: rows asked, macro-F1, and the difference to asking nothing."""
+    """Adds the cost and gain of each budget: rows judged, macro-F1, and the difference to the checkpoint."""
     metrics: dict[str, Metric] = {}
-    alone = found.rows[0].said
-    heads = ("asked", "macro-F1", "less the checkpoint alone", "p")
-    title = f"{title}: rows that the judge is asked, and what that buys, percent"
-    table = new_number_table(title, "budget", heads, no_wrap=["p"])
-    for row in found.rows:
-        prefix = f"cascade/{row.key}/"
-        share = row.num_asked / len(examples)
-        metrics[f"{prefix}asked"] = Metric(value=share, n=len(examples))
-        value = classification_metrics(examples, row.said, num_resamples=num_resamples).metrics[HEADLINE]
-        metrics[f"{prefix}{HEADLINE}"] = value
+    alone = cascade_run.results[0].predictions
+    headers = ("rows judged", "macro-F1", "cascade - checkpoint", "p")
+    title = f"{title}: rows that the judge judges, and the gain, percent"
+    table = new_number_table(title, "budget", headers, no_wrap=["p"])
+    for result in cascade_run.results:
+        prefix = f"cascade/{result.key}/"
+        fraction = result.num_asked / len(examples)
+        metrics[f"{prefix}asked"] = Metric(value=fraction, n=len(examples))
+        value = classification_metrics(examples, result.predictions, num_resamples=num_resamples).metrics[MAIN_METRIC]
+        metrics[f"{prefix}{MAIN_METRIC}"] = value
         cells = ["-", "-"]
-        if row is not found.rows[0]:
-            one = compare_predictions(examples, row.said, alone, num_resamples=num_resamples)[HEADLINE]
-            named = one.named(f"checkpoint_{HEADLINE}")
+        if result is not cascade_run.results[0]:
+            difference = compare_predictions(examples, result.predictions, alone, num_resamples=num_resamples)[
+                MAIN_METRIC
+            ]
+            named = difference.named(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
-            cells = [format_percent(one.metric), format_p(one.p_value)]
-        asked = f"{row.num_asked:,} ({share:.1%})"
-        table.add_row(Text(escape_terminal(row.name)), asked, format_percent(value), *cells)
-    own = found.rows[-1].band
-    where = "nowhere" if own.is_empty else f"at scores from {own.low:.4g} to {own.high:.4g}"
-    lines = [f"the cascade: the judge decides {where}, {own.chosen}"]
-    if own.is_chosen:
-        lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; each p by itself")
+            cells = [format_percent(difference.metric), format_p(difference.p_value)]
+        table.add_row(
+            Text(escape_terminal(result.name)), f"{result.num_asked:,} ({fraction:.1%})", format_percent(value), *cells
+        )
+    band = cascade_run.results[-1].band
+    place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
+    lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
+    if band.is_chosen:
+        lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; p values are not corrected")
     table.caption = Text("\n".join(lines))
-    place = 0 if report.headline else 1
-    first = report.headline or report.tables[:place]
-    tables = report.tables[place:]
-    return replace(report, headline=(*first, table), tables=tables, metrics=report.metrics | metrics)
+    place_of_table = 0 if report.headline else 1
+    before = report.headline or report.tables[:place_of_table]
+    tables = report.tables[place_of_table:]
+    return replace(report, headline=(*before, table), tables=tables, metrics=report.metrics | metrics)

@@ -1,4 +1,4 @@
-"""Comparative judging: which of two replies to the same turn is hallucinated, asked in both orders."""
+"""Comparative judging: a language model decides which of two replies to a turn is hallucinated, in both orders."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,26 +14,26 @@ from faithkit.metrics.judging import OTHER, PAIR, make_both_orders
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging import comparison_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
+from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance
 from faithkit_workflows.detectors.judging import describe_judge, load_asker
-from faithkit_workflows.detectors.loading import Loaded
-from faithkit_workflows.detectors.origins import judge_examples, origin_of_file
+from faithkit_workflows.detectors.loading import LoadedDetector
 from judge.choosing import COMPARATIVE, FIRST, Asker
 
 log = logging.getLogger("faithkit")
 
 
 class ComparingJudge:
-    """A language model that is shown two replies, in the place of a detector.
+    """A detector that shows a language model two replies.
 
-    Of an example it reads the response, which stands first, and the other reply in `meta`. It calls the response
-    hallucinated where it names the first, and faithful where it names the second.
+    The first reply is the response of the example, the second is in its `meta`. The response is labelled hallucinated
+    if the model chooses the first reply, and faithful if it chooses the second.
     """
 
     def __init__(self, asker: Asker):
         self.asker = asker
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """One prediction for each example, in their order; the score is the probability of the first reply."""
+        """Yields one prediction for each example, in their order; the score is the probability of the first reply."""
         rows = [(one, {"first": one.response, "second": str(one.meta[OTHER])}) for one in examples]
         for example, answer in zip(examples, self.asker.answers(rows, progress=progress), strict=True):
             label = UNPARSED if answer.choice is None else HALLUCINATED if answer.choice == FIRST else FAITHFUL
@@ -41,22 +41,24 @@ class ComparingJudge:
 
 
 def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Pairs the examples, asks about each pair in both orders, and writes the metrics."""
+    """Pairs the examples, judges each pair in both orders, and writes the metrics."""
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None})
     rows, notes = pair_up(benchmark.examples, block["num_rows"])
     if not rows:
-        hint = "use data whose turns have both: benchmark.options.scenario=induced of HalluDial, or HaluEval's pairs"
+        hint = (
+            "use data with both labels per turn: benchmark.options.scenario=induced of HalluDial, or HaluEval's pairs"
+        )
         raise UserError("no response has a counterpart with the other label", place=block["path"], hint=hint)
     if config["predictions"]:
         given = read_predictions(config["predictions"])
-        origin = origin_of_file(config["predictions"], benchmark.name, rows, checkpoint=None)
+        origin = read_provenance(config["predictions"], benchmark.name, rows, checkpoint=None)
     else:
-        asker, tell = load_asker(config, COMPARATIVE)
-        loaded = Loaded(ComparingJudge(asker), [describe_judge(config)], tell)
-        path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        texts = config.get("save_texts", True)
-        given, origin = judge_examples(path, benchmark.name, rows, loaded, at_a_time=portion, texts=texts)
+        asker, log_usage = load_asker(config, COMPARATIVE)
+        loaded = LoadedDetector(ComparingJudge(asker), [describe_judge(config)], log_usage)
+        path, chunk_size = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
+        texts = config["save_texts"]
+        given, origin = predict_and_write(path, benchmark.name, rows, loaded, chunk_size=chunk_size, texts=texts)
     report = comparison_report(
         rows,
         given,
@@ -72,34 +74,35 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
 
 
 def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[list[Example], list[str]]:
-    """Pairs each hallucinated response with a right one to the same turn; gives both orders of each, and notes.
+    """Pairs each hallucinated response with a faithful one to the same turn, and returns both orders, and notes.
 
-    Where a turn has several right ones they take turns.
+    If a turn has several faithful responses, they are used in turn.
     """
-    right: dict[tuple[Any, ...], list[Example]] = {}
+    faithful: dict[tuple[Any, ...], list[Example]] = {}
     for example in examples:
         if example.label == FAITHFUL:
-            right.setdefault(_turn(example), []).append(example)
+            faithful.setdefault(_turn_key(example), []).append(example)
     used: dict[tuple[Any, ...], int] = {}
     rows: list[Example] = []
-    alone = equal = 0
+    unpaired = equal = 0
     for example in examples:
         if example.label != HALLUCINATED:
             continue
-        turn = _turn(example)
-        if turn not in right:
-            alone += 1
+        turn = _turn_key(example)
+        if turn not in faithful:
+            unpaired += 1
             continue
-        partner = right[turn][used.get(turn, 0) % len(right[turn])]
+        partner = faithful[turn][used.get(turn, 0) % len(faithful[turn])]
         used[turn] = used.get(turn, 0) + 1
         if partner.response == example.response:
             equal += 1
         elif num_pairs is None or len(rows) < 2 * num_pairs:
             rows += make_both_orders(partner, example)
-    notes = {"have no right one to the same turn": alone, "equal the right one": equal}
-    return rows, [f"{number:,} hallucinated responses {what}: left out" for what, number in notes.items() if number]
+    counts = {"have no faithful response to the same turn": unpaired, "equal the faithful response": equal}
+    notes = [f"{number:,} hallucinated responses {what}: left out" for what, number in counts.items() if number]
+    return rows, notes
 
 
-def _turn(example: Example) -> tuple[Any, ...]:
-    """Gives what two responses to the same turn have in common."""
+def _turn_key(example: Example) -> tuple[Any, ...]:
+    """Returns the key that all responses to the same turn share."""
     return example.group, example.meta.get(PAIR), example.knowledge, example.history

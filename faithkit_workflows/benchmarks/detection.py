@@ -1,4 +1,4 @@
-"""A detector on one benchmark: read, predict (or take given predictions), score."""
+"""Evaluates a detector on one benchmark: reads examples, predicts (or reads given predictions), computes metrics."""
 
 import logging
 from collections.abc import Mapping
@@ -12,7 +12,6 @@ from faithkit.detector import Detector
 from faithkit.embedded_name import EMBEDDED, told_name
 from faithkit.environment import environment
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.model_folder import TAGGER
 from faithkit.files.run_folder import RunFolder
 from faithkit.published.figures import are_comparable
 from faithkit.records import Prediction
@@ -28,25 +27,27 @@ from faithkit.reports.write_reports import (
     detection_reports,
     write_run_results,
 )
-from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, run_cascade, with_costs
-from faithkit_workflows.benchmarks.official_halueval import as_official, is_official
+from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance, write_given
+from faithkit_workflows.answering.retrieval import with_knowledge
+from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, add_cascade_costs, run_cascade
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
-from faithkit_workflows.benchmarks.retrieval import with_knowledge
 from faithkit_workflows.corpus.report import report_corpus
 from faithkit_workflows.detectors.baseline_fitting import read_fitting
-from faithkit_workflows.detectors.loading import cascade_of, kind_of, load_configured, tell_model
-from faithkit_workflows.detectors.origins import judge_examples, origin_of_file, write_given
+from faithkit_workflows.detectors.configured import load_configured
+from faithkit_workflows.detectors.loading import cascade_options, kind_of, log_models
+from judge.asking import VERDICT
 
+HALUEVAL = "halueval"
 log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """Predictions for a benchmark's examples, and where they are from.
+class _Predicted:
+    """Predictions for a benchmark's examples with their provenance.
 
     Args:
-        detector: Made them; None where they are given, or a cascade's.
-        cascade: Made them, if it did.
+        detector: The detector that made them; None for given predictions and for a cascade.
+        cascade: The cascade that made them.
     """
 
     predictions: Mapping[str, Prediction]
@@ -56,107 +57,125 @@ class _Judged:
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Examples, predictions, metrics."""
-    config = as_official(config)
+    """Reads the examples, predicts them, and writes metrics and reports."""
+    config = with_official_halueval(config)
     block = config["benchmark"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
-    benchmark = with_knowledge(config, read_benchmark(_as_read(config)))
+    benchmark = with_knowledge(config, read_benchmark(_block_to_read(config)))
     if block["name"] == "analysis":
-        _analyse(run, config, benchmark)
+        _describe_corpus(run, config, benchmark)
         return EvaluationResult({})
-    judged = _judge(run, config, benchmark) if given is None else _judged_before(given, config, benchmark)
-    if given is not None:
-        path, texts = run.predictions / f"{benchmark.name}.jsonl", config.get("save_texts", True)
-        write_given(path, benchmark.examples, given, texts=texts)
+    if given is None:
+        predicted = _predict(run, config, benchmark)
+    else:
+        predicted = _describe_given(given, config, benchmark)
+        path = run.predictions / f"{benchmark.name}.jsonl"
+        write_given(path, benchmark.examples, given, texts=config["save_texts"])
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
     if block["name"] == "suppression":
         metrics = report_suppression(
             run,
             benchmark.examples,
-            list(judged.predictions.values()),
+            list(predicted.predictions.values()),
             groups=block["groups"],
             strategies=block["strategies"],
             meta=meta,
             name=benchmark.name,
             num_resamples=config["num_resamples"],
-            origin=judged.origin,
+            origin=predicted.origin,
         )
         return EvaluationResult(metrics)
-    fitting = read_fitting(run, config, benchmark, judged.detector, judged.origin.models)
+    fitting = read_fitting(run, config, benchmark, predicted.detector, predicted.origin.models)
     reports = detection_reports(
-        {benchmark.name: (benchmark.examples, list(judged.predictions.values()))},
+        {benchmark.name: (benchmark.examples, list(predicted.predictions.values()))},
         meta=meta,
         fitting=fitting,
         num_resamples=config["num_resamples"],
         num_examples=config["num_examples"],
-        origins={benchmark.name: judged.origin},
+        origins={benchmark.name: predicted.origin},
     )
-    _add_reports(reports[benchmark.name], config, benchmark, judged)
+    _add_reports(reports[benchmark.name], config, benchmark, predicted)
     return EvaluationResult(write_run_results(run, reports, meta=meta), collect_samples(reports))
 
 
-def _as_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Has a tagger read lists of passages as it was trained to."""
+def _block_to_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the block `benchmark`, with numbered passages for a detector that was trained on these."""
     block, checkpoint = config["benchmark"], config["checkpoint"]
-    is_asked = block["name"] == Pairs.name and checkpoint and not config["predictions"]
-    if not is_asked or kind_of(checkpoint) != TAGGER:
+    if block["name"] != Pairs.name or not checkpoint or config["predictions"]:
+        return block
+    if not kind_of(checkpoint).numbers_passages:
         return block
     return {**block, "options": {**block["options"], "numbered": True}}
 
 
-def _analyse(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
-    """Shows a corpus itself; nothing is judged."""
-    block, telling = config["benchmark"], ReportOptions.of(config)
-    # The paper's figures are about its own models' answers: neither the embedded corpus's nor one's own.
-    own = block["path"] == EMBEDDED or not are_comparable(benchmark.examples)
-    dataset = "" if own else block["dataset"] or ""
+def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> None:
+    """Writes the statistics of a corpus; nothing is predicted."""
+    block, options = config["benchmark"], ReportOptions.of(config)
+    # The paper's figures describe the answers of its models: no other data are comparable.
+    has_figures = block["path"] != EMBEDDED and are_comparable(benchmark.examples)
     report_corpus(
         benchmark.examples,
         run.path,
         title=told_name(block["dataset"], block["path"]),
         plots=block["plots"],
-        dataset=dataset,
-        page=Path(telling.page).expanduser() if telling.page else None,
-        verbose=telling.verbose,
+        dataset=block["dataset"] or "" if has_figures else "",
+        page=Path(options.page).expanduser() if options.page else None,
+        verbose=options.verbose,
     )
 
 
-def _judged_before(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Judged:
+def _describe_given(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
     path, checkpoint = config["predictions"], config["checkpoint"]
-    return _Judged(given, origin_of_file(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
+    return _Predicted(given, read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
 
 
-def _judge(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Judged:
-    """Has the examples judged by the detector, or the cascade, that the configuration describes."""
-    cascade = run_cascade(run, config, benchmark) if cascade_of(config).is_on else None
+def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
+    """Predicts with the detector, or the cascade, of the configuration."""
+    cascade = run_cascade(run, config, benchmark) if cascade_options(config).is_on else None
     loaded = cascade.loaded if cascade else load_configured(config, benchmark)
-    tell_model(loaded)
-    path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-    texts = config.get("save_texts", True)  # runs of older versions have no such key
-    predictions, origin = judge_examples(
-        path, benchmark.name, benchmark.examples, loaded, at_a_time=portion, texts=texts
+    log_models(loaded)
+    path, chunk_size = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
+    predictions, origin = predict_and_write(
+        path, benchmark.name, benchmark.examples, loaded, chunk_size=chunk_size, texts=config["save_texts"]
     )
-    if missed := getattr(loaded.detector, "num_unlocated", 0):
-        log.info("quoted parts that do not stand in their responses, and so mark nothing: %s", f"{missed:,}")
-    # A cascade would ask the judge about the rows of fit_on too, for the sake of a second threshold.
-    return _Judged(predictions, origin, None if cascade else loaded.detector, cascade)
+    if num_missed := getattr(loaded.detector, "num_unlocated", 0):
+        log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
+    # A cascade would judge the rows of fit_on as well, only for a second threshold.
+    return _Predicted(predictions, origin, None if cascade else loaded.detector, cascade)
 
 
-def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Benchmark, judged: _Judged) -> None:
-    """Adds what else there is to the report that is shown: costs of a cascade, parts by column, a judge's reasons."""
+def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Benchmark, predicted: _Predicted) -> None:
+    """Adds to the shown report the costs of a cascade, metrics by column, a judge's rationales, official HaluEval."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
-    title, by = f"test/{benchmark.name}", block.get("by") or []  # runs of older versions have no such key
-    shown = -1 if reports[-1].tables else 0  # spans are reported behind labels, and shown in their place
-    if judged.cascade is not None:
-        reports[shown] = with_costs(
-            reports[shown], benchmark.examples, judged.cascade, title=title, num_resamples=num_resamples
+    title, by = f"test/{benchmark.name}", block.get("by") or []
+    shown = -1 if reports[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
+    if predicted.cascade is not None:
+        reports[shown] = add_cascade_costs(
+            reports[shown], benchmark.examples, predicted.cascade, title=title, num_resamples=num_resamples
         )
-    rows = benchmark.examples, judged.predictions
+    rows = benchmark.examples, predicted.predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     others = [
         columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
         score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
-        official_report(*rows, num_resamples=num_resamples) if is_official(block) else None,
+        official_report(*rows, num_resamples=num_resamples) if is_official_halueval(block) else None,
     ]
     for other in others:
         reports[shown] = merge_reports(reports[shown], other) if other else reports[shown]
+
+
+def is_official_halueval(block: Mapping[str, Any]) -> bool:
+    """Returns whether `benchmark.options.official=true` asks for HaluEval's own protocol."""
+    return HALUEVAL in (block["name"], block.get("dataset")) and block["options"].get("official") is True
+
+
+def with_official_halueval(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lets a judge write its verdict, where HaluEval's own protocol is asked for and the verdict would be weighed.
+
+    In that protocol the dataset leaves out the knowledge of questions and dialogues and takes one response per row,
+    drawn with a seed (the original script has none); the report parses the verdicts as the original script does.
+    """
+    judge = config.get("judge") or {}
+    if not is_official_halueval(config["benchmark"]) or judge.get("ask") != VERDICT:
+        return config
+    return {**config, "judge": {**judge, "written": True}}

@@ -1,7 +1,7 @@
-"""Rates of hallucination: how often a detector calls language models' replies in dialogues so (HalluDial, section 4).
+"""Hallucination rates of language models in dialogues, measured by a detector (HalluDial, section 4).
 
-Each system's replies come from files, or are written here by an engine: with the data's own histories, with the
-system's own, or with both, and at several temperatures.
+Each system's replies come from files, or an engine writes them: with the histories of the data, with histories that
+contain the system's earlier replies, or with both, and at several temperatures.
 """
 
 import logging
@@ -26,12 +26,12 @@ from faithkit.reports.rates import GOLD, SELF, Case, rates_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, Replies
+from faithkit_workflows.answering.prediction_files import write_with_origin
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
-from faithkit_workflows.detectors.judges import error_of
-from faithkit_workflows.detectors.judging import tell_engine
-from faithkit_workflows.detectors.loading import Loaded, load_configured
-from faithkit_workflows.detectors.origins import write_with_origin
-from faithkit_workflows.tables.labelled_rows import read_labelled
+from faithkit_workflows.detectors.configured import load_configured
+from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
+from faithkit_workflows.detectors.judging import log_usage
+from faithkit_workflows.detectors.loading import LoadedDetector
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
 PLOT = "temperature.png"
@@ -39,23 +39,23 @@ log = logging.getLogger("faithkit")
 
 
 def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Reads the dialogues, gathers each system's replies, has them judged, and writes the rates."""
+    """Reads the dialogues, collects and judges each system's replies, and writes the rates."""
     block = config["benchmark"]
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
     dialogues = Dialogues.of(benchmark.examples, block["num_rows"])
-    given = {name: _given(system, dialogues) for name, system in block["systems"].items()}
-    notes = [*dialogues.notes, *_missing(block)]
+    given = {name: _read_replies(system, dialogues) for name, system in block["systems"].items()}
+    notes = [*dialogues.notes, *_list_missing(block)]
     loaded = load_configured(config)
     labelled = read_labelled({**block, "critic": config["checkpoint"]})
-    error = error_of(loaded.detector, labelled)
+    error = measure_judge_error(loaded.detector, labelled)
     turns: dict[Case, Turns] = {}
     for name, system in block["systems"].items():
-        for case, replies in _replies(run, config, name, system, given[name], dialogues):
+        for case, replies in _collect_replies(run, config, name, system, given[name], dialogues):
             turns[case] = _judge(run, config, loaded, dialogues, case, replies)
     if not turns:
-        hint = "benchmark.histories=[gold], or name files with the others"
+        hint = "benchmark.histories=[gold], or name files with the other histories"
         raise UserError("no system has replies with these histories", place="benchmark.systems", hint=hint)
-    loaded.tell()
+    loaded.log_usage()
     name = benchmark.name
     rated = rates_report(
         turns,
@@ -75,11 +75,11 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     return EvaluationResult(write_run_results(run, {name: [rated.report]}, meta=meta))
 
 
-def _given(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
-    """Reads the replies that the files of a system hold, by kind of history.
+def _read_replies(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
+    """Reads the replies in the files of a system, by kind of history.
 
     Raises:
-        UserError: A turn without a reply.
+        UserError: A turn has no reply.
     """
     found = {}
     for history, key in FILES.items():
@@ -97,15 +97,15 @@ def _given(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies
     return found
 
 
-def _missing(block: Mapping[str, Any]) -> Iterator[str]:
-    """Says which systems are left out where there is no file with the wanted histories."""
+def _list_missing(block: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a note for each system that has no file with the requested histories."""
     for name, system in block["systems"].items():
         for history in block["histories"]:
             if not system.get("name") and not system.get(FILES[history]):
                 yield f"{name} has no replies with {history} histories: left out there"
 
 
-def _replies(
+def _collect_replies(
     run: RunFolder,
     config: Mapping[str, Any],
     name: str,
@@ -113,29 +113,29 @@ def _replies(
     given: Mapping[str, Replies],
     dialogues: Dialogues,
 ) -> Iterator[tuple[Case, Replies]]:
-    """Gives the replies of one system by case; what is written here is kept in the run's `responses/`."""
+    """Yields the replies of one system by case; replies of an engine are also written to the run's `responses/`."""
     block = config["benchmark"]
     yield from ((Case(system=name, history=h), given[h]) for h in block["histories"] if h in given)
-    wanted = [history for history in block["histories"] if history not in given]
-    if not system.get("name") or not wanted:
+    missing = [history for history in block["histories"] if history not in given]
+    if not system.get("name") or not missing:
         return
     options = EngineOptions(**{key: value for key, value in system.items() if key not in FILES.values()})
     engine = build_text_engine(options)
     writer = DialogueWriter(engine, prompts=block["prompts"])
     for temperature in block["temperatures"] or (None,):
-        decoding = _at(Decoding(**config["decoding"]), temperature)
-        for history in wanted:
+        decoding = _with_temperature(Decoding(**config["decoding"]), temperature)
+        for history in missing:
             case = Case(system=name, history=history, temperature=temperature)
             replies = writer.write(dialogues, decoding, own_history=history == SELF, title=case.name)
             path = run.path / "responses" / f"{case.file}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
             write_jsonl(path, ({"id": id_, "text": text} for id_, text in replies.items()))
             yield case, replies
-    tell_engine(engine)
+    log_usage(engine)
 
 
-def _at(decoding: Decoding, temperature: float | None) -> Decoding:
-    """Gives the settings at a temperature, of which 0 is the likeliest token at every step."""
+def _with_temperature(decoding: Decoding, temperature: float | None) -> Decoding:
+    """Returns the decoding settings at a temperature; 0 is greedy decoding."""
     if temperature is None:
         return decoding
     if temperature == 0:
@@ -144,29 +144,33 @@ def _at(decoding: Decoding, temperature: float | None) -> Decoding:
 
 
 def _judge(
-    run: RunFolder, config: Mapping[str, Any], loaded: Loaded, dialogues: Dialogues, case: Case, replies: Replies
+    run: RunFolder,
+    config: Mapping[str, Any],
+    loaded: LoadedDetector,
+    dialogues: Dialogues,
+    case: Case,
+    replies: Replies,
 ) -> Turns:
-    """Has the replies of a case judged, each with the history that it was written to."""
-    turns = dialogues.with_own_histories(replies) if case.history == SELF else list(dialogues.turns)
-    asked = [
+    """Judges the replies of a case, each with the history that it was written for."""
+    turns = dialogues.with_replies(replies) if case.history == SELF else list(dialogues.turns)
+    examples = [
         replace(turn, response=replies[turn.id], label=None, spans=None, target=None)
         for turn in turns
         if replies[turn.id]
     ]
     path = run.predictions / f"{case.file}.jsonl"
     answerer = DetectorAnswerer(loaded.detector)
-    portion = config["save_every_num_rows"]
-    texts = config.get("save_texts", True)
-    said = write_with_origin(path, case.file, asked, answerer, loaded.models, at_a_time=portion, texts=texts)
-    by_id = {one.id: one for one in said}
+    options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
+    written = write_with_origin(path, case.file, examples, answerer, loaded.models, **options)
+    predictions = {prediction.id: prediction for prediction in written}
     return Turns(
-        called=np.array([_called(by_id.get(turn.id)) for turn in turns]),
+        called=np.array([_is_hallucinated(predictions.get(turn.id)) for turn in turns]),
         replied=np.array([bool(replies[turn.id]) for turn in turns]),
         groups=Groups.of(turn.group for turn in turns),
     )
 
 
-def _called(prediction: Prediction | None) -> float:
+def _is_hallucinated(prediction: Prediction | None) -> float:
     if prediction is None or prediction.label in (None, UNPARSED):
         return np.nan
     return float(prediction.label == HALLUCINATED)

@@ -1,4 +1,4 @@
-"""The models of the metrics of responses, critics among them, as a benchmark's configuration names them."""
+"""Loads the models that the metrics of responses use, as a benchmark's configuration names them."""
 
 import logging
 from collections.abc import Mapping
@@ -14,15 +14,14 @@ from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit_workflows.detectors.entailment import load_entailment
-from faithkit_workflows.detectors.judges import error_of, load_judges
+from faithkit_workflows.detectors.judges import load_judges, measure_judge_error, read_labelled
 from faithkit_workflows.detectors.loading import load_detector
-from faithkit_workflows.tables.labelled_rows import read_labelled
 
 log = logging.getLogger("faithkit")
 
 
 class Q2Models(NamedTuple):
-    """The models that Q2 asks, ours or the official one."""
+    """The models of Q2."""
 
     candidates: SpacyCandidates
     questions: Seq2SeqQuestions
@@ -31,10 +30,10 @@ class Q2Models(NamedTuple):
 
 
 def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
-    """Loads what the `benchmark` block names: critic, judges, bert_score, and q2 with nli; null leaves a metric out.
+    """Loads the models of the block `benchmark`: critic, judges, bert_score, and q2 with nli; null leaves a metric out.
 
     Raises:
-        UserError: Q2 has some of its models, but not all; or one cannot be loaded.
+        UserError: Only some of the models of Q2 are given, or one cannot be loaded.
     """
     block, batch_tokens = config["benchmark"], config["batch_tokens"]
     names, detector, bert_score, baseline, q2, official = block["bert_score"], None, None, None, None, None
@@ -52,7 +51,7 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
         official = load_official(names, bert_score, baseline, official_q2(*parts) if parts is not None else None)
     return MetricModels(
         detector=detector,
-        error=error_of(detector, labelled) if detector is not None else None,
+        error=measure_judge_error(detector, labelled) if detector is not None else None,
         others=load_judges(block, labelled, **options),
         bert_score=bert_score,
         q2=q2,
@@ -63,10 +62,10 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
 def load_official(
     names: Mapping[str, Any] | None, scorer: BertScore | None, baseline: float | None, q2: Q2 | None
 ) -> OfficialMetrics:
-    """Makes the q-squared scripts' metrics by the models of ours.
+    """Builds the metrics of the q-squared scripts from the loaded models.
 
     Args:
-        names: The block `bert_score`, of which the scorer and its baseline are.
+        names: The block `bert_score` that the scorer and its baseline were loaded from.
     """
     if names is None or scorer is None:
         return OfficialMetrics(q2=q2)
@@ -80,12 +79,12 @@ def load_official(
 
 
 def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str) -> Q2Models | None:
-    """Loads the four models of Q2; None where neither its questions nor its answers have one.
+    """Loads the four models of Q2; returns None if neither its questions nor its answers have a model.
 
     Args:
         names: candidates (a spaCy pipeline), questions and answers (models), question_template.
         nli: An NLI model or a critic.
-        precision: Of its models: bf16, or auto where the hardware computes in bf16; else they stay in fp32.
+        precision: bf16, or auto: bf16 where the hardware supports it; anything else is fp32.
     """
     if not names["questions"] and not names["answers"]:
         return None
@@ -93,9 +92,9 @@ def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str)
     missing = [f"benchmark.{name}" for name, model in {**given, "nli": nli}.items() if not model]
     if missing or not nli:
         hint = "give all of its models, or set benchmark.q2.questions and benchmark.q2.answers to null"
-        raise UserError(f"Q2 lacks {', '.join(missing)}", hint=hint)
+        raise UserError(f"Q2 needs {', '.join(missing)}", hint=hint)
     if precision in ("int8", "onnx"):
-        log.info("Q2's models stay in fp32: %s is for detectors", precision)
+        log.info("the models of Q2 run in fp32: %s is for detectors", precision)
     return Q2Models(
         SpacyCandidates.load(names["candidates"]),
         Seq2SeqQuestions.load(

@@ -1,4 +1,4 @@
-"""Scores what a judge says of responses, where the dataset has judgements of its own."""
+"""Scores the rationales of a judge against the judgements of the dataset."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +11,13 @@ from faithkit.reports.report import Report
 from judge.locate import locate_all
 from judge.reply import quoted_parts, read_list
 
-MOST_WORDS = 5  # of a verdict alone: a judge that writes no more gives no reasons
+MAX_VERDICT_WORDS = 5  # a longer reply contains a rationale
 
 
-def gives_reasons(predictions: Mapping[str, Prediction]) -> bool:
-    """Tells whether any verdict comes with more words than its own; what failed has a message that is no reply."""
-    return any(len(one.text.split()) > MOST_WORDS for one in predictions.values() if one.label not in (None, UNPARSED))
+def has_rationales(predictions: Mapping[str, Prediction]) -> bool:
+    """Returns whether any parsed reply is longer than a verdict."""
+    parsed = (one for one in predictions.values() if one.label not in (None, UNPARSED))
+    return any(len(one.text.split()) > MAX_VERDICT_WORDS for one in parsed)
 
 
 def score_rationales(
@@ -27,75 +28,74 @@ def score_rationales(
     dataset: str,
     num_resamples: int,
 ) -> Report | None:
-    """Reports a judge's replies beside the dataset's judgements; None where either gives no reasons.
+    """Reports a judge's replies against the dataset's judgements; returns None if either has no rationales.
 
     Args:
-        block: The configuration's `benchmark`, whose `bert_score` names an encoder, or none.
-        dataset: Whose published figures stand beside; empty for none.
+        block: The block `benchmark`, whose `bert_score` may name an encoder.
+        dataset: The dataset whose published figures are shown too; empty for none.
     """
-    if not any(example.target for example in examples) or not gives_reasons(predictions):
+    if not any(example.target for example in examples) or not has_rationales(predictions):
         return None
-    rows, left_out = read_rationales(examples, predictions)
-    if not rows:
+    rationales, left_out = read_rationales(examples, predictions)
+    if not rationales:
         return None
     names, scorer, baseline, notes = block.get("bert_score") or {}, None, None, []
     if encoder := names.get("encoder"):
         scorer, baseline = load_with_baseline(**names)
         if baseline is None:
-            why = f"{encoder} has no published baseline (benchmark.bert_score.baseline=NUMBER)"
-            notes.append(f"rescaled BERTScore is left out: {why}")
+            reason = f"{encoder} has no published baseline (benchmark.bert_score.baseline=NUMBER)"
+            notes.append(f"rescaled BERTScore is left out: {reason}")
     else:
         notes.append("BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)")
-    return rationale_report(
-        rows, left_out, scorer=scorer, baseline=baseline, notes=notes, dataset=dataset, num_resamples=num_resamples
-    )
+    options: dict[str, Any] = {"scorer": scorer, "baseline": baseline, "notes": notes, "dataset": dataset}
+    return rationale_report(rationales, left_out, num_resamples=num_resamples, **options)
 
 
 def read_rationales(
     examples: Sequence[Example], predictions: Mapping[str, Prediction]
 ) -> tuple[list[Rationale], LeftOut]:
-    """Pairs each reply with the target of its example; counts the rows that lack either."""
-    rows = []
+    """Pairs each reply with the target of its example, and counts the rows that lack either."""
+    rationales = []
     without_target = without_reply = unparsed = 0
     for example in examples:
-        said = predictions[example.id]
+        prediction = predictions[example.id]
+        is_unparsed = prediction.label == UNPARSED
         if not example.target:
             without_target += 1
             continue
-        if not said.text.strip() and said.label != UNPARSED:
+        if not prediction.text.strip() and not is_unparsed:
             without_reply += 1
             continue
-        unparsed += said.label == UNPARSED
-        parts = parts_of(said.text) if said.label == HALLUCINATED else []
-        spans, missed = locate_all(parts, example.response)
-        rows.append(
+        unparsed += is_unparsed
+        parts = parse_parts(prediction.text) if prediction.label == HALLUCINATED else []
+        spans, num_missed = locate_all(parts, example.response)
+        rationales.append(
             Rationale(
                 group=example.group,
-                said="" if said.label == UNPARSED else said.text,
+                said="" if is_unparsed else prediction.text,
                 target=example.target,
                 hallucinated=example.label == HALLUCINATED,
                 num_quoted=len(parts),
-                num_located=len(parts) - missed,
+                num_located=len(parts) - num_missed,
                 spans=spans,
                 gold=gold_spans(example),
             )
         )
-    return rows, LeftOut(
-        rows=len(examples), without_target=without_target, without_reply=without_reply, unparsed=unparsed
-    )
+    counts = {"without_target": without_target, "without_reply": without_reply, "unparsed": unparsed}
+    return rationales, LeftOut(rows=len(examples), **counts)
 
 
-def parts_of(text: str) -> list[str]:
-    """Finds the parts that a reply names: those of a list, else what it quotes."""
+def parse_parts(text: str) -> list[str]:
+    """Parses the hallucinated parts in a reply: the items of a list, else quotations."""
     listed = read_list(text)
     return quoted_parts(text) if listed is None else listed
 
 
 def gold_spans(example: Example) -> tuple[Span, ...] | None:
-    """Gives the dataset's spans, else those that its judgement quotes; None where it quotes none, or one is missing."""
+    """Returns the dataset's spans, else the quotations of its judgement; None if one is not found."""
     if example.spans is not None:
         return example.spans
     if example.label != HALLUCINATED:
         return ()
-    spans, missed = locate_all(quoted_parts(example.target or ""), example.response)
-    return spans if spans and not missed else None
+    spans, num_missed = locate_all(quoted_parts(example.target or ""), example.response)
+    return spans if spans and not num_missed else None

@@ -1,14 +1,15 @@
-"""Benchmarks of generated responses: from a predictions file, or written by a generator first."""
+"""Evaluates generated responses, from a predictions file or written by a generator first."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from data_modules.build import Benchmark, datasets_of, read_benchmark
+from faithkit.detector import GENERATOR
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.model_folder import GENERATOR, sidecar_of
+from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
 from faithkit.metrics.responses.response_columns import PairedResponses
@@ -16,18 +17,19 @@ from faithkit.records import Prediction
 from faithkit.reports.responses import report_responses
 from faithkit.reports.write_reports import EvaluationResult
 from faithkit.weights.used_model import describe_model
-from faithkit_workflows.answering.answer_strategy import Answerer, OwnAnswer
+from faithkit_workflows.answering.prediction_files import read_provenance, write_given, write_with_origin
+from faithkit_workflows.answering.strategies import Answerer, OwnAnswer
 from faithkit_workflows.benchmarks.metric_models import load_metric_models
-from faithkit_workflows.detectors.judges import judge_models
-from faithkit_workflows.detectors.origins import helpers_of, origin_of_file, write_given, write_with_origin
+from faithkit_workflows.detectors.judges import list_judge_models
+from faithkit_workflows.detectors.loading import describe_helpers
 from faithkit_workflows.settings.sharded import RAY
 from generation.generator import Generator
 
 
 def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Reads the examples of each dataset and a response to each, and writes the metrics of these responses.
+    """Reads the examples of each dataset and their responses, and writes the metrics of the responses.
 
-    Examples and files are read, and missing responses written, before any metric loads its model.
+    Examples and files are read, and missing responses are generated, before any metric loads its model.
     """
     answer = benchmark_answerer(run, config)
     sets, summaries, files = {}, {}, {}
@@ -37,14 +39,14 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
         responses = given["predictions"] or answer(benchmark)
         sets[name] = PairedResponses.of(benchmark.examples, responses, given["against"], incomplete=block["incomplete"])
         if given["predictions"]:
-            path, texts = run.predictions / f"{benchmark.name}.jsonl", config.get("save_texts", True)
+            path, texts = run.predictions / f"{benchmark.name}.jsonl", config["save_texts"]
             write_given(path, sets[name].examples, responses, texts=texts, generated=True)
         summaries[name] = benchmark.summary
         files[name] = block["predictions"] or str(run.predictions / f"{benchmark.name}.jsonl")
     models, block = load_metric_models(config), config["benchmark"]
-    judges = helpers_of({**judge_models(block), "entailment model": block["nli"] if models.q2 else None})
+    judges = describe_helpers({**list_judge_models(block), "entailment model": block["nli"] if models.q2 else None})
     origins = {
-        name: origin_of_file(files[name], name, paired.examples, checkpoint=config["checkpoint"], others=judges)
+        name: read_provenance(files[name], name, paired.examples, checkpoint=config["checkpoint"], others=judges)
         for name, paired in sets.items()
     }
     return report_responses(
@@ -60,23 +62,22 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
 
 
 def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[Benchmark], dict[str, Prediction]]:
-    """Makes a function that answers every example of a benchmark and writes the run's predictions file.
+    """Returns a function that answers every example of a benchmark and writes the predictions file.
 
-    The generator is loaded for the first benchmark and kept for the others.
+    The generator is loaded for the first benchmark and reused for the others.
     """
-    load = cache(lambda: _load(config))
+    load = cache(lambda: _load_answerer(config))
 
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
-        path, portion = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        answerer, models = load(), [describe_model(config["checkpoint"])]
-        how = {"at_a_time": portion, "texts": config.get("save_texts", True)}
-        answers = write_with_origin(path, benchmark.name, benchmark.examples, answerer, models, **how)
+        path, models = run.predictions / f"{benchmark.name}.jsonl", [describe_model(config["checkpoint"])]
+        options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
+        answers = write_with_origin(path, benchmark.name, benchmark.examples, load(), models, **options)
         return {prediction.id: prediction for prediction in answers}
 
     return answer
 
 
-def _load(config: Mapping[str, Any]) -> Answerer:
+def _load_answerer(config: Mapping[str, Any]) -> Answerer:
     checkpoint = config["checkpoint"]
     if not checkpoint:
         hint = "predictions=FILE with the responses, or checkpoint=PATH of a generator"
@@ -91,11 +92,11 @@ def _load(config: Mapping[str, Any]) -> Answerer:
 
 
 def _check_kind(checkpoint: str) -> None:
-    sidecar = sidecar_of(checkpoint)  # of a hub name, loading the generator says what is wrong with it
+    sidecar = sidecar_of(checkpoint)  # for a hub name, the generator's loader reports the error
     if sidecar is not None and sidecar.kind != GENERATOR:
         hint = (
             f"benchmark.critic={checkpoint} judges the responses of predictions=FILE with it; "
             "pairs with labels are in benchmark=faithcritic"
         )
-        problem = f"this benchmark scores generated responses, and the checkpoint is a {sidecar.kind}"
+        problem = f"this benchmark needs a generator, and the checkpoint is a {sidecar.kind}"
         raise UserError(problem, place=checkpoint, hint=hint)

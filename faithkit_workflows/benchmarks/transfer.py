@@ -1,4 +1,4 @@
-"""The paper's transfer table in one command: trains the critics that are missing, tests each on every test set."""
+"""Makes FaithDial's transfer table: trains the missing critics, and tests each on every test set."""
 
 import logging
 import re
@@ -29,27 +29,27 @@ from faithkit.reports.spans import prefix_metrics
 from faithkit.reports.transfer import Transfer, collect_transfers, transfer_table
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.weights.used_model import describe_model
+from faithkit_workflows.answering.prediction_files import write_with_origin
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
-from faithkit_workflows.detectors.origins import write_with_origin
 from faithkit_workflows.sweep.processes import quoted, run_script_apart
 
-# A setting of a training: a choice of a group by its name, or a value of a block.
+# A setting of a training: a choice of a group, or a value of a block.
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
-_NO_SETTING = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
-EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra takes a bare = within a list for a mistake
+_FORBIDDEN = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
+EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra does not parse a bare = within a list
 NAME, VALIDATION = "transfer", "validation"
-LIKELIER = 0.5  # the threshold that calls the likelier class; a temperature does not move it
+ARGMAX_THRESHOLD = 0.5  # a temperature does not change it
 log = logging.getLogger("faithkit")
 
 
 def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Fills the table and tells it beside the paper's.
+    """Computes the table, and reports it with the paper's figures.
 
     The metrics of the critic trained on A and tested on B are named `test/B/A_accuracy` and so on.
     """
     block = config["benchmark"]
     check_trainings(config)
-    # By the dataset's own name: that of a benchmark tells where the embedded corpus stands in.
+    # By the dataset's name: the name of a benchmark shows whether the embedded corpus replaces it.
     tests = {name: read_benchmark({"name": name, **options}) for name, options in block["test"].items()}
     tested = {name: benchmark.examples[0].split for name, benchmark in tests.items()}
     cells: list[Transfer] = []
@@ -61,9 +61,9 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         checkpoint = options["checkpoint"] or _train(run, trained_on, options["path"], tested.get(trained_on), config)
         critic = Critic.load(checkpoint, precision=config["precision"], batch_tokens=config["batch_tokens"])
         model = describe_model(checkpoint)
-        if block.get("threshold_aim") == ARGMAX:
-            critic.calibration = replace(critic.calibration, threshold=LIKELIER, aim=ARGMAX)
-            model = replace(model, threshold=f"{LIKELIER}, the likelier class: nothing was fitted")
+        if block["threshold_aim"] == ARGMAX:
+            critic.calibration = replace(critic.calibration, threshold=ARGMAX_THRESHOLD, aim=ARGMAX)
+            model = replace(model, threshold=f"{ARGMAX_THRESHOLD}, argmax: not fitted")
         chosen_on[trained_on] = _describe_choice(checkpoint, tested.get(trained_on))
         found: dict[str, Any] = {}
         for name, benchmark in tests.items():
@@ -74,20 +74,19 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
             found |= full_names("test", name, scored)
             metrics |= full_names("test", benchmark.name, prefix_metrics(f"{trained_on}_", scored))
             origins[cell] = origin
-            said = [(example, predictions[example.id]) for example in benchmark.examples]
-            answers[cell] = [Report(metrics={}, answers=said)]
+            answered = [(example, predictions[example.id]) for example in benchmark.examples]
+            answers[cell] = [Report(metrics={}, answers=answered)]
         cells += collect_transfers(trained_on, Results(metrics=found))
         facts = {name: origin.to_dict() for name, origin in origins.items()}
         write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
     sources = {name: _describe(options["path"]) for name, options in {**block["train"], **block["test"]}.items()}
-    aim = block.get("threshold_aim")
-    table = transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=aim)
+    table = transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=block["threshold_aim"])
     write_reports(run, {NAME: [_report(table, origins)], **answers}, ReportOptions.of(config))
     return EvaluationResult(metrics)
 
 
 def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
-    """The table, and where the predictions of each cell are from."""
+    """Returns the report of the table, with the provenance of each cell."""
     return Report(
         metrics={},
         headline=(table,),
@@ -103,16 +102,16 @@ def _judge(
 ) -> dict[str, Prediction]:
     log.info("predicting %s", cell)
     path = run.predictions / f"{cell}.jsonl"
-    answerer, portion = DetectorAnswerer(critic), config["save_every_num_rows"]
-    how = {"at_a_time": portion, "texts": config.get("save_texts", True)}
-    written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, **how)
+    options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
+    answerer = DetectorAnswerer(critic)
+    written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, **options)
     return {prediction.id: prediction for prediction in written}
 
 
 def _score(
     benchmark: Benchmark, predictions: Mapping[str, Prediction], origin: Provenance, num_resamples: int
 ) -> dict[str, Any]:
-    """The metrics of one cell; where rows leaked, also those of the others, as `without_leaked/...`."""
+    """Returns the metrics of one cell; if rows leaked, also those of the other rows, as `without_leaked/...`."""
     metrics = classification_metrics(benchmark.examples, predictions, num_resamples=num_resamples).metrics
     if not origin.leaked.any() or origin.leaked.all():
         return metrics
@@ -122,30 +121,30 @@ def _score(
 
 
 def check_trainings(config: Mapping[str, Any]) -> None:
-    """Refuses names and overrides of trainings that are more than settings: they become a command, also on resume.
+    """Refuses names and overrides that are not plain settings, since they become part of a command, also on resume.
 
     Raises:
-        UserError: A name is no dataset's, or an override is an option of the script, of Hydra, or names code.
+        UserError: A name is not a dataset, or an override is an option of the script or of Hydra, or names code.
     """
-    block, known = config["benchmark"], choices_of("data")
+    block, datasets = config["benchmark"], choices_of("data")
     if config["scale"]["name"] not in choices_of("scale"):
         hint = f"use one of {', '.join(choices_of('scale'))}"
         raise UserError(f"no scale {shorten(config['scale']['name'])}", place="scale.name", hint=hint)
-    if unknown := [name for name in block["train"] if name not in known]:
-        hint = f"use some of {', '.join(known)}"
+    if unknown := [name for name in block["train"] if name not in datasets]:
+        hint = f"use some of {', '.join(datasets)}"
         raise UserError(f"no dataset {shorten(unknown[0])}", place="benchmark.train", hint=hint)
     for override in block["overrides"]:
-        if not _SETTING.fullmatch(str(override)) or any(word in str(override) for word in _NO_SETTING):
+        if not _SETTING.fullmatch(str(override)) or any(word in str(override) for word in _FORBIDDEN):
             hint = f"use settings of train.py, each in quotes, for example {EXAMPLE}"
             raise UserError(f"not a setting: {shorten(override)}", place="benchmark.overrides", hint=hint)
 
 
 def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: Mapping[str, Any]) -> str:
-    """Trains in a process of its own; a training that was interrupted goes on, one that has ended is used.
+    """Trains in a separate process; resumes an interrupted training, and reuses a finished one.
 
     Args:
-        tested: The split of the same dataset that the table tests on. Where that is validation, as for MNLI, whose
-            test set has no labels, a share of the training split chooses the checkpoint in its place.
+        tested: The split of the same dataset that the table tests on. If it is validation, as for MNLI, which has no
+            labelled test set, a fraction of the training split chooses the checkpoint instead.
     """
     folder = RunFolder(run.path / f"trained-on-{dataset}")
     if folder.metrics.exists():
@@ -155,21 +154,21 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
     else:
         arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
         arguments += [f"data.path={quoted(path)}", f"seed={config['seed']}"]
-        arguments += _choosing(config["benchmark"], tested)
+        arguments += _checkpoint_settings(config["benchmark"], tested)
         arguments += config["benchmark"]["overrides"]
     log.info("training on %s: faithkit train %s", dataset, " ".join(arguments))
     code = run_script_apart("train", arguments)
     if code == signals.EXIT_CODE:
         raise signals.Interrupted
     if code:
-        hint = f"go on with resume={run.path}; with other settings begin anew: checkpoint= takes what is trained"
+        hint = f"resume={run.path} goes on; a new run reuses trained critics by checkpoint="
         raise UserError(f"training on {dataset} failed with exit code {code}", hint=hint)
     return str(folder.path)
 
 
-def _choosing(block: Mapping[str, Any], tested: str | None) -> list[str]:
-    """The settings of a training that keep the tested rows out of every choice; a run of before has none of them."""
-    aim, fraction = block.get("threshold_aim"), block.get("validation_fraction")
+def _checkpoint_settings(block: Mapping[str, Any], tested: str | None) -> list[str]:
+    """Returns the settings of a training that keep the tested rows out of every choice."""
+    aim, fraction = block["threshold_aim"], block["validation_fraction"]
     settings = [] if aim is None else [f"model.threshold_aim={quoted(aim)}"]
     if tested == VALIDATION and fraction is not None:
         settings += ["data.split=train", f"data.validation_fraction={fraction}", "data.test_fraction=0"]
@@ -177,10 +176,10 @@ def _choosing(block: Mapping[str, Any], tested: str | None) -> list[str]:
 
 
 def _describe_choice(checkpoint: str, tested: str | None) -> str:
-    """Tells the rows that chose a critic's checkpoint, by the configuration that its folder keeps.
+    """Describes the rows that a critic's checkpoint was chosen on, from the configuration in its folder.
 
     Args:
-        tested: The split of its own dataset that the table tests on.
+        tested: The split of its dataset that the table tests on.
     """
     unknown = "rows that its folder does not name"
     sidecar = sidecar_of(checkpoint)

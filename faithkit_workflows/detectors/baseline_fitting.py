@@ -1,4 +1,4 @@
-"""Chooses what a benchmark's baselines are fitted on: named rows, or those that the model's threshold came from."""
+"""Chooses the rows that a benchmark's baselines are fitted on: `benchmark.fit_on`, or the model's validation rows."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -15,10 +15,9 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
+from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
-from faithkit_workflows.benchmarks.retrieval import retrieve
 
-UNFITTED = "no labelled rows are named, so word overlap has no fitted threshold: benchmark.fit_on=[{dataset, path}]"
 log = logging.getLogger("faithkit")
 
 
@@ -29,44 +28,42 @@ def read_fitting(
     detector: Detector | None,
     models: Sequence[UsedModel],
 ) -> BaselineData:
-    """Reads the rows of `benchmark.fit_on`; without them the thresholds that the model's folder keeps, if any.
+    """Reads the rows of `benchmark.fit_on`; without them the thresholds that are stored with the model.
 
     Args:
-        detector: Judges the rows too, so that its own threshold is fitted beside the baselines'; None where the
-            predictions are given.
-        models: Those that the predictions are from.
+        detector: Judges these rows too, so that its threshold is fitted on the same rows; None for given predictions.
+        models: The models that made the predictions.
     """
-    sets = config["benchmark"].get("fit_on") or []
-    if not sets:
-        return _stored(next((model.path for model in models if model.role == CHECKPOINT), None))
+    if not (config["benchmark"].get("fit_on") or []):
+        return _read_stored_fitting(next((model.path for model in models if model.role == CHECKPOINT), None))
     rows, name = read_fitting_rows(config, benchmark)
-    own = {}
+    predictions = {}
     if detector is not None:
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
-        written = write_answers(path, rows, DetectorAnswerer(detector), at_a_time=config["save_every_num_rows"])
-        own = {prediction.id: prediction for prediction in written}
-    return BaselineData(rows=rows, name=name, learn=True, own=own)
+        written = write_answers(path, rows, DetectorAnswerer(detector), chunk_size=config["save_every_num_rows"])
+        predictions = {prediction.id: prediction for prediction in written}
+    return BaselineData(rows=rows, name=name, learn=True, own=predictions)
 
 
 def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[list[Example], str]:
-    """Reads labelled rows to fit something on, none of them tested; gives them, and what a table calls them."""
+    """Reads labelled rows to fit on, none of which is tested, and returns them with their name in tables."""
     rows, names = [], []
     for number, block in enumerate(config["benchmark"].get("fit_on") or []):
-        found = _labelled_rows(block, benchmark, prefix=f"{number}/")
+        found = _read_untested_rows(block, benchmark, prefix=f"{number}/")
         rows += found
         names.append(f"{len(found):,} rows of {dataset_of(block)}, {Path(block['path']).name}")
-    read = retrieve(config, rows) if rows else None
-    return read.examples if read else rows, "; ".join(names)
+    retrieved = retrieve(config, rows) if rows else None
+    return retrieved.examples if retrieved else rows, "; ".join(names)
 
 
-def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:
-    """Reads the labelled rows of one set, less those of a tested knowledge or dialogue."""
+def _read_untested_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:
+    """Reads the labelled rows of one dataset that share no knowledge or dialogue with a tested row."""
     found, tested = read_block(block), Excluded.of(benchmark.examples)
     labelled = [example for example in found if example.label is not None]
     kept = [example for example in labelled if not tested.covers(example)]
     name = dataset_of(block)
     log.info(
-        "fitting on %s: %s rows, %s more left out because their knowledge is tested, %s because they have no label",
+        "fitting on %s: %s rows; %s rows share knowledge with a tested row and %s have no label: left out",
         *(name, f"{len(kept):,}", f"{len(labelled) - len(kept):,}", f"{len(found) - len(labelled):,}"),
     )
     if not kept:
@@ -75,10 +72,10 @@ def _labelled_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: st
     return [replace(example, id=prefix + example.id) for example in kept]
 
 
-def _stored(checkpoint: str | None) -> BaselineData:
-    """Reads the thresholds that a model's folder keeps: of the rows that chose the model's own."""
+def _read_stored_fitting(checkpoint: str | None) -> BaselineData:
+    """Reads the thresholds that are stored with a model, fitted on the rows that its own threshold was fitted on."""
     sidecar = sidecar_of(checkpoint)
     fitting = read_baseline_thresholds(sidecar.origin if sidecar else {})
     if not fitting.thresholds:
-        log.info(UNFITTED)
+        log.info("word overlap has no fitted threshold: name labelled rows by benchmark.fit_on=[{dataset, path}]")
     return fitting

@@ -1,12 +1,12 @@
-"""A cascade of two detectors: the dear one is asked only where the cheap one is unsure.
+"""A cascade of two detectors: the expensive one judges only the responses that the cheap one is unsure about.
 
     from faithkit import Cascade, Critic, Judge
     cascade = Cascade.fit(Critic.load("runs/..."), Judge.load("smollm2-135m"), validation_rows, budget=0.2)
     list(cascade.predict_examples(rows))
 
-Where the cheap detector's score lies in a band, the dear one's verdict counts. The band is chosen on rows that are not
-tested: by a budget, the share of them that the dear one is asked about, which needs no labels; or by a precision, which
-does. On other rows the share that is asked differs as far as their scores do.
+Where the cheap detector's score lies in a band, the expensive detector's verdict counts. The band is chosen on rows
+that are not tested: by a budget, the fraction of rows that the expensive detector judges, which needs no labels; or
+by a precision, which needs labels. On other rows the fraction differs as far as the score distributions differ.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,15 +22,15 @@ from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 
 GIVEN = "as given"
-AT_A_TIME = 2048  # examples whose predictions are given out together
+CHUNK_SIZE = 2048  # examples that are judged together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Band:
-    """The scores of the cheap detector, both ends included, at which the dear one is asked.
+    """The scores of the cheap detector, both ends included, at which the expensive detector judges.
 
     Args:
-        chosen: How it was chosen, as a table says it.
+        chosen: How it was chosen, as shown in tables.
     """
 
     low: float
@@ -39,38 +39,39 @@ class Band:
 
     @property
     def is_chosen(self) -> bool:
-        """Tells whether it was chosen on rows."""
+        """Whether it was chosen on rows."""
         return self.chosen != GIVEN
 
     @property
     def is_empty(self) -> bool:
-        """Tells whether the dear detector is asked nothing."""
+        """Whether the expensive detector judges nothing."""
         return self.low > self.high
 
-    def asks(self, said: Prediction) -> bool:
-        """Tells whether the dear detector is asked about a row, by what the cheap one said of it."""
+    def contains(self, prediction: Prediction) -> bool:
+        """Returns whether the expensive detector judges a row that has this prediction by the cheap detector."""
         if self.is_empty:
             return False
-        return said.score is None or said.label == UNPARSED or self.low <= said.score <= self.high
+        return prediction.score is None or prediction.label == UNPARSED or self.low <= prediction.score <= self.high
 
 
-NOTHING = Band(low=1.0, high=0.0, chosen="nothing is asked")
-EVERYTHING = Band(low=0.0, high=1.0, chosen="everything is asked")
+NOTHING = Band(low=1.0, high=0.0, chosen="it judges nothing")
+EVERYTHING = Band(low=0.0, high=1.0, chosen="it judges everything")
 
 
 @dataclass(slots=True)
 class Cascade:
-    """Judges by the cheap detector, and where its score lies in the band by the dear one.
+    """Judges with the cheap detector, and with the expensive one where the cheap score lies in the band.
 
-    The dear one's probability is moved into the band, so that the scores of all rows can be compared: what the cheap
-    one is sure of stays below or above. Where the dear one's reply cannot be read, the cheap one's verdict stays.
+    The expensive detector's probability is mapped into the band, so that the scores of all rows are comparable: rows
+    that the cheap detector is sure about stay below or above. If the expensive detector's reply cannot be parsed, the
+    cheap detector's verdict stays.
 
     Attributes:
-        num_asked: Rows that the dear detector was asked about.
+        num_asked: Rows that the expensive detector judged.
     """
 
     cheap: Detector
-    dear: Detector
+    expensive: Detector
     band: Band
     num_asked: int = field(default=0, init=False)
 
@@ -78,73 +79,75 @@ class Cascade:
     def fit(
         cls,
         cheap: Detector,
-        dear: Detector,
+        expensive: Detector,
         examples: Sequence[Example],
         *,
         budget: float | None = None,
         precision: float | None = None,
     ) -> "Cascade":
-        """Chooses the band on examples that are not tested; the dear detector is not asked about them.
+        """Chooses the band on examples that are not tested; the expensive detector does not judge them.
 
         Args:
-            budget: The share of rows that the dear one is to be asked about.
-            precision: Or that of the cheap one's calls outside the band, of either label; the examples have labels.
+            budget: The fraction of rows that the expensive detector judges.
+            precision: Or the cheap detector's precision outside the band, for either label; the examples have labels.
 
         Raises:
-            UserError: Both or none is given, there are no examples, or none with a label.
+            UserError: Both or neither is given, or there are no examples, or none has a label.
         """
         if (budget is None) == (precision is None):
             raise UserError("a cascade needs a budget or a precision", hint="budget=0.2, or precision=0.9")
-        said = list(cheap.predict_examples(examples))
+        predictions = list(cheap.predict_examples(examples))
         if budget is not None:
-            return cls(cheap, dear, band_of_budget(said, budget))
+            return cls(cheap, expensive, choose_band_by_budget(predictions, budget))
         assert precision is not None
-        return cls(cheap, dear, band_of_precision(examples, said, precision))
+        return cls(cheap, expensive, choose_band_by_precision(examples, predictions, precision))
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """One prediction for each example, in their order."""
-        for begin in range(0, len(examples), AT_A_TIME):
-            yield from self._portion(examples[begin : begin + AT_A_TIME], progress)
+        """Yields one prediction for each example, in their order."""
+        for begin in range(0, len(examples), CHUNK_SIZE):
+            yield from self._predict_chunk(examples[begin : begin + CHUNK_SIZE], progress)
 
-    def _portion(self, examples: Sequence[Example], progress: bool) -> Iterator[Prediction]:
+    def _predict_chunk(self, examples: Sequence[Example], progress: bool) -> Iterator[Prediction]:
         first = list(self.cheap.predict_examples(examples, progress=progress))
-        unsure = [example for example, said in zip(examples, first, strict=True) if self.band.asks(said)]
-        second = iter(self.dear.predict_examples(unsure, progress=progress) if unsure else ())
+        unsure = [example for example, found in zip(examples, first, strict=True) if self.band.contains(found)]
+        second = iter(self.expensive.predict_examples(unsure, progress=progress) if unsure else ())
         self.num_asked += len(unsure)
-        for said in first:
-            yield self._join(said, next(second)) if self.band.asks(said) else said
+        for found in first:
+            yield self._merge(found, next(second)) if self.band.contains(found) else found
 
-    def _join(self, cheap: Prediction, dear: Prediction) -> Prediction:
-        if dear.label == UNPARSED:
-            return replace(cheap, text=dear.text)
-        share = float(dear.label == HALLUCINATED) if dear.score is None else dear.score
-        return replace(dear, score=self.band.low + share * (self.band.high - self.band.low))
+    def _merge(self, cheap: Prediction, expensive: Prediction) -> Prediction:
+        if expensive.label == UNPARSED:
+            return replace(cheap, text=expensive.text)
+        probability = float(expensive.label == HALLUCINATED) if expensive.score is None else expensive.score
+        return replace(expensive, score=self.band.low + probability * (self.band.high - self.band.low))
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """Says again what a detector has said before."""
+class RecordedPredictions:
+    """A detector that returns predictions which were made before."""
 
-    said: Mapping[str, Prediction]
+    predictions: Mapping[str, Prediction]
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Finds the predictions by id."""
-        yield from (self.said[example.id] for example in examples)
+        """Yields the predictions by id."""
+        yield from (self.predictions[example.id] for example in examples)
 
 
-def band_of_budget(said: Sequence[Prediction], budget: float) -> Band:
-    """Chooses the widest band around the detector's threshold that holds at most this share of its scores.
+def choose_band_by_budget(predictions: Sequence[Prediction], budget: float) -> Band:
+    """Chooses the widest band around the detector's threshold that contains at most this fraction of its scores.
 
-    It reaches as far to either side, in log-odds.
+    The band is symmetric around the threshold in log-odds.
     """
-    scores = _scores(said)
+    scores = _read_scores(predictions)
     chosen = f"for {budget:.0%} of {len(scores):,} rows"
     count = int(budget * len(scores) + 1e-9)
     if count == len(scores):
         return replace(EVERYTHING, chosen=chosen)
-    middle = logit([_threshold(said, scores)])
+    middle = logit([_infer_threshold(predictions, scores)])
     distances = np.sort(np.abs(logit(scores) - middle))
-    while count and distances[count - 1] == distances[count]:  # rows of one score are asked together or not at all
+    while (
+        count and distances[count - 1] == distances[count]
+    ):  # rows with equal scores are judged together or not at all
         count -= 1
     if not count:
         return replace(NOTHING, chosen=chosen)
@@ -153,49 +156,52 @@ def band_of_budget(said: Sequence[Prediction], budget: float) -> Band:
     return Band(low=low, high=high, chosen=chosen)
 
 
-def band_of_precision(examples: Sequence[Example], said: Sequence[Prediction], precision: float) -> Band:
-    """Chooses the narrowest band outside of which the calls of either label are right so often.
+def choose_band_by_precision(examples: Sequence[Example], predictions: Sequence[Prediction], precision: float) -> Band:
+    """Chooses the narrowest band outside of which both labels have this precision.
 
-    On a side where no threshold has this precision everything is asked.
+    On a side where no threshold reaches the precision, the expensive detector judges every row.
     """
-    pairs = [(example, one) for example, one in zip(examples, said, strict=True) if example.label is not None]
+    pairs = [(example, one) for example, one in zip(examples, predictions, strict=True) if example.label is not None]
     if not pairs:
-        raise UserError("no row with a label to choose a cascade's band on", hint="name labelled rows")
+        raise UserError("no labelled row to choose a cascade's band on", hint="name labelled rows")
     kept = [one for _, one in pairs]
-    scores = _scores(kept)
+    scores = _read_scores(kept)
     aim = f"precision>={precision:g}"
     gold = np.array([example.label == HALLUCINATED for example, _ in pairs])
     called = np.array([one.label == HALLUCINATED for one in kept])
-    above, below = _edge(scores[called], gold[called], aim), _edge(1 - scores[~called], ~gold[~called], aim)
-    # A band holds its ends, so it stops short of the scores at which the cheap detector decides.
+    above, below = (
+        _find_confident_score(scores[called], gold[called], aim),
+        _find_confident_score(1 - scores[~called], ~gold[~called], aim),
+    )
+    # A band includes its ends, so it stops just before the scores at which the cheap detector decides.
     high = 1.0 if above is None else float(np.nextafter(max(above, scores[called].min()), -inf))
     low = 0.0 if below is None else float(np.nextafter(min(1 - below, scores[~called].max()), inf))
-    return Band(low=low, high=high, chosen=f"for {precision:.0%} right outside, of {len(scores):,} rows")
+    return Band(low=low, high=high, chosen=f"for {precision:.0%} precision outside, of {len(scores):,} rows")
 
 
-def _edge(sureness: NDArray[np.float64], right: NDArray[np.bool_], aim: str) -> float | None:
-    """Finds from which sureness on calls have the precision; None where they never have."""
-    if not right.any():
+def _find_confident_score(confidence: NDArray[np.float64], correct: NDArray[np.bool_], aim: str) -> float | None:
+    """Finds the lowest confidence from which labels have the precision; None if there is none."""
+    if not correct.any():
         return None
-    if right.all():
+    if correct.all():
         return 0.0
-    found = choose_threshold(sureness, right, aim)
+    found = choose_threshold(confidence, correct, aim)
     return found.value if found.reached else None
 
 
-def _scores(said: Sequence[Prediction]) -> NDArray[np.float64]:
-    scores = [one.score for one in said]
+def _read_scores(predictions: Sequence[Prediction]) -> NDArray[np.float64]:
+    scores = [prediction.score for prediction in predictions]
     if not scores:
-        raise UserError("no row to choose a cascade's band on", hint="name rows that are not tested")
+        raise UserError("no rows to choose a cascade's band on", hint="name rows that are not tested")
     if None in scores:
-        problem = "the first detector of a cascade gives no scores, so nothing tells where it is unsure"
-        raise UserError(problem, hint="put a critic or a tagger first")
+        problem = "the first detector of a cascade has no scores, so its unsure rows are unknown"
+        raise UserError(problem, hint="use a critic or a tagger as the first detector")
     return np.array(scores, np.float64)
 
 
-def _threshold(said: Sequence[Prediction], scores: NDArray[np.float64]) -> float:
-    """Finds the threshold that gives the labels which the detector gave; of one label alone it lies at its scores."""
-    called = np.array([one.label == HALLUCINATED for one in said])
+def _infer_threshold(predictions: Sequence[Prediction], scores: NDArray[np.float64]) -> float:
+    """Infers the threshold from labels and scores; with a single label it is at the end of the scores."""
+    called = np.array([prediction.label == HALLUCINATED for prediction in predictions])
     if called.all():
         return float(scores.min())
     if not called.any():

@@ -1,7 +1,15 @@
-"""Entailment by any critic of ours, any NLI model of the hub, or a Flan-T5: the same three probabilities of all.
+"""Entailment by a critic, an NLI classifier or an instruction-tuned encoder-decoder (Flan-T5), as three probabilities.
 
-A critic does not tell what contradicts the knowledge from what merely is not in it: what it calls hallucinated is
-neutral here, and nothing is a contradiction. The same holds for NLI models of two classes.
+A critic does not distinguish contradicted from unsupported responses: hallucinated is neutral, and nothing is a
+contradiction. The same holds for NLI models with two classes.
+
+An encoder-decoder is prompted for one of three answers:
+
+    p(answer) = softmax over (yes, unknown, no) of log p(tokens of the answer | premise, hypothesis, question)
+
+Nothing is generated: the decoder scores the three answers, so a pair costs one pass over its question. flan-t5-small
+(77M parameters) has AUROC 92 on SNLI's dev pairs, 74 on ConjNLI and 50 on RAGTruth's long answers. Flan's instructions
+contain the training splits of SNLI, MultiNLI and ANLI, so these datasets are not unseen.
 """
 
 from collections.abc import Sequence
@@ -16,50 +24,59 @@ from critic.sequence.read_windows import window_logits
 from critic.sequence.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic
 from critic.sequence.settings import Settings
 from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import single_template, tokenize
 from faithkit.calibration.thresholds import apply_temperature, logit
+from faithkit.detector import CRITIC
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, SIDECAR, find_folder
+from faithkit.files.model_folder import SIDECAR, find_folder
 from faithkit.hardware import to_bf16, wants_bf16
 from faithkit.metrics.responses.pretrained import load_pretrained
+from faithkit.sentences import best_sentences
+from faithkit.training.batching import plan_batches
 from faithkit.weights.load import read_config
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
-from faithkit_workflows.detectors.asked_entailment import AskedEntailment
 
-OF_CRITICS = {"faithful", "hallucinated"}
-# How the labels of NLI models begin, in lower case; of two classes the second is the one that is not entailment.
+CRITIC_LABELS = {"faithful", "hallucinated"}
+# Beginnings of NLI labels in lower case; with two classes the second one is "not entailment".
 COLUMNS = {"entail": ENTAILMENT, "neutral": NEUTRAL, "contra": CONTRADICTION, "not": NEUTRAL, "non": NEUTRAL}
+ANSWERS = {ENTAILMENT: "yes", NEUTRAL: "unknown", CONTRADICTION: "no"}
+QUESTION = "Is the hypothesis entailed by the premise? yes, no, or unknown"
+MAX_PREMISE_WORDS = 80  # of a longer premise the sentences most similar to the hypothesis are read
+MAX_TOKENS = 512  # of a question; the end of the premise is cut first, then the second half of the hypothesis
+SEQ2SEQ_CPU_BATCH_TOKENS, SEQ2SEQ_GPU_BATCH_TOKENS = 1024, 16_384
+IGNORED_LABEL = -100  # transformers leaves it out of the loss
 
 
 def load_entailment(
     checkpoint: str, *, device: str | None = None, precision: str = "32-true", batch_tokens: int | None = None
 ) -> Entailment:
-    """A critic (a run, an hf/ folder, a hub name), an NLI model or an encoder-decoder, told apart by its config.json.
+    """Loads a critic (a run, an hf/ folder, a hub name), an NLI model or an encoder-decoder, recognised by config.json.
 
     Args:
         device: None takes the GPU where there is one.
-        precision: bf16, or auto: bf16 where the hardware computes in it; anything else is fp32.
+        precision: bf16, or auto: bf16 where the hardware supports it; anything else is fp32.
 
     Raises:
-        UserError: It cannot be loaded, or its labels are neither's.
+        UserError: It cannot be loaded, or has other labels.
     """
-    if _writes(checkpoint):
+    if _is_seq2seq(checkpoint):
         model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", checkpoint, device=device, precision=precision)
-        return AskedEntailment(model, tokenizer, batch_tokens=batch_tokens)
+        return Seq2SeqEntailment(model, tokenizer, batch_tokens=batch_tokens)
     loaded = load_checkpoint(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
     if wants_bf16(precision, loaded.device):
         to_bf16(loaded.model)
     labels = [str(loaded.model.config.id2label[i]).lower() for i in range(loaded.model.config.num_labels)]
-    if set(labels) == OF_CRITICS:
+    if set(labels) == CRITIC_LABELS:
         return CriticEntailment(Critic.of(loaded, checkpoint, batch_tokens=batch_tokens))
     longest = min(512, getattr(loaded.model.config, "max_position_embeddings", 512) - 2)
     encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
     default = CPU_BATCH_TOKENS if loaded.device == "cpu" else GPU_BATCH_TOKENS
-    return NliModel(loaded.model, encoder, nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
+    return NliModel(loaded.model, encoder, match_nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
 
 
-def _writes(checkpoint: str) -> bool:
-    """Tells whether a name is that of an encoder-decoder of someone else's that writes text, which can be asked."""
+def _is_seq2seq(checkpoint: str) -> bool:
+    """Returns whether a name is that of an external encoder-decoder, which is prompted."""
     folder = hub_folder(checkpoint) if is_hub_name(checkpoint) else find_folder(checkpoint)
     if folder and (folder / SIDECAR).exists():
         return False
@@ -68,12 +85,12 @@ def _writes(checkpoint: str) -> bool:
     return isinstance(names, list) and any(str(name).endswith("ForConditionalGeneration") for name in names)
 
 
-def nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
-    """Finds the column, of three, that each class of a model belongs to."""
+def match_nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
+    """Finds the column, of three, of each class of a model."""
     columns = [next((c for start, c in COLUMNS.items() if label.startswith(start)), None) for label in labels]
     found = [column for column in columns if column is not None]
     if len(found) < len(labels) or len(set(found)) < len(found) or ENTAILMENT not in found:
-        hint = "give a critic of ours, or a model whose labels are entailment, neutral, contradiction"
+        hint = "give a critic, or a model with the labels entailment, neutral, contradiction"
         raise UserError(f"not an NLI model: its labels are {', '.join(labels)}", place=checkpoint, hint=hint)
     return found
 
@@ -81,7 +98,7 @@ def nli_columns(labels: Sequence[str], checkpoint: str) -> list[int]:
 class CriticEntailment:
     """A critic as an NLI model: faithful is entailment, hallucinated is neutral.
 
-    Log-odds are moved by the critic's threshold, so that the likelier of the two is what the critic itself says.
+    Log-odds are shifted by the critic's threshold, so that the more probable class is the critic's label.
     """
 
     def __init__(self, critic: Critic):
@@ -96,27 +113,90 @@ class CriticEntailment:
 
 
 class NliModel:
-    """A sequence classifier over NLI's labels. Of a long premise the window that entails most decides.
+    """An NLI classifier. Over a long premise the window with the highest P(entailment) counts.
 
     Args:
-        columns: Which of the three columns each of its classes belongs to.
+        columns: The column, of three, of each of its classes.
     """
 
     def __init__(self, model: Any, encoder: PairEncoder, columns: Sequence[int], *, batch_tokens: int):
         self.model, self.encoder, self.columns, self.batch_tokens = model, encoder, list(columns), batch_tokens
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
-        parts = [
-            self._chunk(premises[begin : begin + CHUNK], hypotheses[begin : begin + CHUNK])
+        chunks = [
+            self._predict_chunk(premises[begin : begin + CHUNK], hypotheses[begin : begin + CHUNK])
             for begin in range(0, len(premises), CHUNK)
         ]
-        return np.concatenate(parts) if parts else np.zeros((0, 3))
+        return np.concatenate(chunks) if chunks else np.zeros((0, 3))
 
-    def _chunk(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
+    def _predict_chunk(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
         columns = self.encoder.encode_texts(premises, hypotheses)
         logits, owner = window_logits(self.model, self.encoder, columns, self.batch_tokens)
         windows = np.zeros((len(logits), 3))
         windows[:, self.columns] = torch.from_numpy(logits).double().softmax(-1).numpy()
-        order = np.lexsort((windows[:, ENTAILMENT], owner))  # a pair's most entailing window comes last
+        order = np.lexsort((windows[:, ENTAILMENT], owner))  # the window with the highest P(entailment) comes last
         last = np.append(np.flatnonzero(np.diff(owner[order])), len(order) - 1)
         return windows[order[last]]
+
+
+class Seq2SeqEntailment:
+    """Prompts an encoder-decoder for whether a premise entails a hypothesis.
+
+    Args:
+        model: An encoder-decoder of transformers with a language-model head.
+        batch_tokens: Tokens of a batch, including padding; None chooses by the device. Changes the speed, not the
+            results.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, batch_tokens: int | None = None):
+        self.model, self.tokenizer = model, tokenizer
+        default = SEQ2SEQ_CPU_BATCH_TOKENS if model.device.type == "cpu" else SEQ2SEQ_GPU_BATCH_TOKENS
+        self.batch_tokens = batch_tokens or default
+        answers = [tokenizer(ANSWERS[column]).input_ids for column in sorted(ANSWERS)]
+        self.answer_ids = torch.full((len(answers), max(map(len, answers))), IGNORED_LABEL, device=model.device)
+        for row, ids in enumerate(answers):
+            self.answer_ids[row, : len(ids)] = torch.tensor(ids)
+
+    def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
+        questions = self.encode_questions(premises, hypotheses)
+        found = np.zeros((len(questions), len(ANSWERS)))
+        lengths = np.array([len(ids) for ids in questions], np.int32)
+        for batch in plan_batches(lengths, None, self.batch_tokens, None) if questions else ():
+            found[batch] = self._score_answers([questions[row] for row in batch])
+        return found
+
+    def encode_questions(self, premises: Sequence[str], hypotheses: Sequence[str]) -> list[list[int]]:
+        """Returns the token ids of each pair's question, at most `MAX_TOKENS`."""
+        pairs = list(zip(premises, hypotheses, strict=True))
+        premises = [best_sentences(*pair, MAX_PREMISE_WORDS) for pair in pairs]
+        premise_ids = tokenize(self.tokenizer, [f"Premise: {premise}" for premise in premises])
+        hypothesis_ids = tokenize(self.tokenizer, [f"Hypothesis: {hypothesis}" for _, hypothesis in pairs])
+        prefix, suffix = single_template(self.tokenizer)
+        question_ids = [*self.tokenizer(QUESTION, add_special_tokens=False).input_ids, *suffix]
+        room = MAX_TOKENS - len(prefix) - len(question_ids)
+        questions = []
+        for row in range(len(pairs)):
+            hypothesis = hypothesis_ids.row(row)[: max(room // 2, room - len(premise_ids.row(row)))].tolist()
+            premise = premise_ids.row(row)[: room - len(hypothesis)].tolist()
+            questions.append([*prefix, *premise, *hypothesis, *question_ids])
+        return questions
+
+    @torch.inference_mode()
+    def _score_answers(self, questions: Sequence[Sequence[int]]) -> NDArray[np.float64]:
+        """Computes the probability of each answer to each question [questions, answers]."""
+        device, num_answers = self.model.device, len(self.answer_ids)
+        shape = (len(questions), max(map(len, questions)))
+        ids, mask = torch.full(shape, self.tokenizer.pad_token_id), torch.zeros(shape, dtype=torch.long)
+        for row, question in enumerate(questions):
+            ids[row, : len(question)], mask[row, : len(question)] = torch.tensor(question), 1
+        ids, mask = ids.to(device), mask.to(device)
+        states = self.model.get_encoder()(input_ids=ids, attention_mask=mask).last_hidden_state
+        labels = self.answer_ids.repeat(len(questions), 1)  # [questions * answers, tokens]
+        logits = self.model(
+            encoder_outputs=(states.repeat_interleave(num_answers, 0),),
+            attention_mask=mask.repeat_interleave(num_answers, 0),
+            decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(labels=labels),
+        ).logits
+        token_log_probs = logits.float().log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0]
+        total = (token_log_probs * (labels != IGNORED_LABEL)).sum(1).view(len(questions), num_answers)
+        return total.double().softmax(-1).cpu().numpy()

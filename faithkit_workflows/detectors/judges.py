@@ -1,42 +1,139 @@
-"""The judges of generated responses: detectors of other kinds beside the critic, and how each errs on labelled rows.
+"""Judges of generated responses, and their errors on labelled rows that they have not seen.
 
-`benchmark.judges` names them: `word_overlap` and `counted_features`, which learn from the labelled rows, `nli:NAME` for
-any NLI model, or the folder of another detector.
+`benchmark.judges` names them: `word_overlap` and `counted_features`, which are fitted on the labelled rows, `nli:NAME`
+for any NLI model, or the folder of another detector.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from data_modules.build import dataset_of, read_block, read_excluded
 from faithkit.baselines.counted_features import CountedFeatures
 from faithkit.baselines.simple_detectors import fit_counted_features_by_folds, folds_by_group
 from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
 from faithkit.detector import Detector
 from faithkit.entailment import ENTAILMENT, Entailment
 from faithkit.errors import UserError
+from faithkit.files.model_folder import sidecar_of
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.judges import CRITIC, ResponseJudge
+from faithkit.provenance.seen_rows import find_leaks
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.entailment import load_entailment
-from faithkit_workflows.detectors.loading import load_detector
-from faithkit_workflows.tables.labelled_rows import LabelledRows
+from faithkit_workflows.detectors.loading import describe_detector, load_detector
 
 OVERLAP, COUNTED, NLI = "word_overlap", "counted_features", "nli:"
-Fit = Callable[[Sequence[Example]], Detector]
+log = logging.getLogger("faithkit")
 
 
-def error_of(detector: Detector, labelled: LabelledRows | None) -> JudgeError | None:
-    """Measures how a detector errs on the labelled rows."""
+@dataclass(frozen=True, slots=True)
+class LabelledSet:
+    """Labelled rows of one dataset, and a note on how they were chosen."""
+
+    dataset: str
+    rows: Sequence[Example]
+    note: str = ""
+
+    def without_seen_rows(self, checkpoint: str, name: str) -> "LabelledSet":
+        """Removes the rows that a detector was trained on, chosen on or calibrated on.
+
+        Rows that trained a teacher of weak labels are not in the list of seen rows. So if the training read this
+        dataset, only the rows that its `data.exclude` names remain.
+        """
+        found = self
+        for model in describe_detector(checkpoint):
+            found = found._without_rows_of(model, name)
+        return found
+
+    def _without_rows_of(self, model: UsedModel, name: str) -> "LabelledSet":
+        training_data, seen = _read_training_data(model.path), model.seen
+        if training_data is None and seen is None:
+            return replace(self, note=f"{self.note} (whether {name} was trained on them is unknown)")
+        kept = list(self.rows)
+        if training_data and self.dataset in _list_datasets(training_data):
+            excluded = read_excluded(training_data["exclude"])
+            kept = [example for example in kept if excluded.covers(example)]
+        if seen is not None:
+            leaked = find_leaks(kept, seen).rows
+            kept = [example for example, is_leaked in zip(kept, leaked, strict=True) if not is_leaked]
+        if not kept:
+            hint = "train it with data.exclude=[{dataset, path}] of the rows that it will judge, or name other rows"
+            raise UserError(f"benchmark.judge_labels: {name} was trained on every row of {self.dataset}", hint=hint)
+        if len(kept) == len(self.rows):
+            return self
+        log.info("%s is measured on %d of %d labelled rows of %s", name, len(kept), len(self.rows), self.dataset)
+        return replace(self, rows=kept, note=f"{self.note} that {name} has not seen")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """All labelled rows that a benchmark names."""
+
+    sets: Sequence[LabelledSet]
+
+    @property
+    def rows(self) -> list[Example]:
+        """The rows of all sets."""
+        return list(chain.from_iterable(one.rows for one in self.sets))
+
+    @property
+    def name(self) -> str:
+        """The name of the rows in tables."""
+        return "; ".join(f"{len(one.rows):,} rows of {one.dataset}{one.note}" for one in self.sets)
+
+    def without_seen_rows(self, checkpoint: str, name: str) -> "LabelledRows":
+        """Removes from each set the rows that a detector has seen.
+
+        Raises:
+            UserError: No row of a set is left.
+        """
+        return LabelledRows([one.without_seen_rows(checkpoint, name) for one in self.sets])
+
+
+def read_labelled(block: Mapping[str, Any]) -> LabelledRows | None:
+    """Reads the rows of `benchmark.judge_labels` that the critic has not seen."""
+    sets = []
+    for number, one in enumerate(block.get("judge_labels") or []):
+        rows = [replace(example, id=f"{number}/{example.id}") for example in read_block(one) if example.label]
+        sets.append(LabelledSet(dataset_of(one), rows))
+    if not sets:
+        return None
+    labelled = LabelledRows(sets)
+    return labelled.without_seen_rows(block["critic"], "the critic") if block["critic"] else labelled
+
+
+def _read_training_data(checkpoint: str) -> Mapping[str, Any] | None:
+    """Reads the block `data` of the training of a detector, if its folder has one."""
+    sidecar = sidecar_of(checkpoint)
+    data = (sidecar.origin.get("config") or {}).get("data") if sidecar else None
+    return data if isinstance(data, Mapping) and "exclude" in data else None
+
+
+def _list_datasets(data: Mapping[str, Any]) -> set[str]:
+    """Lists the datasets that a training read: its parts, and the audit where weak labels were made from it."""
+    parts = data["parts"]
+    blocks = parts.values() if isinstance(parts, Mapping) else parts
+    read = [part for part in blocks if part.get("only") != "test"]
+    names = {dataset_of(part) for part in read}
+    return names | ({"audit"} if any(part.get("audit_path") for part in read) else set())
+
+
+def measure_judge_error(detector: Detector, labelled: LabelledRows | None) -> JudgeError | None:
+    """Measures the errors of a detector on labelled rows."""
     if labelled is None:
         return None
     rows = labelled.rows
-    found = {prediction.id: prediction for prediction in detector.predict_examples(rows)}
-    return JudgeError.of(rows, found, labelled.name)
+    predictions = {prediction.id: prediction for prediction in detector.predict_examples(rows)}
+    return JudgeError.of(rows, predictions, labelled.name)
 
 
 def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **options: Any) -> tuple[ResponseJudge, ...]:
-    """Loads the judges of `benchmark.judges`, each with its error on the labelled rows that are new to it.
+    """Loads the judges of `benchmark.judges`, each with its error on the labelled rows that it has not seen.
 
     Args:
         options: precision and batch_tokens of the models.
@@ -44,26 +141,23 @@ def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **optio
     judges: list[ResponseJudge] = []
     for number, name in enumerate(block.get("judges") or [], start=2):
         if name in (OVERLAP, COUNTED):
-            judges.append(_fitted(name, fit_word_overlap if name == OVERLAP else fit_features, labelled))
+            judges.append(_fit_judge(name, fit_word_overlap if name == OVERLAP else fit_counted_features, labelled))
             continue
-        shown, detector = _load(name, **options)
-        new = labelled.new_to(name.removeprefix(NLI), shown) if labelled else None
-        judges.append(
-            ResponseJudge(key=f"{CRITIC}_{number}", name=shown, detector=detector, error=error_of(detector, new))
-        )
+        path = name.removeprefix(NLI)
+        display_name, detector = _shorten_path(path), None
+        if path == name:
+            detector = load_detector(path, **options)
+        else:
+            display_name = f"entailment by {display_name}"
+            detector = EntailmentJudge(load_entailment(path, **options))
+        unseen = labelled.without_seen_rows(path, display_name) if labelled else None
+        error = measure_judge_error(detector, unseen)
+        judges.append(ResponseJudge(key=f"{CRITIC}_{number}", name=display_name, detector=detector, error=error))
     return tuple(judges)
 
 
-def _load(name: str, **options: Any) -> tuple[str, Detector]:
-    """Loads a model that judges; gives also its name in a table."""
-    path = name.removeprefix(NLI)
-    if path == name:
-        return _shown(path), load_detector(path, **options)
-    return f"entailment by {_shown(path)}", EntailmentJudge(load_entailment(path, **options))
-
-
-def judge_models(block: Mapping[str, Any]) -> dict[str, str]:
-    """Names the models among the critic and the judges by role, as a report names them: `judge`, `judge 2`, ..."""
+def list_judge_models(block: Mapping[str, Any]) -> dict[str, str]:
+    """Lists the models among the critic and the judges by role, as a report names them: `judge`, `judge 2`, ..."""
     models = {"judge": block["critic"]} if block["critic"] else {}
     for number, name in enumerate(block.get("judges") or [], start=2):
         if name not in (OVERLAP, COUNTED):
@@ -71,69 +165,69 @@ def judge_models(block: Mapping[str, Any]) -> dict[str, str]:
     return models
 
 
-def _shown(path: str) -> str:
-    """Shortens a path or hub name to its last part, a run's hf/ folder to the run's, which tells one from another."""
+def _shorten_path(path: str) -> str:
+    """Shortens a path or hub name to its last part; of a run's hf/ folder to the name of the run."""
     folder = Path(path)
     return (folder.parent if folder.name == "hf" else folder).name
 
 
-def _fitted(name: str, fit: Fit, labelled: LabelledRows | None) -> ResponseJudge:
-    """Fits a judge to the labelled rows; its error is that on rows that it has not seen: folds by group."""
+def _fit_judge(name: str, fit: Callable[[Sequence[Example]], Detector], labelled: LabelledRows | None) -> ResponseJudge:
+    """Fits a judge on the labelled rows, and measures its error by cross-validation over groups."""
     if labelled is None:
         hint = "benchmark.judge_labels=[{dataset: audit, path: DIR}]"
-        raise UserError(f"the judge {name} learns from labelled rows, and none are named", hint=hint)
-    rows, said = labelled.rows, dict[str, Prediction]()
-    for others, held in folds_by_group(rows):
-        said |= {prediction.id: prediction for prediction in fit(others).predict_examples(held)}
-    error = JudgeError.of(rows, said, f"{labelled.name}, each fitted on the other folds")
+        raise UserError(f"the judge {name} is fitted on labelled rows, and none are given", hint=hint)
+    rows, predictions = labelled.rows, dict[str, Prediction]()
+    for others, held_out in folds_by_group(rows):
+        predictions |= {prediction.id: prediction for prediction in fit(others).predict_examples(held_out)}
+    error = JudgeError.of(rows, predictions, f"{labelled.name}, each fitted on the other folds")
     return ResponseJudge(key=name, name=name.replace("_", " "), detector=fit(rows), error=error)
 
 
 @dataclass(frozen=True, slots=True)
 class WordOverlap:
-    """Calls hallucinated what has too large a share of words that the knowledge lacks."""
+    """Labels a response hallucinated if too large a fraction of its words is missing from the knowledge."""
 
     threshold: float | None
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Counts words; there is nothing to show a bar for."""
+        """Yields one prediction for each example."""
         if examples:
             yield from overlap_predictions(examples, threshold=self.threshold).values()
 
 
 def fit_word_overlap(rows: Sequence[Example]) -> WordOverlap:
-    """Fits the threshold of word overlap that is best on the rows."""
+    """Fits the threshold of word overlap on the rows."""
     return WordOverlap(fit_overlap(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class FittedFeatures:
-    """Boosted trees on counted features, learnt from labelled rows."""
+    """Predicts with boosted trees on counted features."""
 
     trees: CountedFeatures
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Counts and asks the trees; there is nothing to show a bar for."""
+        """Yields one prediction for each example."""
         yield from self.trees.predictions(examples).values()
 
 
-def fit_features(rows: Sequence[Example]) -> FittedFeatures:
-    """Fits boosted trees, with the threshold that is best on the rows, by folds."""
+def fit_counted_features(rows: Sequence[Example]) -> FittedFeatures:
+    """Fits boosted trees, and their threshold by cross-validation."""
     trees = fit_counted_features_by_folds(rows)
     if trees is None:
         hint = f"name more labelled rows, or leave out the judge {COUNTED}"
-        raise UserError(f"{COUNTED}: {len(rows)} labelled rows teach too little", hint=hint)
+        raise UserError(f"{COUNTED}: {len(rows)} labelled rows are too few to fit it", hint=hint)
     return FittedFeatures(trees)
 
 
 @dataclass(frozen=True, slots=True)
 class EntailmentJudge:
-    """Calls hallucinated what an NLI model does not find entailed by the knowledge: another class is likelier."""
+    """Labels a response hallucinated unless entailment is the most probable of an NLI model's classes."""
 
     model: Entailment
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Asks whether the knowledge entails each response; 1 - P(entailment) is the score."""
+        """Yields one prediction for each example; the score is 1 - P(entailment)."""
         found = self.model.entailment([e.knowledge for e in examples], [e.response for e in examples])
         for example, row in zip(examples, found, strict=True):
             label = FAITHFUL if int(row.argmax()) == ENTAILMENT else HALLUCINATED

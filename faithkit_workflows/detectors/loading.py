@@ -1,41 +1,36 @@
-"""Loads any detector of ours: by the kind that its folder names, or as a configuration or a file describes it."""
+"""Loads a detector that a command names: a run, an hf/ folder, a hub name, or a detector file."""
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from faithkit.detector import Detector
+from faithkit.detector import BUILT_IN, CRITIC, JUDGE, Detector, DetectorKind, detector_kinds, kind_in_name
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, JUDGE, TAGGER, find_folder, is_adapter, read_sidecar
+from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
 from faithkit.weights.resolve import HUB_NAME, hub_adapters, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
+from faithkit_workflows.detectors.cascade import Band, Cascade
+from faithkit_workflows.detectors.judging import describe_judge, load_judge, log_usage
 from faithkit_workflows.settings.cascade import CascadeOptions
 from faithkit_workflows.settings.detector_file import is_detector_file, read_detector_file
-from faithkit_workflows.settings.sharded import RAY
-
-if TYPE_CHECKING:  # it brings what trainings need
-    from data_modules.build import Benchmark
 
 log = logging.getLogger("faithkit")
-# Where the class of each kind stands, imported when one is asked for. Its `load` takes precision and batch_tokens.
-DETECTORS = {
-    CRITIC: ("critic.sequence.scorer", "Critic"),
-    TAGGER: ("critic.tagger.predictor", "Tagger"),
-    JUDGE: ("judge.judge", "Judge"),
-}
-KINDS = {"ForTokenClassification": TAGGER, "ForCausalLM": JUDGE, "LMHeadModel": JUDGE}  # by how an architecture ends
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
-    """A detector, how origins describe its models, and what it tells at the end of a run."""
+class LoadedDetector:
+    """A detector with the description of its models.
+
+    Args:
+        models: Recorded with every prediction that it makes.
+        log_usage: Logs requests and costs at the end of a run.
+    """
 
     detector: Detector
     models: list[UsedModel]
-    tell: Callable[[], None] = lambda: None
+    log_usage: Callable[[], None] = lambda: None
 
 
 def load_detector(
@@ -46,143 +41,148 @@ def load_detector(
     labels: Mapping[int | str, str] | None = None,
     max_windows: int | None = None,
 ) -> Detector:
-    """Loads the detector that a configuration names: a folder or a model, or a file that describes it.
+    """Loads the detector of a checkpoint: a folder, a hub name, `KIND:ARGUMENT`, or a detector file.
 
     Args:
-        labels: Of a critic from elsewhere, what its classes mean.
-        max_windows: Windows of long knowledge that a critic or a tagger reads; None reads all.
+        labels: The meaning of the classes of a critic that was not trained here.
+        max_windows: Windows of long knowledge that are read; None reads all.
 
     Raises:
-        UserError: It names none, or something else.
+        UserError: There is no such detector, or it does not take an option.
     """
     if not checkpoint:
         hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; or predictions=FILE"
         raise UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
+    options = {"precision": precision, "batch_tokens": batch_tokens, "labels": labels, "max_windows": max_windows}
     if is_detector_file(checkpoint):
-        own = read_detector_file(checkpoint)
-        others = {"precision": precision, "labels": labels, "max_windows": max_windows}
-        return load_configured({"batch_tokens": batch_tokens, **others} | own).detector
-    kind = kind_of(checkpoint)
-    if kind not in DETECTORS:
-        hint = f"give the folder of a run of a {' or '.join(DETECTORS)}"
-        raise UserError(f"a checkpoint of another kind: {kind!r} is no detector", place=checkpoint, hint=hint)
-    module, name = DETECTORS[kind]
-    options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
-    if labels is not None:
-        if kind != CRITIC:
-            problem = f"labels is for a critic from elsewhere, and this is a {kind}"
-            raise UserError(problem, place=checkpoint, hint="leave labels out")
-        options["labels"] = labels
-    if max_windows is not None:
-        if kind == JUDGE:
-            problem = "max_windows is for critics and taggers: a judge reads its prompt whole"
-            raise UserError(problem, place=checkpoint, hint="leave max_windows out")
-        options["max_windows"] = max_windows
-    return getattr(import_module(module), name).load(checkpoint, **options)
+        return load_described(options | read_detector_file(checkpoint)).detector
+    kind, path = kind_in_name(checkpoint) or (_kind_of_folder(checkpoint), checkpoint)
+    given = {
+        name: value for name, value in options.items() if name not in ("labels", "max_windows") or value is not None
+    }
+    if unsupported := given.keys() - {"precision", "batch_tokens"} - kind.options:
+        name = min(unsupported)
+        takers = " or ".join(one.name for one in detector_kinds().values() if name in one.options)
+        raise UserError(
+            f"{name} is for a {takers}, and this is a {kind.name}", place=checkpoint, hint=f"leave {name} out"
+        )
+    detector: Detector = kind.load_class().load(path, **given)
+    return detector
 
 
-def load_configured(config: Mapping[str, Any], benchmark: "Benchmark | None" = None) -> Loaded:
-    """Loads the detector of a configuration: `checkpoint`, `engine` with `judge`, a cascade of both, or a baseline.
-
-    With `engine=ray` it stands in the workers of a cluster.
-
-    A cascade has its band in the configuration: one that is yet to be chosen is
-    `faithkit_workflows.benchmarks.cascade_benchmark`'s.
+def load_described(config: Mapping[str, Any], examples: Callable[[], Sequence[Any]] | None = None) -> LoadedDetector:
+    """Loads the detector of a configuration: `checkpoint`, `engine` with `judge`, or a cascade of both with its band.
 
     Args:
-        benchmark: What is judged; SelfCheckGPT may compare its rows.
+        examples: Draws the labelled examples for the judge's prompt.
     """
-    if (config.get("engine") or {}).get("name") == RAY:
-        from faithkit_workflows.ray.portions import load_on_cluster
-
-        return load_on_cluster(config)
-    if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
-        from faithkit_workflows.detectors.prompted_baselines import load_selfcheck
-
-        return load_selfcheck(config, benchmark)
-    if (config.get("examiner") or {}).get("turns"):
-        from faithkit_workflows.detectors.prompted_baselines import load_examiner
-
-        return load_examiner(config)
-    options = cascade_of(config)
+    options = cascade_options(config)
     if options.is_on:
-        from faithkit_workflows.detectors.cascade import Band, Cascade
-
-        assert options.band is not None, "a file without a band is refused"
-        cheap, dear = load_checkpoint(config), load_engine(config, JUDGE, benchmark)
+        assert options.band is not None, "a detector file without a band is refused"
+        cheap, expensive = load_checkpoint(config), load_engine(config, JUDGE, examples)
         low, high = options.band
-        cascade = Cascade(cheap.detector, dear.detector, Band(low=low, high=high))
-        return Loaded(cascade, [*cheap.models, *dear.models], dear.tell)
-    # Runs of older versions have none of `engine`, `labels` and `max_windows`.
+        cascade = Cascade(cheap.detector, expensive.detector, Band(low=low, high=high))
+        return LoadedDetector(cascade, [*cheap.models, *expensive.models], expensive.log_usage)
     if (config.get("engine") or {}).get("name"):
-        return load_engine(config, benchmark=benchmark)
+        return load_engine(config, examples=examples)
     return load_checkpoint(config)
 
 
-def tell_model(loaded: Loaded) -> None:
-    """Says which models judge, how large they are, and what they run on."""
-    from faithkit.hardware import describe_runner
+def load_checkpoint(config: Mapping[str, Any]) -> LoadedDetector:
+    """Loads the detector that `checkpoint` names."""
+    options: dict[str, Any] = {
+        name: config.get(name) for name in ("precision", "batch_tokens", "labels", "max_windows")
+    }
+    return LoadedDetector(load_detector(config["checkpoint"], **options), describe_detector(config["checkpoint"]))
 
-    names = ", ".join(f"{model.kind or 'not ours'} {model.path}" for model in loaded.models)
-    log.info("model: %s; %s", names or "none", describe_runner(loaded.detector))
+
+def load_engine(
+    config: Mapping[str, Any], role: str = CHECKPOINT, examples: Callable[[], Sequence[Any]] | None = None
+) -> LoadedDetector:
+    """Loads the judge that `engine` and `judge` name."""
+    judge = load_judge(config, examples() if examples else ())
+    return LoadedDetector(judge, [describe_judge(config, role)], lambda: log_usage(judge.engine))
 
 
-def cascade_of(config: Mapping[str, Any]) -> CascadeOptions:
-    """Reads the block `cascade`, which runs of older versions do not have."""
+def cascade_options(config: Mapping[str, Any]) -> CascadeOptions:
+    """Reads the block `cascade`."""
     return CascadeOptions(**(config.get("cascade") or {}))
 
 
-def load_checkpoint(config: Mapping[str, Any]) -> Loaded:
-    """Loads the detector that `checkpoint` names."""
-    options = {name: config.get(name) for name in ("precision", "batch_tokens", "labels", "max_windows")}
-    detector = load_detector(config["checkpoint"], **options)  # type: ignore[arg-type]
-    return Loaded(detector, describe_detector(config["checkpoint"]))
+def with_threshold(loaded: LoadedDetector, threshold: float | None, place: str) -> LoadedDetector:
+    """Sets the probability from which a response is labelled hallucinated; None keeps the stored threshold.
+
+    Args:
+        place: The checkpoint, as an error names it.
+
+    Raises:
+        UserError: The labels of this detector do not come from a threshold.
+    """
+    if threshold is None:
+        return loaded
+    set_threshold = getattr(loaded.detector, "set_threshold", None)
+    if set_threshold is None:
+        problem = "threshold needs a single critic, tagger or weighing judge, and this detector has no threshold"
+        raise UserError(problem, place=place, hint="leave threshold out, or set checkpoint to one of its detectors")
+    try:
+        set_threshold(threshold)
+    except UserError as error:
+        raise UserError(error.problem, place=place, hint=error.hint) from error
+    description = f"{threshold:.4g}, set by the command"
+    return replace(loaded, models=[replace(model, threshold=description) for model in loaded.models])
 
 
-def load_engine(config: Mapping[str, Any], role: str = CHECKPOINT, benchmark: "Benchmark | None" = None) -> Loaded:
-    """Loads the judge that `engine` and `judge` name; its prompt's examples may come from the benchmark's dataset."""
-    from faithkit_workflows.detectors.judging import describe_judge, load_judge, tell_usage
+def log_models(loaded: LoadedDetector) -> None:
+    """Logs which models judge, their sizes, and the hardware that they run on."""
+    from faithkit.hardware import describe_runner
 
-    judge = load_judge(config, shots_of(config, benchmark))
-    return Loaded(judge, [describe_judge(config, role)], lambda: tell_usage(judge))
-
-
-def shots_of(config: Mapping[str, Any], benchmark: "Benchmark | None") -> list[Any]:
-    """Draws as many examples for the prompt as `judge.examples` says; none where it names a file, or nothing."""
-    number = config["judge"].get("examples")
-    if benchmark is None or not isinstance(number, int):
-        return []
-    from faithkit_workflows.detectors.few_shot import shots_for
-
-    return shots_for(benchmark, config["benchmark"], config["judge"]["ask"], number, seed=config["seed"])
+    names = ", ".join(f"{model.kind or 'external'} {model.path}" for model in loaded.models)
+    log.info("model: %s; %s", names or "none", describe_runner(loaded.detector))
 
 
 def describe_detector(path: str, role: str = CHECKPOINT) -> list[UsedModel]:
-    """Describes the models of a detector for the origins of predictions: one, or those that a file names."""
+    """Describes the models of a detector for the record of where predictions come from."""
+    if found := kind_in_name(path):
+        return [UsedModel(role=role, path=path, kind=found[0].name, reason="its training data are not recorded")]
     if not is_detector_file(path):
         return [describe_model(path, role)]
     config = read_detector_file(path)
     models = [describe_model(config["checkpoint"], role)] if config["checkpoint"] else []
     if config["engine"]["name"]:
-        from faithkit_workflows.detectors.judging import describe_judge
-
         models.append(describe_judge(config, JUDGE if models and role == CHECKPOINT else role))
     return models
 
 
-def kind_of(checkpoint: str) -> str:
-    """Finds a key of DETECTORS: by the sidecar, else by the architecture that the weights were saved from."""
-    from transformers import AutoConfig
+def describe_helpers(paths: Mapping[str, str | None]) -> list[UsedModel]:
+    """Describes the models that compute metrics or choose responses, by role."""
+    return [model for role, path in paths.items() if path for model in describe_detector(path, role)]
 
+
+def kind_of(checkpoint: str) -> DetectorKind:
+    """Finds the kind of a checkpoint; of a detector file that of its first detector."""
+    if found := kind_in_name(checkpoint):
+        return found[0]
     if is_detector_file(checkpoint):
         first = read_detector_file(checkpoint)["checkpoint"]
-        return kind_of(first) if first else JUDGE
+        return kind_of(first) if first else BUILT_IN[JUDGE]
+    return _kind_of_folder(checkpoint)
+
+
+def _kind_of_folder(checkpoint: str) -> DetectorKind:
+    """Finds the kind that faithkit.json names, else the kind of the architecture in config.json."""
+    from transformers import AutoConfig
+
+    kinds = detector_kinds()
     is_hub_name = not Path(checkpoint).expanduser().exists() and HUB_NAME.fullmatch(checkpoint)
     folder = hub_adapters(checkpoint) if is_hub_name else find_folder(checkpoint)
     if folder and (sidecar := read_sidecar(folder)):
-        return sidecar.kind
+        if sidecar.kind not in kinds:
+            problem = f"{checkpoint} is a {sidecar.kind}; a {', '.join([*kinds][:-1])} or {[*kinds][-1]} is needed"
+            raise UserError(problem, hint="set checkpoint to the run of a detector")
+        return kinds[sidecar.kind]
     if folder and is_adapter(folder):
-        return JUDGE
+        return kinds[JUDGE]
     with loading(str(folder or checkpoint)) as source:
         architectures = AutoConfig.from_pretrained(source, trust_remote_code=False).architectures or [""]
-    return next((kind for end, kind in KINDS.items() if architectures[0].endswith(end)), CRITIC)
+    matching = (kind for kind in kinds.values() if architectures[0].endswith(kind.architectures or ("\0",)))
+    return next(matching, kinds[CRITIC])

@@ -20,8 +20,8 @@ from faithkit.reports.report import Report
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel, describe_model
-from faithkit_workflows.detectors.loading import load_configured
-from faithkit_workflows.detectors.origins import judge_examples, origin_of_file, write_given
+from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance, write_given
+from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.domains.baselines import DomainBaselines
 from faithkit_workflows.domains.definition import read_domains
 from faithkit_workflows.domains.features import Features
@@ -107,14 +107,14 @@ def _judge(
     path, texts = run.predictions / f"{NAME}.jsonl", config.get("save_texts", True)
     if config["predictions"]:
         given = read_predictions(config["predictions"])
-        origin = origin_of_file(config["predictions"], NAME, shown, checkpoint=config["checkpoint"])
+        origin = read_provenance(config["predictions"], NAME, shown, checkpoint=config["checkpoint"])
         kept = {example.id: given[example.id] for example in shown if example.id in given}
         align_predictions(shown, kept)  # tells what is missing before any work
         write_given(path, shown, kept, texts=texts)
         return kept, list(origin.models), list(origin.notes)
     loaded = load_configured(config)
     portion = config["save_every_num_rows"]
-    predictions, _ = judge_examples(path, NAME, shown, loaded, at_a_time=portion, texts=texts)
+    predictions, _ = predict_and_write(path, NAME, shown, loaded, chunk_size=portion, texts=texts)
     return predictions, loaded.models, []
 
 

@@ -26,7 +26,7 @@ from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.ray.rates import estimate_shards
 from faithkit_workflows.settings.sharded import RAY, RayOptions, is_sharded
 from faithkit_workflows.tables.scored_rows import write_table
-from faithkit_workflows.tables.shares import caption_of, shares_table
+from faithkit_workflows.tables.shares import make_caption, shares_table
 
 NEXT = "label_next.csv"
 log = logging.getLogger("faithkit")
@@ -79,7 +79,7 @@ def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
         shares = [(part.name, part.metrics.get(DETECTOR)) for part in parts]
         judged = [(name, share.n or 0 if share else 0, share) for name, share in shares]
         table = shares_table([block["by"]] if block["by"] else [], judged)
-        table.caption = caption_of(group, num_unsure=0, num_without=rates.num_rows - judged[0][1])
+        table.caption = make_caption(group, num_unsure=0, num_without=rates.num_rows - judged[0][1])
         print_tables(table)
     metrics = _tell(parts, block, plan, name_of(block["predictions"]), with_table=labels is not None)
     _write_next(run, found.next_rows, block)

@@ -10,12 +10,12 @@ from faithkit_workflows.ray.identity import identify, identify_model
 from faithkit_workflows.ray.work import answered, whole_path, with_whole_paths
 from faithkit_workflows.settings.sharded import AnswerRayOptions, RayOptions, only_part
 from faithkit_workflows.tables.scored_rows import ADDED, ANSWER, scored_schema, write_scored
-from faithkit_workflows.tables.shares import Shares
-from faithkit_workflows.tables.user_table import NOT_ANSWERED, OwnRows, read_own_rows
+from faithkit_workflows.tables.shares import ShareCounter
+from faithkit_workflows.tables.user_table import RESPONSE_COLUMNS, UserTable, open_user_table
 
 if TYPE_CHECKING:
     from faithkit.records import Example, Prediction
-    from faithkit_workflows.answering.answer_strategy import Answerer
+    from faithkit_workflows.answering.strategies import Answerer
 
 SETTINGS = ("decoding", "control_tokens", "best_of", "precision", "max_length", "save_every_num_rows")
 NUM_RESAMPLES = 1000  # behind the interval of the share that the detector calls hallucinated
@@ -50,20 +50,20 @@ class Answering:
         settings |= {"ray.engine": self.engine, "ray.cpus": self.ray.cpus, "ray.gpus": self.num_gpus}
         return identify(models, settings, vllm=self.engine == VLLM)
 
-    def read(self, file: Path) -> OwnRows:
+    def read(self, file: Path) -> UserTable:
         """Reads the rows to answer: a response that they have is neither needed nor looked at."""
         options: dict[str, Any] = {"on_bad_row": "skip", "encoding": self.part.get("encoding"), "keys": "data."}
         columns = self.part.get("columns") or {}
-        return read_own_rows(str(file), columns, join=" ".join, without=NOT_ANSWERED, **options)
+        return open_user_table(str(file), columns, join=" ".join, without=RESPONSE_COLUMNS, **options)
 
-    def schema(self, rows: OwnRows) -> Any:
+    def schema(self, rows: UserTable) -> Any:
         """Adds the response, and what the detector says of it where there is one."""
         return scored_schema(rows, self.added)
 
     def load(self) -> "AnswerWriter":
         """Loads the generator, and the detector that chooses."""
         from faithkit.hardware import describe_runner
-        from faithkit_workflows.answering.answer_strategy import load_answerer
+        from faithkit_workflows.answering.strategies import load_answerer
 
         generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
         return AnswerWriter(answerer, describe_runner(generator), self.added, self.config["save_every_num_rows"])
@@ -78,9 +78,9 @@ class AnswerWriter:
     added: tuple[str, ...]
     at_a_time: int
 
-    def write(self, path: Path, rows: OwnRows) -> Shares:
+    def write(self, path: Path, rows: UserTable) -> ShareCounter:
         """Writes the rows with their answers."""
-        shares = Shares()
+        shares = ShareCounter()
 
         def count(values: Mapping[str, Any], example: "Example | None", answer: "Prediction | None") -> None:
             judged = answer if answer is not None and answer.label is not None else None

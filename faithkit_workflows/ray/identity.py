@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.reading.shards import hash_of
+from faithkit.detector import kind_in_name
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import dumps
 from faithkit.files.hashes import hash_files
@@ -98,7 +99,7 @@ def hash_of_identity(identity: Mapping[str, Any]) -> str:
 
 def _hash_of_files(checkpoint: str) -> str | None:
     """Hashes what is in the folder: calibration, thresholds, tokenizer; None for a name on the hub."""
-    if is_hub_name(checkpoint):
+    if is_hub_name(checkpoint) or kind_in_name(checkpoint):
         return None
     folder = find_folder(checkpoint)
     stored = read_stored(folder)

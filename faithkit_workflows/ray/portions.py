@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Prediction
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
-from faithkit_workflows.detectors.loading import Loaded, describe_detector, load_checkpoint
+from faithkit_workflows.detectors.loading import LoadedDetector, describe_detector, load_checkpoint
 from faithkit_workflows.ray.cluster import run_on_cluster
 from faithkit_workflows.ray.identity import check_same, identify, identify_model
 from faithkit_workflows.ray.out_folder import MAX_DEATHS
@@ -23,7 +23,7 @@ from faithkit_workflows.ray.worker import SAME_VERSION
 from faithkit_workflows.settings.sharded import RayOptions
 
 if TYPE_CHECKING:
-    from faithkit_workflows.answering.answer_strategy import Answerer
+    from faithkit_workflows.answering.strategies import Answerer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +87,8 @@ class RayCluster:
         self.num_unlocated = 0  # of a judge that quotes
 
     def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
-        """Answers one portion."""
-        (answers,) = self.answer_portions([examples])
+        """Answers one chunk."""
+        (answers,) = self.answer_chunks([examples])
         if advance:
             advance(len(examples))
         return answers
@@ -96,18 +96,18 @@ class RayCluster:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Judges examples, as a detector does."""
         size = self.asking.config["save_every_num_rows"]
-        for answers in self.answer_portions([examples[at : at + size] for at in range(0, len(examples), size)]):
+        for answers in self.answer_chunks([examples[at : at + size] for at in range(0, len(examples), size)]):
             yield from answers
 
-    def answer_portions(self, portions: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
-        """Yields the answers to each portion, in their order.
+    def answer_chunks(self, chunks: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
+        """Yields the answers to each chunk, in their order.
 
         Raises:
             UserError: A worker cannot work, or a portion cannot be judged: a benchmark is of all its rows.
         """
-        if not portions:
+        if not chunks:
             return
-        rows = [{"examples": pickle.dumps(list(portion))} for portion in portions]
+        rows = [{"examples": pickle.dumps(list(chunk))} for chunk in chunks]
         for result in run_on_cluster(PortionWorker, self.asking, rows, self.options, max_deaths=MAX_DEATHS):
             if result["problem"]:
                 raise UserError(result["problem"], place=result["place"] or None, hint=result["hint"] or None)
@@ -115,9 +115,9 @@ class RayCluster:
             yield _unpacked(result["answers"])
 
 
-def load_on_cluster(config: Mapping[str, Any]) -> Loaded:
+def load_on_cluster(config: Mapping[str, Any]) -> LoadedDetector:
     """Gives the workers of a cluster in the place of the detector that `checkpoint` names."""
-    return Loaded(RayCluster(config, _judging), describe_detector(config["checkpoint"]))
+    return LoadedDetector(RayCluster(config, _judging), describe_detector(config["checkpoint"]))
 
 
 def answerer_on_cluster(config: Mapping[str, Any]) -> RayCluster:
@@ -135,7 +135,7 @@ def _judging(config: Mapping[str, Any]) -> "Answerer":
 
 
 def _answering(config: Mapping[str, Any]) -> "Answerer":
-    from faithkit_workflows.answering.answer_strategy import OwnAnswer
+    from faithkit_workflows.answering.strategies import OwnAnswer
     from generation.generator import Generator
 
     generator = Generator.load(config["checkpoint"], precision=config["precision"], max_length=config["max_length"])

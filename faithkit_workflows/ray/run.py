@@ -21,7 +21,7 @@ from faithkit_workflows.ray.summary import Summary
 from faithkit_workflows.ray.work import Work
 from faithkit_workflows.ray.worker import Job, ShardWorker, columns_of
 from faithkit_workflows.settings.sharded import RayOptions
-from faithkit_workflows.tables.scored_rows import tell_names
+from faithkit_workflows.tables.scored_rows import print_renamed_columns
 
 AGAIN = "run the same command again: what is finished stays"
 Runner = Callable[[type, Any, Sequence[Mapping[str, Any]], RayOptions], Iterator[Any]]
@@ -132,7 +132,7 @@ def _tell(summary: Summary, folder: OutFolder, work: Work) -> None:
 def _tell_names(folder: OutFolder) -> None:
     """Says where the verdicts stand: in the newest columns that are called as those that scoring adds."""
     names = [name for name, _ in folder.columns() or ()]
-    tell_names(newest_names(names))
+    print_renamed_columns(newest_names(names))
 
 
 def _failure(failures: Sequence[UserError], num_shards: int, work: Work) -> UserError:

@@ -11,8 +11,8 @@ from faithkit_workflows.ray.identity import identify, identify_model
 from faithkit_workflows.ray.work import answered, whole_path, with_whole_paths
 from faithkit_workflows.settings.sharded import RayOptions
 from faithkit_workflows.tables.scored_rows import scored_schema, write_scored
-from faithkit_workflows.tables.shares import Shares
-from faithkit_workflows.tables.user_table import OwnRows, listed, read_to_judge
+from faithkit_workflows.tables.shares import ShareCounter
+from faithkit_workflows.tables.user_table import UserTable, as_list, open_table_to_judge
 
 if TYPE_CHECKING:
     from faithkit.detector import Detector
@@ -46,18 +46,17 @@ class Scoring:
         asked = model.get("described", {}).get("engine", {}).get("name")
         return identify(model, settings, vllm=asked == VLLM)
 
-    def read(self, file: Path) -> OwnRows:
+    def read(self, file: Path) -> UserTable:
         """Reads the rows to judge."""
-        return read_to_judge({**self.config, "path": str(file), "num_rows": None, "on_bad_row": "skip"})
+        return open_table_to_judge({**self.config, "path": str(file), "num_rows": None, "on_bad_row": "skip"})
 
-    def schema(self, rows: OwnRows) -> Any:
+    def schema(self, rows: UserTable) -> Any:
         """Adds label, probability and spans."""
         return scored_schema(rows)
 
     def load(self) -> "ScoreWriter":
         """Loads the detector."""
-        from faithkit_workflows.detectors.loading import load_checkpoint
-        from faithkit_workflows.detectors.thresholds import with_threshold
+        from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
 
         loaded = with_threshold(load_checkpoint(self.config), self.config.get("threshold"), self.place)
         return ScoreWriter(loaded.detector, self.config)
@@ -75,12 +74,12 @@ class ScoreWriter:
         """Names the device that the detector runs on."""
         return str(getattr(self.detector, "device", "none"))
 
-    def write(self, path: Path, rows: OwnRows) -> Shares:
+    def write(self, path: Path, rows: UserTable) -> ShareCounter:
         """Writes the rows with their verdicts."""
         from faithkit.calibration.score_calibration import drop_unsure_labels
         from faithkit_workflows.answering.write_answers import DetectorAnswerer
 
-        config, shares = self.config, Shares(listed(self.config["by"]))
+        config, shares = self.config, ShareCounter(as_list(self.config["by"]))
         verdicts = answered(rows, DetectorAnswerer(self.detector), config["save_every_num_rows"])
         write_scored(path, rows, drop_unsure_labels(verdicts, config["abstain_at"]), shares.add)
         return shares

@@ -11,7 +11,7 @@ from rich.table import Table
 from faithkit.statistics.group_counts import proportion_from_counts
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.ray.out_folder import Entry
-from faithkit_workflows.tables.shares import MAX_PARTS, caption_of, shares_table
+from faithkit_workflows.tables.shares import MAX_SHOWN_VALUES, make_caption, shares_table
 
 ALL = ""  # the column of all rows
 Kinds = Counter[tuple[int, int]]  # rows of a group and hallucinated ones, how often
@@ -46,7 +46,7 @@ class Summary:
         shares = ((name, number, _share(kinds, num_resamples)) for name, number, kinds in parts)
         table = shares_table(columns, shares)
         without = self.num_rows - self.num_unsure - (parts[0][1] if parts else 0)
-        table.caption = caption_of(self.grouped_by, num_unsure=self.num_unsure, num_without=without)
+        table.caption = make_caption(self.grouped_by, num_unsure=self.num_unsure, num_without=without)
         return table
 
     def _parts(self, columns: Sequence[str]) -> Iterator[tuple[str, int, Kinds]]:
@@ -54,9 +54,9 @@ class Summary:
             before = f"{column}: " if len(columns) > 1 and column != ALL else ""
             sizes = {value: sum(rows * count for (rows, _), count in kinds.items()) for value, kinds in values.items()}
             ordered = sorted(values, key=lambda value: (-sizes[value], value))
-            for value in ordered[:MAX_PARTS]:
+            for value in ordered[:MAX_SHOWN_VALUES]:
                 yield before + value, sizes[value], values[value]
-            if rest := ordered[MAX_PARTS:]:
+            if rest := ordered[MAX_SHOWN_VALUES:]:
                 together: Kinds = Counter()
                 for value in rest:
                     together.update(values[value])

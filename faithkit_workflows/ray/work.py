@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from data_modules.reading.shards import is_address
 from faithkit_workflows.settings.sharded import RayOptions
-from faithkit_workflows.tables.shares import Shares
-from faithkit_workflows.tables.user_table import OwnRows
+from faithkit_workflows.tables.shares import ShareCounter
+from faithkit_workflows.tables.user_table import UserTable
 
 if TYPE_CHECKING:
     from faithkit.records import Prediction
-    from faithkit_workflows.answering.answer_strategy import Answerer
+    from faithkit_workflows.answering.strategies import Answerer
 
 PATHS = ("checkpoint", "detector", "out")  # keys of a command that may name files
 
 
-def answered(rows: OwnRows, answerer: "Answerer", at_a_time: int) -> "Iterator[Prediction]":
+def answered(rows: UserTable, answerer: "Answerer", at_a_time: int) -> "Iterator[Prediction]":
     """Answers or judges all rows that can be, portion after portion."""
-    from faithkit_workflows.answering.write_answers import answered_portions
+    from faithkit_workflows.answering.write_answers import answer_in_chunks
 
-    for _, portion in answered_portions(rows.examples, answerer, at_a_time=at_a_time):
+    for _, portion in answer_in_chunks(rows.examples, answerer, chunk_size=at_a_time):
         yield from portion
 
 
@@ -32,7 +32,7 @@ class ShardWriter(Protocol):
         """Names the device that the models run on."""
         ...
 
-    def write(self, path: Path, rows: OwnRows) -> Shares:
+    def write(self, path: Path, rows: UserTable) -> ShareCounter:
         """Writes the rows with what is added to them; gives the verdicts, of which there may be none."""
         ...
 
@@ -61,7 +61,7 @@ class Work(Protocol):
         """Collects what the results depend on, as plain values that two processes can compare."""
         ...
 
-    def read(self, file: Path) -> OwnRows:
+    def read(self, file: Path) -> UserTable:
         """Reads the rows of a shard; a bad one is kept without a result.
 
         Raises:
@@ -69,7 +69,7 @@ class Work(Protocol):
         """
         ...
 
-    def schema(self, rows: OwnRows) -> Any:
+    def schema(self, rows: UserTable) -> Any:
         """Gives the columns of a new shard and their types."""
         ...
 

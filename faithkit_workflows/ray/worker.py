@@ -14,7 +14,7 @@ from faithkit.files.atomic import set_by
 from faithkit_workflows.ray.identity import check_same
 from faithkit_workflows.ray.out_folder import Entry, OutFolder, job_of
 from faithkit_workflows.ray.work import ShardWriter, Work
-from faithkit_workflows.tables.user_table import OwnRows
+from faithkit_workflows.tables.user_table import UserTable
 
 Columns = Sequence[tuple[str, str]]  # names with their types
 SAME_VERSION = "install the same faithkit and copy the same model to every node"
@@ -101,7 +101,7 @@ class ShardWorker:
         return entry
 
 
-def columns_of(work: Work, rows: OwnRows) -> Columns:
+def columns_of(work: Work, rows: UserTable) -> Columns:
     """Gives the columns of a new shard with their types."""
     return [(field.name, str(field.type)) for field in work.schema(rows)]
 

@@ -6,8 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.settings.types import Hint, OneOf, PathText, Switch
 from faithkit.weights.publish import REPOSITORY, has_token
 from faithkit_workflows.settings import no_effect

@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
 from faithkit.weights.resolve import CONFIGS, HUB_NAME, LOCAL, PATH_STARTS, resolve
@@ -119,7 +120,7 @@ def column_problems(
 
 def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[UserError]:
     """A checkpoint that is not there, holds no model, or is of another kind than these."""
-    if path is None:
+    if path is None or (JUDGE in kinds and kind_in_name(path)):
         return
     place = Path(path).expanduser()
     if not place.exists():
@@ -139,7 +140,8 @@ def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[Use
     except UserError as error:
         yield error
         return
-    if kind is not None and kind not in kinds:
+    is_detector = JUDGE in kinds and kind in detector_kinds()
+    if kind is not None and kind not in kinds and not is_detector:
         wanted = " or ".join(f"a {one}" for one in kinds)
         yield UserError(
             f"{key} is a {kind}, and {wanted} is wanted", place=path, hint=f"set {key} to a run of {wanted}"

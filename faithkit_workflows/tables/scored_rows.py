@@ -1,11 +1,13 @@
-"""Writes rows as a table, one by one, in any format that is read; and rows of one's own with their verdicts."""
+"""Writes a user's rows with their verdicts, row by row, in CSV, TSV, JSON, JSON lines or Parquet."""
 
 import codecs
 import csv
 import io
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -13,38 +15,43 @@ from typing import Any
 from construction.estimate.verdict_columns import VERDICT, added_names
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.tables import text_format
-from faithkit.files.atomic import atomic_file, disk_errors, dumps
+from faithkit.errors import UserError
+from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
+from faithkit.files.run_folder import RunFolder
+from faithkit.files.strict_json import read_strict_json
 from faithkit.records import Example, Prediction
-from faithkit_workflows.tables.user_table import OwnRows
+from faithkit_workflows.tables.user_table import UserTable
 
 ADDED = VERDICT
 ANSWER = "response"
 Count = Callable[[Mapping[str, Any], Example | None, Prediction | None], object]
-BATCH = 1024  # rows of Parquet that are written at a time
+BATCH = 1024  # rows of Parquet that are written together
+OUTPUT_RECORD = "output.json"  # in the run's folder: the path, size and time of the output file that the run wrote
+OUTPUT_HINT = "choose another name, or delete it"
 
 
 def write_scored(
     path: Path,
-    rows: OwnRows,
+    rows: UserTable,
     predictions: Iterable[Prediction],
     count: Count | None = None,
     added: Sequence[str] = ADDED,
 ) -> None:
-    """Writes the rows as they were, in the format of the path's suffix, with label, probability and spans added.
+    """Writes the unchanged rows with label, probability and spans, in the format of the path's suffix.
 
-    Columns of the file's own that have these names keep them, and ours have others
+    Existing columns keep their names; added columns with the same names are renamed
     (`construction.estimate.verdict_columns`).
 
     Args:
         predictions: Of the rows that can be judged, in their order.
-        count: Is told each row, its example and its prediction.
-        added: Columns that are added; with ANSWER among them the predictions are answers, and the spans are theirs.
+        count: Is called with each row, its example and its prediction.
+        added: Columns that are added; with ANSWER the predictions are answers, and the spans refer to them.
     """
     names = names_added(rows, added)
-    judged = _with_predictions(rows, iter(predictions), count)
+    predicted = _with_predictions(rows, iter(predictions), count)
     scored = (
         {**row, **{names[name]: value for name, value in _verdict(example, prediction, added).items()}}
-        for row, example, prediction in judged
+        for row, example, prediction in predicted
     )
     header = [*rows.kinds, *(names[name] for name in added)]
     if path.suffix == ".parquet":
@@ -52,27 +59,27 @@ def write_scored(
         return
     delimiter, mark = ",", b""
     source = Path(rows.path)
-    if path.suffix == source.suffix == ".csv":  # as who wrote the file reads it
+    if path.suffix == source.suffix == ".csv":  # in the dialect of the source
         delimiter = text_format(source, rows.encoding).delimiter
         mark = codecs.BOM_UTF8 if _has_mark(source) else b""
     _write(path, chain([mark], _lines(path.suffix, scored, header, delimiter)))
 
 
-def names_added(rows: OwnRows, added: Sequence[str] = ADDED) -> dict[str, str]:
-    """Names the columns that are added to the rows; an answer's has its own number, whatever the verdicts have."""
+def names_added(rows: UserTable, added: Sequence[str] = ADDED) -> dict[str, str]:
+    """Returns the names of the added columns; the answer's column is renamed independently of the verdicts'."""
     verdict = [name for name in added if name != ANSWER]
     return {**added_names(rows.kinds, [ANSWER]), **added_names(rows.kinds, verdict)}
 
 
-def tell_names(names: Mapping[str, str]) -> None:
-    """Says where the verdicts stand, unless their columns have the plain names."""
+def print_renamed_columns(names: Mapping[str, str]) -> None:
+    """Prints the names of the verdicts' columns if they were renamed."""
     if names["label"] != "label":
-        told = ", ".join(names[name] for name in ADDED)
-        print(f"note: the verdicts stand in {told}, since the table had some of {', '.join(ADDED)} already")
+        renamed = ", ".join(names[name] for name in ADDED)
+        print(f"note: the verdicts are in the columns {renamed}, since the table has {', '.join(ADDED)} already")
 
 
 def scored_suffix(path: str) -> str:
-    """The format in which the rows of a file are written back: its own, and Parquet for a saved dataset."""
+    """Returns the suffix that a table is written back with: its own, and Parquet for a saved dataset."""
     return ".parquet" if Path(path).expanduser().is_dir() else Path(path).suffix
 
 
@@ -82,7 +89,7 @@ def _has_mark(path: Path) -> bool:
 
 
 def _with_predictions(
-    rows: OwnRows, predictions: Iterator[Prediction], count: Count | None
+    rows: UserTable, predictions: Iterator[Prediction], count: Count | None
 ) -> Iterator[tuple[Mapping[str, Any], Example | None, Prediction | None]]:
     for row, example in rows:
         prediction = None if example is None else next(predictions)
@@ -95,17 +102,17 @@ def _with_predictions(
 def _verdict(example: Example | None, prediction: Prediction | None, added: Sequence[str]) -> dict[str, Any]:
     if example is None or prediction is None:
         return dict.fromkeys(added)
-    judged = prediction.text if ANSWER in added else example.response
+    text = prediction.text if ANSWER in added else example.response
     spans = [
-        {"start": s.start, "end": s.end, "text": judged[s.start : s.end], "label": s.label, "score": s.score}
+        {"start": s.start, "end": s.end, "text": text[s.start : s.end], "label": s.label, "score": s.score}
         for s in prediction.spans
     ]
-    found = {ANSWER: judged, "label": prediction.label, "probability": prediction.score, "spans": spans}
+    found = {ANSWER: text, "label": prediction.label, "probability": prediction.score, "spans": spans}
     return {name: found[name] for name in added}
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], delimiter: str) -> None:
-    """Writes rows as .csv or .tsv, with the columns of them all in order of appearance."""
+    """Writes rows as .csv or .tsv, with the columns of all rows in order of appearance."""
     header = list(dict.fromkeys(name for row in rows for name in row))
     _write(path, _lines(".tsv" if delimiter == "\t" else ".csv", rows, header, delimiter))
 
@@ -128,7 +135,7 @@ def _lines(suffix: str, rows: Iterable[Mapping[str, Any]], header: Sequence[str]
 def _csv_lines(rows: Iterable[Mapping[str, Any]], header: Sequence[str], delimiter: str) -> Iterator[bytes]:
     for cells in chain([list(header)], ([_cell(row.get(name)) for name in header] for row in rows)):
         text = io.StringIO(newline="")
-        # csv quotes what holds the end of a line as it writes it, but takes a carriage return for one when it reads.
+        # csv writes a carriage return unquoted, but reads it as the end of a line.
         quoting: Any = csv.QUOTE_ALL if any("\r" in cell for cell in cells) else csv.QUOTE_MINIMAL
         csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=quoting).writerow(cells)
         yield text.getvalue().encode()
@@ -165,19 +172,15 @@ def _cell(value: Any) -> str:
         return ""
     plain = isinstance(value, str) or not isinstance(value, bool | int | float | list | dict)
     text = str(value) if plain else json.dumps(_as_json(value), ensure_ascii=False)
-    return _whole(text)
-
-
-def _whole(text: str) -> str:
-    """A text with half a surrogate pair of a JSON file as its escape."""
+    # A lone surrogate of a JSON file is written as its escape.
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], schema: Any, own: Iterable[str]) -> None:
+def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], schema: Any, columns: Iterable[str]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    texts = [name for name in own if pa.types.is_string(schema.field(name).type)]
+    texts = [name for name in columns if pa.types.is_string(schema.field(name).type)]
     with atomic_file(path) as file, disk_errors(path), pq.ParquetWriter(file, schema) as writer:
         while batch := list(islice(scored, BATCH)):
             for row in batch:
@@ -185,21 +188,77 @@ def _write_parquet(path: Path, scored: Iterator[dict[str, Any]], schema: Any, ow
             writer.write_table(pa.Table.from_pylist(batch, schema=schema))
 
 
-def scored_schema(rows: OwnRows, added: Sequence[str] = ADDED) -> Any:
-    """The columns of the rows with those that are added, and their types, as Parquet has them."""
+def scored_schema(rows: UserTable, added: Sequence[str] = ADDED) -> Any:
+    """Returns the Parquet schema of the rows with the added columns."""
     import pyarrow as pa
 
     names = names_added(rows, added)
-    own = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
+    existing = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
     places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
     spans = pa.list_(pa.struct([*places, ("score", pa.float64())]))
     types = {ANSWER: pa.string(), "label": pa.string(), "probability": pa.float64(), "spans": spans}
-    return pa.schema([*own, *(pa.field(names[name], types[name]) for name in added)])
+    return pa.schema([*existing, *(pa.field(names[name], types[name]) for name in added)])
 
 
 def _arrow_type(kinds: set[type]) -> Any:
     import pyarrow as pa
 
-    known = kinds - {type(None)}
+    not_none = kinds - {type(None)}
     types = {frozenset({bool}): pa.bool_(), frozenset({float}): pa.float64(), frozenset({int, float}): pa.float64()}
-    return types.get(frozenset(known), pa.string())  # whole numbers too: they may be of any size
+    return types.get(frozenset(not_none), pa.string())  # integers too: they may exceed 64 bits
+
+
+def check_output(output: str | None, run: RunFolder | None = None) -> None:
+    """Refuses to overwrite a file that the run has not written.
+
+    Args:
+        run: A resumed run; None for a new one.
+
+    Raises:
+        UserError: The file would be lost.
+    """
+    if output is None or not (path := Path(output).expanduser()).exists():
+        return
+    if run is None:
+        raise UserError("output: this file exists", place=output, hint=OUTPUT_HINT)
+    if not _was_written_by(run, path):
+        problem = "output: this file exists, and has changed since this run wrote it"
+        raise UserError(problem, place=output, hint=f"{OUTPUT_HINT}: resume={run.path} output=NAME")
+
+
+def check_resumed_output(run: RunFolder, config: Mapping[str, Any]) -> None:
+    """Applies `check_output` to the settings of a resumed run."""
+    check_output(config.get("output"), run)
+
+
+@contextmanager
+def record_output(run: RunFolder, output: str | None) -> Iterator[None]:
+    """Records before and after writing that the run writes the file, so that a resumed run may overwrite it.
+
+    Raises:
+        UserError: Another program wrote the file while the rows were judged.
+    """
+    if output is None:  # the file is in the run's folder
+        yield
+        return
+    check_output(output, run)
+    path = Path(output).expanduser()
+    whole = os.path.realpath(path)
+    write_json(run.path / OUTPUT_RECORD, {"path": whole, "stamp": None})
+    yield
+    write_json(run.path / OUTPUT_RECORD, {"path": whole, "stamp": _stamp(path)})
+
+
+def _was_written_by(run: RunFolder, path: Path) -> bool:
+    record = run.path / OUTPUT_RECORD
+    found = read_strict_json(record, hint="delete it") if record.exists() else None
+    if not isinstance(found, Mapping) or found.get("path") != os.path.realpath(path):
+        return False
+    stamp = found.get("stamp")
+    return stamp is None or stamp == _stamp(path)  # interrupted while it wrote the file
+
+
+def _stamp(path: Path) -> list[int]:
+    """Returns size and time of the file; a hash would read it again."""
+    found = path.stat()
+    return [found.st_size, found.st_mtime_ns]

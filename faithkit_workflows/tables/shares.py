@@ -1,4 +1,4 @@
-"""Counts the hallucinated share of many verdicts, also by the values of columns, in some bytes a row."""
+"""Counts the hallucinated share of many verdicts, also by the values of columns, in a few bytes per row."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,34 +18,34 @@ from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit.statistics.metric import Metric
 
-MAX_PARTS = 20  # values of a column that the table shows; a column of free text has thousands
-MAX_VALUES = 100_000  # of a column that are told apart: those that come later count as the rest
-MAX_COUNTED = 1_000  # of these in the account of one shard
-MANY_GROUPS = 10_000  # above, groups of one kind are drawn together
+MAX_SHOWN_VALUES = 20  # of a column in the table; a column of free text has thousands
+MAX_VALUES = 100_000  # of a column that are distinguished; later ones are counted together
+MAX_SHARD_VALUES = 1_000  # of a column in the summary of a shard
+MANY_GROUPS = 10_000  # above this, equal groups are resampled together
 
 
-class Shares:
-    """Verdicts by group and by the values of columns.
+class ShareCounter:
+    """Counts verdicts by group and by the values of columns.
 
     Args:
-        by: Columns of the rows, whose values are counted apart.
+        by: Columns of the rows whose values are counted separately.
     """
 
     def __init__(self, by: Sequence[str] = ()):
-        self._groups, self._called = array("Q"), array("b")
+        self._groups, self._labels = array("Q"), array("b")
         self._numbers: dict[str, dict[str, int]] = {column: {} for column in by}
         self._values = {column: array("i") for column in by}
         self.num_rows = self.num_unsure = 0
 
     def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
-        """Counts a row; one without a verdict is counted as such alone."""
+        """Counts a row, with or without a verdict."""
         self.num_rows += 1
         if prediction is not None and prediction.label is None:
             self.num_unsure += 1
         if example is None or prediction is None or prediction.label in (None, UNPARSED):
             return
         self._groups.append(group_hash(example.group))
-        self._called.append(prediction.label == HALLUCINATED)
+        self._labels.append(prediction.label == HALLUCINATED)
         for column, numbers in self._numbers.items():
             value = str(field_of(values, column))
             number = numbers.get(value, len(numbers) if len(numbers) < MAX_VALUES else -1)
@@ -54,55 +54,55 @@ class Shares:
             self._values[column].append(number)
 
     def kinds(self) -> dict[str, dict[str, list[list[int]]]]:
-        """Counts, of each value of each column, the groups with so many rows, so many of them hallucinated.
+        """Counts the groups of each size and number of hallucinated rows, for each value of each column.
 
-        It is all that a share and its interval need, and does not grow with the rows. All rows have the column "".
+        A share and its interval follow from these counts, which do not grow with the rows. The column "" has all rows.
 
         Raises:
-            UserError: A column has too many values for that.
+            UserError: A column has too many values.
         """
-        groups, called = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._called, np.int8)
-        found = {"": {"all": count_group_kinds(groups, called)}}
+        groups, labels = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._labels, np.int8)
+        found = {"": {"all": count_group_kinds(groups, labels)}}
         for column, numbers in self._numbers.items():
-            if len(numbers) > MAX_COUNTED:
-                problem = f"by={column} has more than {MAX_COUNTED:,} values in one shard"
+            if len(numbers) > MAX_SHARD_VALUES:
+                problem = f"by={column} has more than {MAX_SHARD_VALUES:,} values in one shard"
                 raise UserError(problem, hint="count by a column of few values")
             values = np.frombuffer(self._values[column], np.intc)
             found[column] = {
-                name: count_group_kinds(groups[values == n], called[values == n]) for name, n in numbers.items()
+                name: count_group_kinds(groups[values == n], labels[values == n]) for name, n in numbers.items()
             }
         return found
 
     def table(self, *, grouped_by: str, num_resamples: int) -> Table:
-        """Shows the share of all rows, and of each value of each column, with their intervals.
+        """Makes the table of the shares of all rows and of each value of each column, with intervals.
 
         Args:
-            grouped_by: What the rows of a group have in common.
+            grouped_by: The column that groups the rows.
         """
-        groups, called = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._called, np.int8)
+        groups, labels = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._labels, np.int8)
         shares = (
-            (name, len(called[rows]), hallucinated_share(groups[rows], called[rows], num_resamples=num_resamples))
+            (name, len(labels[rows]), hallucinated_share(groups[rows], labels[rows], num_resamples=num_resamples))
             for name, rows in self._parts()
         )
         table = shares_table(list(self._numbers), shares)
-        without = self.num_rows - len(called) - self.num_unsure
-        table.caption = caption_of(grouped_by, num_unsure=self.num_unsure, num_without=without)
+        without = self.num_rows - len(labels) - self.num_unsure
+        table.caption = make_caption(grouped_by, num_unsure=self.num_unsure, num_without=without)
         return table
 
     def _parts(self) -> Iterator[tuple[str, Any]]:
-        """Gives all rows, then those of each value of each column, the most frequent first."""
+        """Yields all rows, then the rows of each value of each column, the most frequent value first."""
         yield "all", slice(None)
         for column, numbers in self._numbers.items():
             before = f"{column}: " if len(self._numbers) > 1 else ""
             values, names = np.frombuffer(self._values[column], np.intc), list(numbers)
             counts = np.bincount(values[values >= 0], minlength=len(names))
             ordered = sorted(range(len(names)), key=lambda number: (-counts[number], names[number]))
-            shown = ordered[:MAX_PARTS]
+            shown = ordered[:MAX_SHOWN_VALUES]
             for number in shown:
                 yield before + names[number], values == number
-            if len(names) > MAX_PARTS:
+            if len(names) > MAX_SHOWN_VALUES:
                 more = "" if len(names) < MAX_VALUES else " or more"
-                yield f"{before}the other {len(names) - MAX_PARTS:,}{more} values", ~np.isin(values, shown)
+                yield f"{before}the other {len(names) - MAX_SHOWN_VALUES:,}{more} values", ~np.isin(values, shown)
 
 
 def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric | None]]) -> Table:
@@ -116,36 +116,36 @@ def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric
     return table
 
 
-def caption_of(grouped_by: str | None, *, num_unsure: int, num_without: int) -> Text:
-    """Says what the intervals resample (rows alone where nothing groups them), and which rows do not count."""
-    of_one = f" of one {escape_terminal(grouped_by, 60)}" if grouped_by else ""
-    captions = [f"95% intervals over rows{of_one}, as the detector calls them"]
+def make_caption(grouped_by: str | None, *, num_unsure: int, num_without: int) -> Text:
+    """Describes what the intervals resample, and which rows do not count."""
+    grouping = f" grouped by {escape_terminal(grouped_by, 60)}" if grouped_by else ""
+    captions = [f"95% intervals over rows{grouping}, by the detector's labels"]
     if num_unsure:
-        captions.append(f"{num_unsure:,} rows that it cannot tell do not count (abstain_at)")
+        captions.append(f"{num_unsure:,} rows on which it abstains do not count (abstain_at)")
     if num_without:
         captions.append(f"{num_without:,} rows have no verdict and do not count")
     return Text("\n".join(captions))
 
 
 def hallucinated_share(
-    groups: NDArray[np.uint64], called: NDArray[np.int8], *, num_resamples: int, seed: int = 0
+    groups: NDArray[np.uint64], labels: NDArray[np.int8], *, num_resamples: int, seed: int = 0
 ) -> Metric | None:
-    """Computes a share with its bootstrap interval over groups; None of no rows, no interval of a single group.
+    """Computes a share with its bootstrap interval over groups; None without rows, no interval for a single group.
 
-    Of very many groups it draws how many of each kind there are (so many rows, so many of them hallucinated), which has
-    the same distribution as drawing them one by one.
+    For many groups it resamples the counts of groups with equal size and number of hallucinated rows, which has the
+    same distribution as resampling the groups one by one.
 
     Args:
         groups: Hashes of the rows' groups [N].
-        called: 1 for hallucinated [N].
+        labels: 1 for hallucinated [N].
     """
-    if not len(called):
+    if not len(labels):
         return None
-    names, index = np.unique(groups, return_inverse=True)
+    names, group_index = np.unique(groups, return_inverse=True)
     if len(names) == 1:
-        return Metric(value=float(called.mean()), n=len(called))
+        return Metric(value=float(labels.mean()), n=len(labels))
     if len(names) <= MANY_GROUPS:
-        found = Groups(index, len(names))
-        statistic = mean_statistic(found, {"share": called})
-        return bootstrap(found, statistic, shares=True, num_resamples=num_resamples, seed=seed).metrics["share"]
-    return proportion_from_counts(count_group_kinds(groups, called), num_resamples=num_resamples, seed=seed)
+        resampled = Groups(group_index, len(names))
+        statistic = mean_statistic(resampled, {"share": labels})
+        return bootstrap(resampled, statistic, shares=True, num_resamples=num_resamples, seed=seed).metrics["share"]
+    return proportion_from_counts(count_group_kinds(groups, labels), num_resamples=num_resamples, seed=seed)

@@ -1,4 +1,4 @@
-"""A table of one's own that a detector is to judge: its rows as examples, read anew at each pass and never held."""
+"""Reads a user's table as examples, in several passes and without holding it in memory."""
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,22 +21,22 @@ from faithkit.records import Example
 
 SOURCE, SPLIT = "own rows", "all"
 JSON = (".json", ".jsonl")
-NOT_LABELLED = ("label", "spans")  # columns that are not looked for
-NOT_ANSWERED = ("response", *NOT_LABELLED)
+LABEL_COLUMNS = ("label", "spans")  # not read where a detector judges the rows
+RESPONSE_COLUMNS = ("response", *LABEL_COLUMNS)  # not read where a generator answers the rows
 
 
 @dataclass(slots=True, kw_only=True)
-class OwnRows:
-    """The rows of a table.
+class UserTable:
+    """A table of rows to judge or to answer.
 
     Args:
-        columns: The names of the columns that hold knowledge, response, history, id and group; null for none, `auto` to
-            find one by its usual name.
-        join: Makes one text of a list of passages, as the detector was trained to read them.
+        columns: The columns of knowledge, response, history, id and group; null for none, `auto` to find a column by
+            its usual names.
+        join: Joins a list of passages to the text that the detector was trained on.
         by: Columns that every row must have.
-        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
-        without: What is not looked for in the columns.
-        keys: How the keys of the settings begin that hints name.
+        encoding: Of CSV and TSV; None detects UTF-8 and byte order marks.
+        without: Fields that are not read.
+        keys: The prefix of the settings' keys in hints.
     """
 
     path: str
@@ -46,9 +46,9 @@ class OwnRows:
     on_bad_row: str = "stop"
     num_rows: int | None = None
     encoding: str | None = None
-    without: Sequence[str] = NOT_LABELLED
+    without: Sequence[str] = LABEL_COLUMNS
     keys: str = ""
-    # What the first pass finds: columns, the kinds of their values, and numbers of rows.
+    # Results of the first pass: columns, the types of their values, numbers of rows.
     found: Columns | None = None
     kinds: dict[str, set[type]] = field(default_factory=dict)
     num_read: int = 0
@@ -61,7 +61,7 @@ class OwnRows:
         """The file, or the folder that `datasets` saved.
 
         Raises:
-            UserError: A folder of something else, or of several splits.
+            UserError: The folder contains something else, or several splits.
         """
         path = Path(self.path).expanduser()
         if not path.is_dir():
@@ -71,16 +71,16 @@ class OwnRows:
             return splits["all"]
         if not splits:
             raise UserError(
-                "no plain file: a folder, and not one that `datasets` saved",
+                "a folder that `datasets` did not save",
                 place=self.path,
                 hint="set path to a file in it",
             )
         first = next(iter(splits.values()))
-        raise UserError(f"a folder of the splits {', '.join(splits)}", place=self.path, hint=f"path={first.folder}")
+        raise UserError(f"a folder with the splits {', '.join(splits)}", place=self.path, hint=f"path={first.folder}")
 
     @property
     def description(self) -> str:
-        """Says which columns are read, and in which format, in one line."""
+        """The columns that are read and the file format, in one line."""
         table = self.table
         form = str(text_format(table, self.encoding, "")) if isinstance(table, Path) and table.suffix == ".csv" else ""
         return f"{self.found}{f'; {form}' if form else ''}"
@@ -91,14 +91,14 @@ class OwnRows:
 
     @property
     def grouped_by(self) -> str:
-        """Says what the rows of a group have in common."""
+        """The column that groups the rows."""
         return self.found.group if self.found and self.found.group else "knowledge"
 
     def check(self) -> None:
-        """Reads all rows once, so that a bad one is told before any work.
+        """Reads all rows once, so that a bad row is reported before any work.
 
         Raises:
-            UserError: A column is missing, a text is empty, or an id is given twice (with `on_bad_row=stop`).
+            UserError: A column is missing, a text is empty, or an id is repeated (with `on_bad_row=stop`).
         """
         self.report = ReadReport(self.on_bad_row, self.keys)
         self._repeated, is_json = self._find_repeated(), self._is_json
@@ -106,7 +106,7 @@ class OwnRows:
             for row, example in self._scan(self.report):
                 self.num_read += 1
                 self.num_examples += example is not None
-                if not self.kinds or is_json:  # whose rows have names of their own each
+                if not self.kinds or is_json:  # each JSON row has its own names
                     for name, value in row.values.items():
                         self.kinds.setdefault(name, set()).add(type(value))
         if not self.num_examples:
@@ -114,16 +114,16 @@ class OwnRows:
             raise UserError("no row can be used", place=self.path, hint=f"set {' and '.join(needed)}")
 
     def __iter__(self) -> Iterator[tuple[Mapping[str, Any], Example | None]]:
-        """Yields each row as the file has it, with its example; None where it could not be used."""
+        """Yields each row unchanged with its example; None for a row that cannot be used."""
         return ((row.values, example) for row, example in self._scan(ReadReport("skip", self.keys)))
 
     @property
     def examples(self) -> Iterator[Example]:
-        """Yields the rows that can be judged."""
+        """Yields the examples of the rows that can be used."""
         return (example for _, example in self if example is not None)
 
     def _scan(self, report: ReadReport) -> Iterator[tuple[Row, Example | None]]:
-        places: dict[str, str] = {}  # of ids that are given twice: where they were first
+        places: dict[str, str] = {}  # of repeated ids: where they were first
         is_json = self._is_json
         rows = rows_with_reader(self.table, report, self._reader, self.encoding)
         for row, reader in islice(rows, self.num_rows):
@@ -131,7 +131,7 @@ class OwnRows:
             try:
                 if is_json:
                     _check_json(row)
-            except ValueError as error:  # the row could not be written back
+            except ValueError as error:  # the row cannot be written back
                 report.reject(row.file, row.line, BadRow.of(error), row.values)
                 continue
             try:
@@ -150,12 +150,12 @@ class OwnRows:
         example = reader.read(row, SOURCE, SPLIT)
         if self._repeated and group_hash(example.id) in self._repeated:
             if example.id in places:
-                raise BadRow(f"id {example.id!r} was already given by {places[example.id]}", hint="columns.id=null")
+                raise BadRow(f"id {example.id!r} is already in {places[example.id]}", hint="columns.id=null")
             places[example.id] = row.place
         return example
 
     def _find_repeated(self) -> frozenset[int]:
-        """Hashes of ids that may be given twice; numbers of rows are not."""
+        """Returns the hashes of ids that may be repeated; row numbers are not."""
         if self.columns.get("id") is None:
             return frozenset()
         hashes = array("Q", (group_hash(example.id) for example in self.examples))
@@ -170,24 +170,22 @@ def _check_json(row: Row) -> None:
         raise BadRow(f"the row cannot be written as JSON: {error}") from error
 
 
-def read_to_judge(config: Mapping[str, Any]) -> OwnRows:
-    """Reads the table that `faithkit score` is given, lists of passages as its detector was trained to read them."""
-    from critic.requests import join_passages
-    from faithkit.files.model_folder import TAGGER
-    from faithkit.passages import number_passages
+def open_table_to_judge(config: Mapping[str, Any]) -> UserTable:
+    """Opens the table of `faithkit score`; lists of passages are joined as the detector's training data joined them."""
+    from faithkit.passages import join_passages, number_passages
     from faithkit_workflows.detectors.loading import kind_of
 
-    join = number_passages if kind_of(config["checkpoint"]) == TAGGER else join_passages
+    join = number_passages if kind_of(config["checkpoint"]).numbers_passages else join_passages
     options: dict[str, Any] = {name: config.get(name) for name in ("on_bad_row", "num_rows", "encoding")}
-    return read_own_rows(config["path"], config["columns"], join=join, by=listed(config["by"]), **options)
+    return open_user_table(config["path"], config["columns"], join=join, by=as_list(config["by"]), **options)
 
 
-def listed(by: str | Sequence[str] | None) -> list[str]:
-    """Gives the columns to count by as a list."""
+def as_list(by: str | Sequence[str] | None) -> list[str]:
+    """Returns the columns to count by as a list."""
     return [by] if isinstance(by, str) else list(by or [])
 
 
-def read_own_rows(
+def open_user_table(
     path: str,
     columns: Mapping[str, str | None],
     *,
@@ -196,11 +194,11 @@ def read_own_rows(
     on_bad_row: str = "stop",
     num_rows: int | None = None,
     encoding: str | None = None,
-    without: Sequence[str] = NOT_LABELLED,
+    without: Sequence[str] = LABEL_COLUMNS,
     keys: str = "",
-) -> OwnRows:
-    """Opens a table and checks it; arguments and errors are those of `OwnRows`."""
+) -> UserTable:
+    """Opens a table and checks all rows; arguments and errors are those of `UserTable`."""
     options: dict[str, Any] = {"on_bad_row": on_bad_row, "num_rows": num_rows, "encoding": encoding}
-    rows = OwnRows(path=path, columns=columns, join=join, by=by, without=without, keys=keys, **options)
-    rows.check()
-    return rows
+    table = UserTable(path=path, columns=columns, join=join, by=by, without=without, keys=keys, **options)
+    table.check()
+    return table

@@ -18,7 +18,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.saved_config import read_config
 from faithkit.records import Example, Prediction
-from faithkit_workflows.answering.engine_choice import settle_engine
+from faithkit_workflows.answering.strategies import choose_run_engine
 from faithkit_workflows.answering.write_answers import write_answers
 from faithkit_workflows.generate import MAY_CHANGE
 from generation.generator import Advance
@@ -76,7 +76,7 @@ def test_a_resumed_run_keeps_the_engine_that_it_began_with(
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     with opened("generate", f"resume={folder}", *asked, may_change=MAY_CHANGE) as (run, config):
-        choice = settle_engine(run, config)
+        choice = choose_run_engine(run, config)
     assert (choice.name, choice.reason) == ("transformers", "as the run began")
     with (
         pytest.raises(UserError, match=r"engine\.name=vllm \(it began with name=transformers\)"),
@@ -122,7 +122,7 @@ def settled(*overrides: str) -> tuple[str, str]:
     """The engine that a command line comes to, and why."""
     given = overrides if any("checkpoint" in o for o in overrides) else ("checkpoint=x", *overrides)
     with tempfile.TemporaryDirectory() as folder, opened("generate", f"run_dir={folder}", *given) as (run, config):
-        choice = settle_engine(run, config)
+        choice = choose_run_engine(run, config)
         assert config["engine"] == read_config(run.config)["engine"] == {"name": choice.name}
         return choice.name, choice.reason
 
@@ -185,31 +185,31 @@ class Slow:
 @pytest.mark.parametrize("cut", [0, 7, 200])
 def test_what_a_kill_left_is_taken_up_and_ends_as_the_same_file(stop_at: int, cut: int, tmp_path: Path) -> None:
     asked = examples(11)
-    write_answers(tmp_path / "whole.jsonl", asked, Slow(), at_a_time=3)
+    write_answers(tmp_path / "whole.jsonl", asked, Slow(), chunk_size=3)
     path = tmp_path / "cut.jsonl"
     with pytest.raises(KeyboardInterrupt):
-        write_answers(path, asked, Slow(stop_at), at_a_time=3)
+        write_answers(path, asked, Slow(stop_at), chunk_size=3)
     path.write_bytes(path.read_bytes()[: max(0, path.stat().st_size - cut)])
     again = Slow()
-    found = write_answers(path, asked, again, at_a_time=3)
+    found = write_answers(path, asked, again, chunk_size=3)
     assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert [answer.id for answer in found] == [example.id for example in asked] and again.asked <= 4
     done = Slow()
-    write_answers(path, asked, done, at_a_time=3)
+    write_answers(path, asked, done, chunk_size=3)
     assert done.asked == 0, "nothing is answered twice"
 
 
 def test_answers_to_other_examples_are_not_gone_on_with(tmp_path: Path) -> None:
-    write_answers(tmp_path / "a.jsonl", examples(6), Slow(), at_a_time=3)
+    write_answers(tmp_path / "a.jsonl", examples(6), Slow(), chunk_size=3)
     with pytest.raises(UserError, match="line 1\n  hint: the data have changed"):
-        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Slow(), at_a_time=3)
+        write_answers(tmp_path / "a.jsonl", examples(12)[1:8], Slow(), chunk_size=3)
     with pytest.raises(UserError, match="6 answers to 2 examples"):
-        write_answers(tmp_path / "a.jsonl", examples(2), Slow(), at_a_time=3)
+        write_answers(tmp_path / "a.jsonl", examples(2), Slow(), chunk_size=3)
 
 
 SLOW_ANSWERS = """
 import runpy, sys, time
-from faithkit_workflows.answering.answer_strategy import OwnAnswer
+from faithkit_workflows.answering.strategies import OwnAnswer
 answer = OwnAnswer.answer
 def slow(self, examples, advance=None):
     time.sleep(0.4)

@@ -21,20 +21,20 @@ from faithkit.records import Example, Prediction, Span
 from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit_workflows.tables import shares as counted
 from faithkit_workflows.tables.scored_rows import write_scored
-from faithkit_workflows.tables.shares import Shares, hallucinated_share
-from faithkit_workflows.tables.user_table import OwnRows, read_own_rows
+from faithkit_workflows.tables.shares import ShareCounter, hallucinated_share
+from faithkit_workflows.tables.user_table import UserTable, open_user_table
 from tests.data_modules.examples import example
 
 SPAN = Span(start=0, end=1, label="entity", score=0.5)
 
 
-def judged(rows: OwnRows) -> list[Prediction]:
+def judged(rows: UserTable) -> list[Prediction]:
     return [Prediction(id=each.id, label="hallucinated", score=0.75, spans=(SPAN,)) for each in rows.examples]
 
 
 def round_trip(path: Path, **columns: str) -> list[dict[str, Any]]:
     """The rows of the table that scoring a table writes."""
-    rows = read_own_rows(str(path), columns, join=" ".join)
+    rows = open_user_table(str(path), columns, join=" ".join)
     output = path.with_name(f"out{path.suffix}")
     write_scored(output, rows, judged(rows))
     return [dict(row.values) for row in read_table(output, ReadReport())]
@@ -82,7 +82,7 @@ def test_parquet_keeps_its_types_and_a_saved_dataset_comes_back_as_parquet(tmp_p
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     (found,) = round_trip(tmp_path / "rows.parquet")
     assert found["knowledge"] == ["k", "l"] and found["day"] == rows[0]["day"] and found["n"] == 5
-    own = read_own_rows(str(tmp_path / "rows.parquet"), {}, join=" ".join)
+    own = open_user_table(str(tmp_path / "rows.parquet"), {}, join=" ".join)
     for suffix in (".jsonl", ".json", ".csv", ".tsv"):  # which know no dates and no NaN
         write_scored(tmp_path / f"out{suffix}", own, judged(own))
         (row,) = read_table(tmp_path / f"out{suffix}", ReadReport())
@@ -90,8 +90,8 @@ def test_parquet_keeps_its_types_and_a_saved_dataset_comes_back_as_parquet(tmp_p
     table = datasets.Dataset.from_list([{"context": "k", "answer": "r"}])
     datasets.DatasetDict(train=table).save_to_disk(str(tmp_path / "saved"))
     with pytest.raises(UserError, match=r"of the splits train(.|\n)*path=.*saved/train"):
-        read_own_rows(str(tmp_path / "saved"), {}, join=" ".join)
-    saved = read_own_rows(str(tmp_path / "saved" / "train"), {}, join=" ".join)
+        open_user_table(str(tmp_path / "saved"), {}, join=" ".join)
+    saved = open_user_table(str(tmp_path / "saved" / "train"), {}, join=" ".join)
     write_scored(tmp_path / "saved.parquet", saved, judged(saved))
     assert pq.read_table(tmp_path / "saved.parquet").to_pylist()[0]["answer"] == "r"
 
@@ -100,12 +100,12 @@ def test_shares_by_several_columns_show_the_most_frequent_values(tmp_path: Path)
     lines = [{"context": "k", "answer": "r", "model": "ab"[n % 2], "topic": {"name": str(n % 25)}} for n in range(60)]
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    rows = read_own_rows(str(path), {}, join=" ".join, by=["model", "topic.name"])
-    shares = Shares(["model", "topic.name"])
+    rows = open_user_table(str(path), {}, join=" ".join, by=["model", "topic.name"])
+    shares = ShareCounter(["model", "topic.name"])
     write_scored(tmp_path / "out.jsonl", rows, judged(rows), shares.add)
     names = [str(name) for name in shares.table(grouped_by="knowledge", num_resamples=20).columns[0].cells]
     assert names[:4] == ["all", "model: a", "model: b", "topic.name: 0"]
-    assert names[-1] == "topic.name: the other 5 values" and len(names) == 1 + 2 + counted.MAX_PARTS + 1
+    assert names[-1] == "topic.name: the other 5 values" and len(names) == 1 + 2 + counted.MAX_SHOWN_VALUES + 1
 
 
 def test_many_groups_drawn_by_their_kinds_have_the_interval_of_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_cells_with_quotes_tabs_and_line_ends_come_back(suffix: str, tmp_path: P
     lines = [{"knowledge": text or "K", "response": "R", "note": text} for text in texts]
     given = tmp_path / "rows.jsonl"
     given.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    rows = read_own_rows(str(given), {}, join=" ".join)
+    rows = open_user_table(str(given), {}, join=" ".join)
     out = tmp_path / f"out{suffix}"
     write_scored(out, rows, judged(rows), lambda *_: None)
     assert [row.values["note"] for row in read_table(out, ReadReport())] == texts

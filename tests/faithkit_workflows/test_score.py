@@ -13,8 +13,8 @@ from faithkit.records import Prediction, Span
 from faithkit_workflows.score import as_override
 from faithkit_workflows.settings.preflight import column_problems
 from faithkit_workflows.tables.scored_rows import write_scored
-from faithkit_workflows.tables.shares import Shares
-from faithkit_workflows.tables.user_table import OwnRows, read_own_rows
+from faithkit_workflows.tables.shares import ShareCounter
+from faithkit_workflows.tables.user_table import UserTable, open_user_table
 from tests.running import compose
 
 COLUMNS: dict[str, str | None] = {
@@ -31,8 +31,8 @@ TEXTS = [
 ]
 
 
-def read(path: Path, by: Sequence[str] = (), on_bad_row: str = "stop", **columns: str) -> OwnRows:
-    return read_own_rows(str(path), {**COLUMNS, **columns}, join=" ".join, by=by, on_bad_row=on_bad_row)
+def read(path: Path, by: Sequence[str] = (), on_bad_row: str = "stop", **columns: str) -> UserTable:
+    return open_user_table(str(path), {**COLUMNS, **columns}, join=" ".join, by=by, on_bad_row=on_bad_row)
 
 
 def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
@@ -43,7 +43,7 @@ def write_csv(path: Path, rows: list[dict[str, str]]) -> Path:
     return path
 
 
-def verdicts(rows: OwnRows, labels: list[str]) -> list[Prediction]:
+def verdicts(rows: UserTable, labels: list[str]) -> list[Prediction]:
     return [Prediction(id=e.id, label=label, score=0.5) for e, label in zip(rows.examples, labels, strict=True)]
 
 
@@ -85,7 +85,7 @@ def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(
     with output.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["label"] for row in rows] == [""] * 3 and all(0 < float(row["probability"]) < 1 for row in rows)
-    assert "3 rows that it cannot tell do not count" in " ".join(capsys.readouterr().out.split())
+    assert "3 rows on which it abstains do not count" in " ".join(capsys.readouterr().out.split())
     from tests.running import run as run_command
 
     done = run_command("faithkit_workflows/score.py", f"resume={run}", "abstain_at=0.5", PYTHONPATH=".")
@@ -143,10 +143,10 @@ def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_pat
     rows = [{"knowledge": "k", "response": "r", "model": "ab"[i % 2], "doc": str(i // 4)} for i in range(40)]
     table = read(write_csv(tmp_path / "rows.csv", rows), by=["model"], group="doc")
     labels = ["hallucinated" if i % 4 == 0 else "faithful" for i in range(40)]  # one of four in every document
-    shares = Shares(["model"])
+    shares = ShareCounter(["model"])
     write_scored(tmp_path / "out.csv", table, verdicts(table, labels), shares.add)
     shown = shares.table(grouped_by=table.grouped_by, num_resamples=200)
-    assert "rows of one doc" in str(shown.caption)
+    assert "rows grouped by doc" in str(shown.caption)
     cells = list(zip(*(column.cells for column in shown.columns), strict=True))
     found = {str(name): (count, share) for name, count, share in cells}
     assert found["all"] == ("40", "25.0 [25.0, 25.0]")  # documents are alike, so resampling them changes nothing
@@ -190,7 +190,7 @@ def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path)
 
 def test_an_id_given_twice_is_refused(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r", "name": "1"}] * 2)
-    with pytest.raises(UserError, match=r"id '1' was already given by .*line 2"):
+    with pytest.raises(UserError, match=r"id '1' is already in .*line 2"):
         read(path, id="name")
 
 

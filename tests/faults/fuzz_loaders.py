@@ -15,7 +15,7 @@ from data_modules.weak.wow import WeakWow
 from faithkit.errors import UserError
 from faithkit.records import Example, Prediction
 from faithkit_workflows.tables.scored_rows import write_scored
-from faithkit_workflows.tables.user_table import read_own_rows
+from faithkit_workflows.tables.user_table import open_user_table
 from tests.data_modules.official_rows import CASES, encode
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.corpora import corpora, damage, write_files
@@ -145,7 +145,7 @@ def attempt_own_rows(rng: random.Random, folder: Path) -> None:
     refused = None
     for on_bad_row in ("skip", "stop"):
         try:
-            read = read_own_rows(str(file), OWN_COLUMNS, join="\n".join, by=["model"], on_bad_row=on_bad_row)
+            read = open_user_table(str(file), OWN_COLUMNS, join="\n".join, by=["model"], on_bad_row=on_bad_row)
         except UserError as error:
             refused = error
             continue

@@ -89,7 +89,7 @@ def attempt_resume(rng: random.Random, folder: Path) -> None:
     file = folder / "predictions.jsonl"
     file.write_bytes(whole[: rng.randrange(len(whole))] if rng.random() < 0.3 else damage(whole, ".jsonl", rng))
     with contextlib.redirect_stderr(io.StringIO()):
-        answers = write_answers(file, labelled(), Echo(), at_a_time=rng.choice((1, 2, 3)))  # type: ignore[arg-type]
+        answers = write_answers(file, labelled(), Echo(), chunk_size=rng.choice((1, 2, 3)))  # type: ignore[arg-type]
     wanted = [example.id for example in labelled()]
     if [answer.id for answer in answers] != wanted or list(read_predictions(file)) != wanted:
         raise Wrong("a row is missing, or stands twice")

@@ -10,7 +10,7 @@ from faithkit.provenance.predictions_origin import origin_path, write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, find_leaks, read_seen
 from faithkit.weights.used_model import UsedModel
-from faithkit_workflows.detectors.origins import origin_of_file
+from faithkit_workflows.answering.prediction_files import read_provenance
 from tests.faults.campaign import Campaign
 from tests.faults.fuzz_model_folder import damage_bytes, damage_value
 from tests.faults.fuzz_predictions import labelled, lines
@@ -41,7 +41,7 @@ def attempt_origin(rng: random.Random, folder: Path) -> None:
     model = UsedModel(role="checkpoint", path="runs/a", kind="tagger", weights="0f" * 16, threshold="0.5")
     write_origin(predictions, "ragtruth", labelled(), [model])
     rng.choice((damage_bytes, damage_value))(origin_path(predictions), rng)
-    origin = origin_of_file(str(predictions), "ragtruth", labelled(), checkpoint=None)
+    origin = read_provenance(str(predictions), "ragtruth", labelled(), checkpoint=None)
     ("\n".join(origin.lines) + json.dumps(origin.to_dict(), allow_nan=False)).encode()
 
 

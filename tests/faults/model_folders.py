@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, GENERATOR, JUDGE, TAGGER
 from tests.model_folders import make_foreign, make_older
 from tests.running import temporary_folder
 

@@ -12,8 +12,9 @@ import pytest
 from critic import Critic
 from critic.weights import load_classifier
 from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, GENERATOR, JUDGE, SIDECAR, TAGGER, read_sidecar
+from faithkit.files.model_folder import SIDECAR, read_sidecar
 from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, copy, refused, wanted, whole_folder
 from tests.model_folders import (
     Change,

@@ -8,8 +8,9 @@ import pytest
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.turn_layout import TurnLayout
 from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.detector import CRITIC, GENERATOR, TAGGER
 from faithkit.errors import UserError
-from faithkit.files.model_folder import CRITIC, GENERATOR, SIDECAR, TAGGER
+from faithkit.files.model_folder import SIDECAR
 from tests.faults.model_folders import OLDER, copy, refused
 from tests.model_folders import edit_json
 

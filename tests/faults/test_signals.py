@@ -105,9 +105,9 @@ def test_an_evaluation_goes_on_to_the_same_end(at: str, trained: Path, tmp_path:
 @pytest.mark.parametrize(
     ("script", "at"),
     [
-        ("generate", "faithkit_workflows.answering.engine_choice:settle"),
+        ("generate", "faithkit_workflows.answering.strategies:settle"),
         ("generate", "generation.generator:Generator.predict_examples"),
-        ("score", "faithkit_workflows.tables.user_table:read_own_rows"),
+        ("score", "faithkit_workflows.tables.user_table:open_user_table"),
         ("score", "critic.sequence.scorer:Critic.probabilities"),
         ("export", "critic.export:export_folder"),
         ("chat", "rich.console:Console.print"),

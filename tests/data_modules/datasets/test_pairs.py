@@ -272,7 +272,7 @@ def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(tm
     from data_modules.encoding.spans import SpanEncoder
     from data_modules.encoding.tokens import load_tokenizer
     from faithkit.passages import number_passages
-    from faithkit_workflows.tables.user_table import read_own_rows
+    from faithkit_workflows.tables.user_table import open_user_table
     from tests.running import plain_config
 
     passages = ["The lake is deep.", "It lies in the north."]
@@ -293,7 +293,7 @@ def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(tm
         )
         data.setup()
         trained_on = {example.knowledge for example in data.subsets["train"][0].examples()}
-        assert trained_on < {example.knowledge for example in read_own_rows(str(path), {}, join=join).examples}
+        assert trained_on < {example.knowledge for example in open_user_table(str(path), {}, join=join).examples}
         assert all(knowledge.startswith("passage 1:The lake") for knowledge in trained_on) == encoder.numbers_passages
 
 

@@ -10,7 +10,7 @@ import pytest
 from data_modules.reading.rows import ReadReport, read_rows
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
-from faithkit_workflows.tables.user_table import read_own_rows
+from faithkit_workflows.tables.user_table import open_user_table
 from tests.data_modules.datasets import test_cmu_dog
 from tests.data_modules.official_rows import CASES, make, read, write_case
 
@@ -102,7 +102,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
 def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Callable[[Path], None]) -> None:
     make_odd(tmp_path / "rows.jsonl")
     file = str(tmp_path / "rows.jsonl")
-    told(lambda: read_own_rows(file, COLUMNS, join="".join), "no plain file")
+    told(lambda: open_user_table(file, COLUMNS, join="".join), "no plain file")
     told(lambda: read_predictions(file), "no plain file")
 
 

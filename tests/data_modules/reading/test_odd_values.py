@@ -13,7 +13,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
 from faithkit_workflows.tables.scored_rows import write_scored
-from faithkit_workflows.tables.user_table import read_own_rows
+from faithkit_workflows.tables.user_table import open_user_table
 from tests.data_modules.datasets import test_cmu_dog, test_topical_chat
 from tests.data_modules.examples import example
 from tests.data_modules.official.dialogues import FAITHDIAL, TURNS
@@ -142,7 +142,7 @@ def test_bad_generations(tmp_path: Path, replies: Any) -> None:
 
 def own_rows(path: str, **columns: str) -> Any:
     wanted = {**COLUMNS, **columns}
-    return read_own_rows(path, wanted, join="\n".join)
+    return open_user_table(path, wanted, join="\n".join)
 
 
 OWN: list[tuple[dict[str, Any], dict[str, str], str]] = [

@@ -15,7 +15,7 @@ from data_modules.reading import own_tsv
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError
-from faithkit_workflows.tables.user_table import read_own_rows
+from faithkit_workflows.tables.user_table import open_user_table
 
 HEADER = ["context", "answer", "verdict"]
 UNTOLD = "no row tells whether they only enclose cells"
@@ -44,7 +44,7 @@ def test_what_csv_writers_quote_is_read_as_they_mean_it(tmp_path: Path) -> None:
     path = as_written(tmp_path / "rows.tsv", texts)
     said = [example.knowledge for example in read_pairs(path)]
     assert said == ['He said "stop" twice.', "Passage A. Passage B."]
-    own = read_own_rows(str(path), {}, join=" ".join)
+    own = open_user_table(str(path), {}, join=" ".join)
     assert [example.response for example in own.examples] == ['She said "go" once.', "A."]
     cut = as_written(tmp_path / "cut.tsv", [["x", "y", "faithful"], ["a\n\nb", "c", "faithful"], ["d\te", "", "f"]])
     assert lines_of(cut) == [(2, ["x", "y", "faithful"]), (3, ["a\n\nb", "c", "faithful"]), (6, ["d\te", "", "f"])]
@@ -93,7 +93,7 @@ def test_a_row_that_only_writers_of_quoted_cells_make_tells_of_all_cells(telling
 @pytest.mark.parametrize("name", ["rows.tsv", "rows.txt"])
 def test_what_nothing_tells_is_refused_with_both_ways_out(name: str, tmp_path: Path) -> None:
     path = put(tmp_path, "x\ty\tfaithful", '"Hello, you."\ty\tfaithful', "x\ty\tfaithful", name=name)
-    for read in (read_pairs, lambda path: read_own_rows(str(path), {}, join=" ".join)):
+    for read in (read_pairs, lambda path: open_user_table(str(path), {}, join=" ".join)):
         with pytest.raises(UserError, match=f"{UNTOLD}(.|\n)*{name}, line 3(.|\n)*rows.csv(.|\n)*rows.jsonl") as caught:
             read(path)
         assert len(str(caught.value).splitlines()) == 4

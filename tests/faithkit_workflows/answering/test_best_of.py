@@ -10,8 +10,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit_workflows.answering.answer_strategy import OwnAnswer
-from faithkit_workflows.answering.best_of import BestOf
+from faithkit_workflows.answering.strategies import BestOf, OwnAnswer
 from generation.generator import Candidate, Generator
 from generation.resample import Resampling
 from tests.generation.folders import CONTROL, examples

@@ -11,7 +11,7 @@ from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Turn
-from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, own_turn
+from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, cut_to_first_turn
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
 
@@ -66,7 +66,7 @@ def metrics(folder: Path, name: str = NAME) -> dict[str, Any]:
 
 def test_dialogues_have_one_example_a_turn_and_are_written_in_their_order() -> None:
     assert [example.id for example in DIALOGUES.turns] == ["b:1", "a:1", "a:3", "a:5"]
-    assert [[one.id for one in row] for row in DIALOGUES.by_place().values()] == [["b:1", "a:1"], ["a:3"], ["a:5"]]
+    assert [[one.id for one in row] for row in DIALOGUES.by_number().values()] == [["b:1", "a:1"], ["a:3"], ["a:5"]]
     assert not DIALOGUES.notes
     [first] = Dialogues.of([turn("b", "hi"), turn("a", "one?")], 1).turns
     assert first.group == "b"
@@ -83,13 +83,13 @@ def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
     assert list(replies) == ["b:1", "a:1", "a:3", "a:5"] and replies["a:5"] == "WRONG 5"
     assert "[Assistant]: right 1\n[Human]: two?\n[Assistant]: WRONG 3\n[Human]: three?" in asked["k5"]
     assert "gold" not in asked["k5"] and "gold 1" in DIALOGUES.turns[3].history[1].text
-    histories = DIALOGUES.with_own_histories({**replies, "a:3": ""})
+    histories = DIALOGUES.with_replies({**replies, "a:3": ""})
     assert [one.text for one in histories[3].history] == ["one?", "right 1", "two?", "gold 2", "three?"]
 
 
 def test_a_reply_ends_where_a_further_turn_begins() -> None:
-    assert own_turn(" [Assistant]: It is.\n[Human]: Is it?\n[Assistant]: Yes.") == "It is."
-    assert own_turn("It is.") == "It is."
+    assert cut_to_first_turn(" [Assistant]: It is.\n[Human]: Is it?\n[Assistant]: Yes.") == "It is."
+    assert cut_to_first_turn("It is.") == "It is."
 
 
 def options(served: ChatServer, judging: ChatServer, path: str, run: Path) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
-from faithkit_workflows.benchmarks.rationale_scores import gives_reasons, gold_spans, read_rationales
+from faithkit_workflows.benchmarks.rationale_scores import gold_spans, has_rationales, read_rationales
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
 
@@ -85,8 +85,8 @@ def test_rows_that_lack_a_side_are_counted() -> None:
 
 def test_a_message_of_failure_is_no_reason() -> None:
     failed = {"1": Prediction(id="1", label=UNPARSED, text="the server said nothing for a long time")}
-    assert not gives_reasons(failed)
-    assert gives_reasons(failed | {"2": Prediction(id="2", label=FAITHFUL, text="No, all of it stands there.")})
+    assert not has_rationales(failed)
+    assert has_rationales(failed | {"2": Prediction(id="2", label=FAITHFUL, text="No, all of it stands there.")})
 
 
 def test_gold_spans_are_the_datasets_or_those_that_its_judgement_quotes() -> None:

@@ -99,7 +99,7 @@ def test_no_text_steers_the_terminal(text: str) -> None:
         ({"by": "/nowhere"}, ["no such run", "/nowhere"]),
         ({"by": "", "threshold": 0.5}, ["by must be"]),
         ({"threshold": 2}, ["threshold must be"]),
-        ({"response": []}, ["no response", "give one"]),
+        ({"response": []}, ["no response", "give at least one"]),
         ({"response": ["a", "b"]}, ["knowledge must be a list"]),
         ({"respons": "a"}, ["did you mean response"]),
     ],

@@ -12,8 +12,14 @@ from critic.sequence.scorer import Critic
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
-from faithkit_workflows.detectors.asked_entailment import ANSWERS, MAX_TOKENS, QUESTION
-from faithkit_workflows.detectors.entailment import CriticEntailment, load_entailment, nli_columns
+from faithkit_workflows.detectors.entailment import (
+    ANSWERS,
+    MAX_TOKENS,
+    QUESTION,
+    CriticEntailment,
+    load_entailment,
+    match_nli_columns,
+)
 from tests.tiny import write_language_model, write_nli
 
 PREMISES = ["the river is long", "a small dog lives in the city " * 8, "music is food", "the king plays"]
@@ -75,11 +81,11 @@ def test_the_critics_threshold_is_where_both_are_as_likely():
 @pytest.mark.parametrize("labels", [["label_0", "label_1"], ["entailment", "entailment"], ["positive", "neutral"]])
 def test_models_of_other_labels_are_refused(labels):
     with pytest.raises(UserError, match="not an NLI model"):
-        nli_columns(labels, "somewhere")
+        match_nli_columns(labels, "somewhere")
 
 
 def test_two_classes_are_entailment_and_the_rest():
-    assert nli_columns(["not_entailment", "entailment"], "somewhere") == [NEUTRAL, ENTAILMENT]
+    assert match_nli_columns(["not_entailment", "entailment"], "somewhere") == [NEUTRAL, ENTAILMENT]
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +117,7 @@ def test_an_answer_is_the_same_in_any_batch(asked, pairs):
 
 
 def test_a_question_that_is_too_long_loses_its_premises_end(asked):
-    [ids, short] = asked.questions(["river " * 3000, "river " * 40], ["city " * 300, "city"])
+    [ids, short] = asked.encode_questions(["river " * 3000, "river " * 40], ["city " * 300, "city"])
     end = asked.tokenizer(QUESTION).input_ids[1:]  # without the token that begins a text
     assert len(ids) == MAX_TOKENS and ids[-len(end) :] == end
     assert ids[:20] == short[:20]
@@ -120,10 +126,10 @@ def test_a_question_that_is_too_long_loses_its_premises_end(asked):
 
 def test_a_long_hypothesis_is_read_to_its_end_where_the_premise_leaves_room(asked):
     said = " ".join(["the city is old"] * 35)
-    [ids] = asked.questions(["the river is long"], [f"{said} and music is loved"])
+    [ids] = asked.encode_questions(["the river is long"], [f"{said} and music is loved"])
     shown = asked.tokenizer.decode(ids)
     assert MAX_TOKENS * 2 / 3 < len(ids) < MAX_TOKENS and "music is loved" in shown
-    [full] = asked.questions(["the river is long"], [said + " king" * 3000])
+    [full] = asked.encode_questions(["the river is long"], [said + " king" * 3000])
     assert len(full) == MAX_TOKENS and "river is long" in asked.tokenizer.decode(full)
 
 

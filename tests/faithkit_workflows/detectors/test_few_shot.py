@@ -7,7 +7,7 @@ import pytest
 from data_modules.build import Benchmark, read_benchmark
 from data_modules.reading.exclude import Excluded
 from faithkit.errors import UserError
-from faithkit_workflows.detectors.few_shot import shots_for
+from faithkit_workflows.detectors.configured import draw_prompt_examples
 from tests.faithkit.inference.server import ChatServer
 from tests.running import evaluate_here
 
@@ -20,12 +20,12 @@ def benchmark(session_home: Path) -> Benchmark:
 
 
 def test_no_example_shares_knowledge_dialogue_or_group_with_a_tested_row(benchmark: Benchmark) -> None:
-    shots = shots_for(benchmark, BLOCK, "judgement", 20, seed=0)
+    shots = draw_prompt_examples(benchmark, BLOCK, "judgement", 20, seed=0)
     tested, groups = Excluded.of(benchmark.examples), {example.group for example in benchmark.examples}
     assert len(shots) == 20 and all(shot.example.split == "train" for shot in shots)
     assert not any(tested.covers(shot.example) or shot.example.group in groups for shot in shots)
     same = Benchmark("halludial", [shot.example for shot in shots], {})  # were these tested, others would be drawn
-    others = shots_for(same, BLOCK, "judgement", 20, seed=0)
+    others = draw_prompt_examples(same, BLOCK, "judgement", 20, seed=0)
     assert not {shot.example.knowledge for shot in shots} & {shot.example.knowledge for shot in others}
 
 
@@ -47,5 +47,5 @@ def test_every_question_of_a_run_begins_with_the_same_examples(
 
 def test_a_dataset_without_training_rows_is_told_how_to_go_on() -> None:
     block = {**BLOCK, "name": "halueval"}
-    with pytest.raises(UserError, match=r"no training rows here to draw examples from\n.*\n.*judge.examples=FILE"):
-        shots_for(read_benchmark(block), block, "verdict", 2, seed=0)
+    with pytest.raises(UserError, match=r"no training rows to draw examples from\n.*\n.*judge.examples=FILE"):
+        draw_prompt_examples(read_benchmark(block), block, "verdict", 2, seed=0)

@@ -17,7 +17,7 @@ from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import Example
 from faithkit_workflows.detectors.entailment import load_entailment
-from faithkit_workflows.tables.labelled_rows import read_labelled
+from faithkit_workflows.detectors.judges import read_labelled
 from tests.running import evaluate_here
 from tests.tiny import write_nli
 
@@ -111,7 +111,7 @@ def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
     evaluate_here("benchmark=wow", "verbose=true", f"benchmark.path={wow}", "benchmark.split=test", *options)
     assert not any("corrected" in name for name in metrics(tmp_path / "run"))
     assert "no rate is corrected" in capsys.readouterr().out
-    with pytest.raises(UserError, match="learns from labelled rows"):
+    with pytest.raises(UserError, match="is fitted on labelled rows"):
         evaluate_here(
             "benchmark=wow",
             f"benchmark.path={wow}",
@@ -131,7 +131,7 @@ def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path
     parts: dict[str, Any] = {"natural": {"dataset": "weak_wow", "path": "elsewhere", "audit_path": audit}}
     critic = with_training(trained, tmp_path / "less", {"parts": parts, "exclude": excluded})
     held = read_labelled({"critic": str(critic), "judge_labels": labels})
-    assert held is not None and 0 < len(held.rows) < len(every.rows) and "new to the critic" in held.name
+    assert held is not None and 0 < len(held.rows) < len(every.rows) and "that the critic has not seen" in held.name
     whole = with_training(trained, tmp_path / "whole", {"parts": parts, "exclude": []})
     with pytest.raises(UserError, match="trained on every row of audit"):
         read_labelled({"critic": str(whole), "judge_labels": labels})
@@ -169,7 +169,7 @@ def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
         for key in ("critic", "critic_2", "critic_3")
     ]
     assert sizes[0] == sizes[1] == len(every.rows) and 0 < sizes[2] <= len(every.rows) - len(half)
-    assert "new to second" in shown
+    assert "that second has not seen" in shown
     assert "by judge 3" in shown, "what each judge has seen of the judged turns is told too"
 
 

@@ -1,18 +1,13 @@
-"""A detector is loaded by the kind that its folder names; a new kind needs one line in the table."""
+"""A detector is loaded by the kind that its folder names."""
 
-import json
-import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from critic import Critic, Tagger
 from faithkit.errors import UserError
-from faithkit.records import Example, Prediction
-from faithkit_workflows.detectors.loading import DETECTORS, load_detector
+from faithkit_workflows.detectors.loading import load_detector
 from tests.critic.tagger.conftest import tagger_folder, write_tagger  # noqa: F401
 from tests.data_modules.examples import example
 
@@ -29,31 +24,7 @@ def test_the_folder_says_which_detector_it_holds(trained: Path, tagger_folder: P
 
 
 def test_a_generator_is_no_detector(tiny_t5: Path) -> None:
-    with pytest.raises(UserError, match="'generator' is no detector"):
+    with pytest.raises(UserError, match="is a generator; a critic, tagger or judge is needed"):
         load_detector(str(tiny_t5), **OPTIONS)
     with pytest.raises(UserError, match="neither checkpoint nor predictions"):
         load_detector(None, **OPTIONS)
-
-
-class Loud:
-    """Calls whatever shouts hallucinated."""
-
-    @classmethod
-    def load(cls, path: str, *, precision: str, batch_tokens: int | None) -> "Loud":
-        return cls()
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        for one in examples:
-            yield Prediction(id=one.id, label="hallucinated" if one.response.isupper() else "faithful")
-
-
-def test_another_kind_is_one_file_and_one_line(tmp_path: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("loud_detector")
-    module.Loud = Loud  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "loud_detector", module)
-    monkeypatch.setitem(DETECTORS, "loud", ("loud_detector", "Loud"))
-    (tmp_path / "config.json").write_text("{}")
-    sidecar = json.loads((trained / "hf" / "faithkit.json").read_text())
-    (tmp_path / "faithkit.json").write_text(json.dumps({**sidecar, "kind": "loud"}))
-    (said,) = load_detector(str(tmp_path), **OPTIONS).predict_examples([example(response="NO")])
-    assert said.label == "hallucinated"

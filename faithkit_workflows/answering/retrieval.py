@@ -1,4 +1,4 @@
-"""Looks for knowledge where a benchmark's examples have none, as the block `retrieval` says."""
+"""Retrieves knowledge for examples that have none, as the block `retrieval` configures."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,27 +16,27 @@ log = logging.getLogger("faithkit")
 
 
 def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> Retrieved | None:
-    """Gives examples what is found for them; None where nothing is to be looked for."""
+    """Retrieves passages for the examples; returns None if `retrieval.path` is not set."""
     options = RetrievalOptions(**(config.get("retrieval") or {}))
     if options.path is None:
         return None
-    found = with_retrieved(examples, _index(options.path), options.num_passages)
+    found = with_retrieved(examples, _build_index(options.path), options.num_passages)
     counts = (f"{found.num_found:,}", f"{found.num_without:,}", options.path)
     log.info("retrieval: %s of %s examples without knowledge got passages of %s", *counts)
     return found
 
 
 def with_knowledge(config: Mapping[str, Any], benchmark: Benchmark) -> Benchmark:
-    """Adds to a benchmark what is found for its examples; its summary says so."""
+    """Returns the benchmark with the retrieved knowledge, and with the retrieval in its summary."""
     found = retrieve(config, benchmark.examples)
     if found is None:
         return benchmark
-    passages = _index(config["retrieval"]["path"]).passages
-    told = {"passages": len(passages), "hash": fingerprint(passages)}
-    told |= {"examples_found": found.num_found, "examples_without_knowledge": found.num_without}
-    return replace(benchmark, examples=found.examples, summary={**benchmark.summary, "retrieval": told})
+    passages = _build_index(config["retrieval"]["path"]).passages
+    summary = {"passages": len(passages), "hash": fingerprint(passages)}
+    summary |= {"examples_found": found.num_found, "examples_without_knowledge": found.num_without}
+    return replace(benchmark, examples=found.examples, summary={**benchmark.summary, "retrieval": summary})
 
 
 @lru_cache(maxsize=1)
-def _index(path: str) -> Bm25:
+def _build_index(path: str) -> Bm25:
     return Bm25(read_passages(path))

@@ -1,0 +1,171 @@
+"""Strategies of answering: a generator's first answer, the best of several by a detector, or resampling by features."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from faithkit.detector import Detector
+from faithkit.files.resumed_config import settle
+from faithkit.files.run_folder import RunFolder
+from faithkit.inference.decoding import Decoding
+from faithkit.records import FAITHFUL, Example, Prediction
+from generation.engines import AUTO, EngineChoice, check_engine, choose_engine
+from generation.generator import Advance, Candidate, Generator
+from generation.load_checkpoint import load_checkpoint
+from generation.resample import Features, Resampling
+
+SHARED_GPU_MEMORY = 0.6  # fraction for vLLM where a detector or an entailment model uses the same GPU
+
+
+class Answerer(Protocol):
+    """Answers examples in their order; `advance` is called with the number of examples that were answered since."""
+
+    def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnAnswer:
+    """Takes the generator's first answer.
+
+    Args:
+        control: Names of control tokens; None for those of a faithful answer.
+    """
+
+    generator: Generator
+    decoding: Decoding
+    control: Sequence[str] | None = None
+
+    def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
+        """Answers each example as `Generator.predict_examples` does."""
+        options: Any = {"decoding": self.decoding, "control": self.control}
+        return list(self.generator.predict_examples(examples, advance=advance, **options))
+
+
+@dataclass(frozen=True, slots=True)
+class BestOf:
+    """Chooses the answer with the lowest hallucination score among `decoding.num_samples` (best of N).
+
+    Unlike a threshold on a single answer this always answers, and needs no training; it costs N times the decoding.
+    Equal texts are judged once; of equal scores the answer with the higher likelihood is chosen.
+
+    Args:
+        control: Names of control tokens; None for those of a faithful answer.
+    """
+
+    generator: Generator
+    detector: Detector
+    decoding: Decoding
+    control: Sequence[str] | None = None
+
+    def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
+        """Returns the chosen answers with the detector's predictions."""
+        samples = self.generator.candidates(examples, decoding=self.decoding, control=self.control, advance=advance)
+        candidates = [_unique_candidates(of_example) for of_example in samples]
+        predictions = self._judge(examples, candidates)
+        chosen = []
+        for example, of_example in zip(examples, candidates, strict=True):
+            pairs = [(candidate, next(predictions)) for candidate in of_example]
+            candidate, prediction = min(pairs, key=lambda pair: _rank_candidate(*pair))
+            chosen.append(replace(prediction, id=example.id, text=candidate.text))
+        return chosen
+
+    def _judge(self, examples: Sequence[Example], candidates: Sequence[Sequence[Candidate]]) -> Iterator[Prediction]:
+        rows = [
+            replace(example, id=f"{example.id}\n{number}", response=candidate.text, label=None, spans=None)
+            for example, of_example in zip(examples, candidates, strict=True)
+            for number, candidate in enumerate(of_example)
+        ]
+        non_empty = [row for row in rows if row.response]
+        predictions = {prediction.id: prediction for prediction in self.detector.predict_examples(non_empty)}
+        return iter([predictions.get(row.id, Prediction(id=row.id)) for row in rows])
+
+
+def _unique_candidates(samples: Sequence[Candidate]) -> list[Candidate]:
+    """Returns each text once, with its highest likelihood."""
+    best: dict[str, Candidate] = {}
+    for candidate in samples:
+        if candidate.text not in best or candidate.logprob > best[candidate.text].logprob:
+            best[candidate.text] = candidate
+    return list(best.values())
+
+
+def _rank_candidate(candidate: Candidate, prediction: Prediction) -> tuple[float, float]:
+    """Returns the sort key of a candidate: its score, then its likelihood; an empty answer comes last."""
+    if prediction.label is None:
+        return 2.0, -candidate.logprob
+    score = prediction.score if prediction.score is not None else float(prediction.label != FAITHFUL)
+    return score, -candidate.logprob
+
+
+def load_answerer(config: Mapping[str, Any], engine: str, num_gpus: int = 1) -> tuple[Generator, Answerer]:
+    """Loads the generator of `generate.py`, and the models and strategy that answer with it.
+
+    Args:
+        num_gpus: GPUs that the model is divided over in vLLM.
+    """
+    detector = features = None
+    generator = Generator.load(
+        config["checkpoint"],
+        engine=engine,
+        precision=config["precision"],
+        batch_size=config["batch_size"],
+        max_length=config["max_length"],
+        memory_fraction=SHARED_GPU_MEMORY if config["detector"] or config["resample"] is not None else None,
+        num_gpus=num_gpus,
+    )
+    if config["detector"]:
+        from faithkit_workflows.detectors.loading import load_detector
+
+        detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
+    if config["resample"] is not None:
+        from faithkit_workflows.detectors.entailment import load_entailment
+        from generation.control.reader import FeatureReader
+
+        features = FeatureReader.of(generator.settings, entailment=config["entailment"], load=load_entailment)
+    decoding, options = Decoding(**config["decoding"]), {"detector": detector, "features": features}
+    control, resample = config["control_tokens"], config["resample"]
+    return generator, build_answerer(generator, decoding, control, resample=resample, **options)  # type: ignore[arg-type]
+
+
+def build_answerer(
+    generator: Generator,
+    decoding: Decoding,
+    control: Sequence[str] | None,
+    *,
+    detector: Detector | None = None,
+    features: Features | None = None,
+    resample: int | None = None,
+) -> Answerer:
+    """Builds the strategy that the settings select.
+
+    Args:
+        control: Names of control tokens; None for those of a faithful answer.
+        features: Reads the control tokens of responses, for resampling.
+        resample: Maximum number of answers sampled per example; None does not resample.
+    """
+    if resample is not None:
+        assert features is not None, "resampling reads features"
+        return Resampling(generator, features, decoding, resample, control)
+    if detector is not None:
+        return BestOf(generator, detector, decoding, control)
+    return OwnAnswer(generator, decoding, control)
+
+
+def choose_run_engine(run: RunFolder, config: dict[str, Any]) -> EngineChoice:
+    """Chooses the engine that a run of generate.py decodes with, and writes it into the run's configuration.
+
+    Engines draw different samples and may differ at near ties, so all answers of a file come from one engine: a resumed
+    run keeps the engine that it began with.
+
+    Raises:
+        UserError: The engine does not exist.
+    """
+    name = config["engine"]["name"]
+    check_engine(name)
+    if name != AUTO:
+        return EngineChoice(name, "as the run began" if run.has_work() else "is set")
+    strategy = config["decoding"]["strategy"]
+    choice = choose_engine(lambda: load_checkpoint(config["checkpoint"], config["max_length"]), strategy=strategy)
+    config["engine"] = {"name": choice.name}
+    settle(run, "engine", config["engine"])
+    return choice

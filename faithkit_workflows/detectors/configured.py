@@ -1,0 +1,163 @@
+"""Loads the detector of a configuration: on a cluster, a prompted baseline, a cascade, or a single model."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from data_modules.build import Benchmark, build_source
+from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.exclude import Excluded
+from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
+from faithkit.inference.text import TextEngine
+from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
+from faithkit.weights.used_model import UsedModel
+from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
+from faithkit_workflows.detectors.entailment import load_entailment
+from faithkit_workflows.detectors.judging import describe_judge, log_usage
+from faithkit_workflows.detectors.loading import LoadedDetector, describe_helpers, load_described
+from faithkit_workflows.settings.sharded import RAY
+from judge import selfcheck_options as selfcheck
+from judge.examiner import Examiner
+from judge.examiner_options import ExaminerOptions
+from judge.few_shot import Shot, draw_shots
+from judge.questions import read_text_prompt
+from judge.samples import Drawn, EngineSamples, OtherResponses
+from judge.selfcheck import SelfCheck
+from judge.selfcheck_measures import BertScores, Measure, Ngrams, Nli, Prompted
+from judge.selfcheck_options import SelfCheckOptions
+
+UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
+SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models
+log = logging.getLogger("faithkit")
+
+
+def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = None) -> LoadedDetector:
+    """Loads the detector that a configuration describes.
+
+    The band of a cascade must be in the configuration; `faithkit_workflows.benchmarks.cascade_benchmark` chooses one.
+
+    Args:
+        benchmark: The rows that are judged. SelfCheckGPT may compare them, and prompt examples are drawn besides them.
+    """
+    if (config.get("engine") or {}).get("name") == RAY:
+        from faithkit_workflows.ray.portions import load_on_cluster
+
+        return load_on_cluster(config)
+    if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
+        return load_selfcheck(config, benchmark)
+    if (config.get("examiner") or {}).get("turns"):
+        return load_examiner(config)
+    return load_described(config, prompt_examples(config, benchmark))
+
+
+def prompt_examples(config: Mapping[str, Any], benchmark: Benchmark | None) -> Callable[[], Sequence[Shot]] | None:
+    """Returns a function that draws the examples of the judge's prompt; None where `judge.examples` is no number."""
+    number = (config.get("judge") or {}).get("examples")
+    if benchmark is None or not isinstance(number, int):
+        return None
+    block, ask = config["benchmark"], config["judge"]["ask"]
+    return partial(draw_prompt_examples, benchmark, block, ask, number, seed=config["seed"])
+
+
+def draw_prompt_examples(
+    benchmark: Benchmark, block: Mapping[str, Any], ask: str, number: int, *, seed: int
+) -> list[Shot]:
+    """Draws labelled rows of the training split that share no knowledge, dialogue or group with a tested row.
+
+    Args:
+        block: The block `benchmark`.
+
+    Raises:
+        UserError: The dataset has no split besides the tested one, or too few such rows.
+    """
+    target = block.get("_target_")
+    name = block.get("dataset", None if target else block["name"])
+    source = build_source(name, block["path"], _target_=target, **block["options"])
+    tested = resolve_split(source, block["split"])
+    split = next((one for one in UNTESTED_SPLITS if one in source.split_names() and one != tested), None)
+    if split is None:
+        problem = f"{benchmark.name} has no training rows to draw examples from"
+        raise UserError(problem, place=source.path, hint="give examples in a file: judge.examples=FILE")
+    excluded, groups = Excluded.of(benchmark.examples), {example.group for example in benchmark.examples}
+    read = read_examples(source, split, ReadReport(block["on_bad_row"]))
+    rows = [e for e in read if e.label is not None and e.group not in groups and not excluded.covers(e)]
+    shots = draw_shots(rows, ask, number, seed=seed)
+    log.info("examples in the prompt, of %s/%s: %s", benchmark.name, split, ", ".join(s.example.id for s in shots))
+    return shots
+
+
+def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDetector:
+    """Loads SelfCheckGPT by the block `selfcheck`.
+
+    Args:
+        benchmark: Provides the other models' responses, together with `benchmark.fit_on`, where these are the samples.
+    """
+    options, prompts = SelfCheckOptions(**config["selfcheck"]), config["judge"]["prompts"]
+    needs_engine = options.samples == selfcheck.DRAWN or options.measure == selfcheck.PROMPT
+    engine = build_text_engine(EngineOptions(**config["engine"])) if needs_engine else None
+    samples: Drawn
+    if options.samples == selfcheck.OTHERS:
+        fitting_rows, _ = read_fitting_rows(config, benchmark)
+        samples = OtherResponses.of([*benchmark.examples, *fitting_rows])
+    else:
+        assert engine is not None
+        samples = EngineSamples(
+            engine=engine,
+            prompt=read_text_prompt("reply", "knowledge", "history", folder=prompts),
+            num_samples=options.num_samples,
+            temperature=options.temperature,
+            max_new_tokens=options.max_new_tokens,
+        )
+    is_ngram = options.measure == selfcheck.NGRAM
+    detector = SelfCheck(_build_measure(options, engine, prompts), samples, options.threshold, unbounded=is_ngram)
+    models = [describe_judge(config, SAMPLER)] if engine is not None else []
+    nli = options.nli if options.measure == selfcheck.NLI else None
+    models += describe_helpers({"entailment model": nli})
+    return LoadedDetector(detector, models, lambda: log_usage(engine))
+
+
+def _build_measure(options: SelfCheckOptions, engine: TextEngine | None, prompts: str | None) -> Measure:
+    if options.measure == selfcheck.NGRAM:
+        return Ngrams(options.order, unlikeliest=options.words == selfcheck.MAX)
+    if options.measure == selfcheck.PROMPT:
+        assert engine is not None
+        return Prompted(engine, read_text_prompt("support", "context", "sentence", folder=prompts))
+    if options.measure == selfcheck.NLI:
+        if options.nli is None:
+            hint = "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name"
+            raise UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
+        return Nli(load_entailment(options.nli))
+    from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
+
+    if options.encoder is None:
+        raise UserError("selfcheck.measure=bert_score needs an encoder", hint="selfcheck.encoder=minilm")
+    scorer, baseline = load_with_baseline(options.encoder, options.num_layers, options.baseline)
+    return BertScores(RescaledBertScore(scorer, baseline or 0.0))
+
+
+def load_examiner(config: Mapping[str, Any]) -> LoadedDetector:
+    """Loads LMvLM by the block `examiner`, with `engine.model` as examiner."""
+    options, engine_options = ExaminerOptions(**config["examiner"]), EngineOptions(**config["engine"])
+    engine, models = build_text_engine(engine_options), [describe_judge(config)]
+    examinee = engine
+    if options.examinee is not None and options.examinee != engine_options.model:
+        examinee = build_text_engine(replace(engine_options, model=options.examinee))
+        models += [_describe_examinee(config, options.examinee)]
+    examiner = Examiner(engine, examinee, options, config["judge"]["prompts"])
+
+    def log_all_usage() -> None:
+        if examiner.num_unasked:
+            log.info("%s responses were judged unexamined: no question was written", f"{examiner.num_unasked:,}")
+        for one in {id(each): each for each in (engine, examinee)}.values():
+            log_usage(one)
+
+    return LoadedDetector(examiner, models, log_all_usage)
+
+
+def _describe_examinee(config: Mapping[str, Any], model: str) -> UsedModel:
+    if config["engine"]["name"] == OPENAI:
+        return describe_judge({"engine": {**config["engine"], "model": model}}, EXAMINEE)
+    return describe_helpers({EXAMINEE: model})[0]

@@ -1,0 +1,101 @@
+"""A detector of another package, declared by an entry point, works wherever a detector is named."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import ROOT
+
+PACKAGE = '''
+from faithkit.detector import DetectorKind
+from faithkit.records import Prediction
+
+KIND = DetectorKind(name="shouting", target="shouting:ShoutingDetector")
+
+
+class ShoutingDetector:
+    """Labels responses with enough capital letters hallucinated."""
+
+    def __init__(self, minimum):
+        self.minimum = minimum
+
+    @classmethod
+    def load(cls, path, *, precision, batch_tokens):
+        return cls(float(path))
+
+    def set_threshold(self, threshold):
+        self.minimum = threshold
+
+    def predict_examples(self, examples, *, progress=False):
+        for one in examples:
+            share = sum(c.isupper() for c in one.response) / max(len(one.response), 1)
+            yield Prediction(id=one.id, label="hallucinated" if share >= self.minimum else "faithful", score=share)
+'''
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for PYTHONPATH with the package and its metadata, as pip installs them."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "shouting.py").write_text(PACKAGE)
+    metadata = folder / "shouting-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[faithkit.detectors]\nshouting = shouting:KIND\n")
+    return folder
+
+
+def run(site: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{site}"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", *command], cwd=folder, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_score_uses_it(site: Path, tmp_path: Path) -> None:
+    table = tmp_path / "answers.csv"
+    table.write_text("knowledge,response\nthe river is long,IT IS SHORT\nthe river is long,it is long\n")
+    out = tmp_path / "scored.csv"
+    command = ["-m", "faithkit", "score", str(table), "checkpoint=shouting:0.5", f"output={out}", "run_dir=run"]
+    run(site, tmp_path, *command)
+    assert [row["label"] for row in csv.DictReader(out.open())] == ["hallucinated", "faithful"]
+    origin = json.loads((tmp_path / "run" / "predictions" / "answers.origin.json").read_text())
+    assert origin["models"][0]["kind"] == "shouting"
+
+
+def test_evaluate_a_cascade_best_of_n_and_a_test_use_it(site: Path, tmp_path: Path) -> None:
+    table = tmp_path / "labelled.csv"
+    rows = [
+        "k one,NO NO,hallucinated",
+        "k two,yes it is,faithful",
+        "k three,STOP,hallucinated",
+        "k four,it is,faithful",
+    ]
+    table.write_text("\n".join(["knowledge,response,label", *rows]) + "\n")
+    command = ["-m", "faithkit", "evaluate", "benchmark=pairs", f"benchmark.path={table}", "checkpoint=shouting:0.5"]
+    run(site, tmp_path, *command, "run_dir=evaluated", "num_resamples=20")
+    metrics = json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["metrics"]
+    assert metrics["test/pairs/accuracy"]["value"] == 1.0
+    code = """
+import pytest
+from faithkit import Cascade, assert_faithful
+from faithkit.records import Example
+from faithkit_workflows.detectors.loading import load_detector
+
+detector = load_detector("shouting:0.5", precision="32-true", batch_tokens=None)
+place = {"source": "s", "split": "t", "group": "g", "knowledge": "k"}
+rows = [Example(id=text, response=text, **place) for text in ("NO", "no")]
+cascade = Cascade.fit(detector, detector, rows, budget=1.0)
+assert [found.label for found in cascade.predict_examples(rows)] == ["hallucinated", "faithful"]
+assert_faithful("the river is long", "it is long", by="shouting:0.5")
+with pytest.raises(AssertionError, match="IT IS"):
+    assert_faithful(["k", "k"], ["fine", "IT IS"], ["who?", None], by="shouting:0.5")
+"""
+    run(site, tmp_path, "-c", code)
