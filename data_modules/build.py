@@ -15,7 +15,7 @@ from data_modules.reading.rows import ReadReport
 from data_modules.reading.wrappers import exclude_from
 from data_modules.registry import find_dataset
 from data_modules.splits import SplitPlan, unique_names, use_of
-from faithkit.embedded_name import EMBEDDED, told_name
+from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.errors import UserError
 from faithkit.records import Example
 
@@ -189,7 +189,7 @@ def part_names(parts: Parts, sources: Sequence[Source]) -> list[str]:
     """The names of a mix's parts in reports and files: those that they were given, or the datasets' own."""
     blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
     own = [str(name) for name in parts] if isinstance(parts, Mapping) else [source.name for source in sources]
-    return [told_name(name, block.get("path")) for name, block in zip(own, blocks, strict=True)]
+    return [display_name(name, block.get("path")) for name, block in zip(own, blocks, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +209,9 @@ def datasets_of(block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The blocks of a benchmark's datasets by name: its `datasets`, each with what the block gives to all."""
     shared = {name: value for name, value in block.items() if name != "datasets"}
     if "datasets" not in block:
-        return {told_name(block["name"], block["path"]): shared}
+        return {display_name(block["name"], block["path"]): shared}
     blocks = {name: {**shared, **own, "name": name} for name, own in block["datasets"].items()}
-    return {told_name(name, one["path"]): one for name, one in blocks.items()}
+    return {display_name(name, one["path"]): one for name, one in blocks.items()}
 
 
 def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchmark:
@@ -236,5 +236,5 @@ def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchm
         )
     path = "embedded" if block["path"] == EMBEDDED else source.path
     return Benchmark(
-        told_name(block["name"], block["path"]), kept, {"counts": counts, "path": path, "rejects": report.rejects}
+        display_name(block["name"], block["path"]), kept, {"counts": counts, "path": path, "rejects": report.rejects}
     )

@@ -1,4 +1,4 @@
-"""The start of every script: a quick `--help`, Hydra, and errors that a user can act on.
+"""The start of every script: a quick `--help`, the checked configuration, and errors that a user can act on.
 
 Nothing heavy is imported here: `--help` must answer before torch could load.
 """
@@ -19,15 +19,13 @@ from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 from faithkit import signals
-from faithkit.errors import UserError, shorten
+from faithkit.errors import MAX_LINES, UserError, shorten
+from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys
 from faithkit.signals import Interrupted
 
-_HERE = Path(__file__).resolve().parent
-# An installed package carries the configurations; in a checkout they stand beside it.
-CONFIGS = _HERE / "configs" if (_HERE / "configs").is_dir() else _HERE.parent / "configs"
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
-COMMAND_VARIABLE = "FAITHKIT_COMMAND"  # tells the jobs of one sweep, in whichever process, that they belong together
-SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep whose jobs are processes of their own
+COMMAND_VARIABLE = "FAITHKIT_COMMAND"  # the same for all jobs of one sweep, in whichever process
+SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep, where each job is a process of its own
 
 HELP_END = """
 Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
@@ -45,51 +43,44 @@ def run_script(
     *,
     sweep: str | None = None,
 ) -> None:
-    """Runs a script's `main` on its composed configuration, and ends the process with the documented exit code.
+    """Runs a script's `main` on its checked configuration, and ends the process with the documented exit code.
 
     Args:
         main: Gets the configuration; imports what is heavy inside.
         config_name: The script's entry file in configs/.
         doc: The script's docstring, shown by `--help`.
         groups: The configuration groups whose choices `--help` lists.
-        settings: Where the kinds of the script's keys stand, as `package.module:Class`.
-        sweep: What carries out the command line of a sweep, as `package.module:function`; None leaves it to Hydra.
+        settings: The script's `ScriptSettings`, as `package.module:Class`.
+        sweep: The function that carries out a sweep, as `package.module:function`; None leaves sweeps to Hydra.
     """
     signals.install()
     try:
-        _run(main, config_name, doc, groups, settings, sweep)
-        signals.check()  # an exception can be lost in a destructor; a command that was told to end has not ended well
+        if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
+            _print_help(help_text(doc, groups, config_name))
+            sys.exit(DONE)
+        _run(main, config_name, settings, sweep)
+        signals.check()  # an exception can be lost in a destructor; an interrupted command must not exit with 0
     except (KeyboardInterrupt, Interrupted) as error:
         if int(os.environ.get("LOCAL_RANK") or 0) == 0:
             print(f"\ninterrupted{f': {error}' if str(error) else ''}", file=sys.stderr)
         sys.exit(INTERRUPTED)
 
 
-def _run(
-    main: Callable[[Any], None],
-    config_name: str,
-    doc: str,
-    groups: tuple[str, ...],
-    settings: str,
-    sweep: str | None,
-) -> None:
-    if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
-        _print_help(help_text(doc, groups, config_name))
-        sys.exit(DONE)
+def _run(main: Callable[[Any], None], config_name: str, settings: str, sweep: str | None) -> None:
     debug = any(re.fullmatch(r"\+*debug=(true|1|yes)", argument, re.IGNORECASE) for argument in sys.argv[1:])
     # Waiting threads sleep: where other programs share the cores, spinning ones made a step ten times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    gc.disable()  # until the work begins: looking for garbage took a tenth of a refusal
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # the error itself, instead of Hydra's own way of ending
-    from faithkit.settings.command_line import CommandLine, say
+    gc.disable()  # until the work begins: collecting garbage took a tenth of a refusal
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises the error, and does not end the process
+    from faithkit.settings.command_line import CommandLine, print_notes
 
     command = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(4)}"
     line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
 
     @functools.wraps(main)
-    def explained(cfg: Any) -> None:
+    def run_job(cfg: Any) -> None:
         try:
-            say(line.check_job(cfg))
+            print_notes(line.check(cfg))
             gc.enable()
             with _own_environment({COMMAND_VARIABLE: command}):
                 main(cfg)
@@ -100,21 +91,20 @@ def _run(
         if sweep is not None and line.is_sweep():
             gc.enable()
             resolve_name(sweep)(line)
-            return
-        say(line.check())
-        if line.is_one_job():
-            explained(line.compose_job())
+        elif line.is_one_job():
+            run_job(line.compose())
         else:
             import hydra
 
-            hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(explained)()
+            line.check_for_hydra()
+            hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(run_job)()
     except Exception as error:
-        _end(line.explain(error), debug)
+        _end(error, debug)
 
 
 @contextmanager
 def _own_environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Sets variables for one job, and takes back all that it sets: a sweep runs the next one in the same process."""
+    """Sets variables for one job, and restores the environment after it: a sweep can run several in one process."""
     before = dict(os.environ)
     os.environ.update(values)
     try:
@@ -139,30 +129,19 @@ def _end(error: Exception, debug: bool) -> NoReturn:
 def _print_help(text: str) -> None:
     try:
         print(text, flush=True)
-    except BrokenPipeError:  # whoever reads it has seen enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would say so again at its end
+    except BrokenPipeError:  # the reader has ended, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would report it again at exit
 
 
 def help_text(doc: str, groups: tuple[str, ...], config_name: str) -> str:
-    """Tells what the script does, its commands, the choices of each group as the folders have them, and its keys."""
+    """Writes the help of a script: what it does, its commands, the choices of each group, and its keys."""
     lines = [doc.strip(), "", *(["Choices:"] if groups else [])]
     for group in groups:
         lines.append(_wrap(f"  {group:<10} ", choices_of(group)))
     lines += ["", "Keys:"]
-    for key, value, told in keys_of(config_name):
-        lines.append(_wrap(f"  {f'{key}={value}':<26} ", told.split(" ")))
+    for key, value, explanation in documented_keys(config_name):
+        lines.append(_wrap(f"  {f'{key}={value}':<26} ", explanation.split(" ")))
     return "\n".join(lines) + HELP_END.rstrip()
-
-
-def keys_of(config_name: str, configs: Path = CONFIGS) -> list[tuple[str, str, str]]:
-    """The keys of a script's entry file that a comment explains, with their defaults, but for those of its blocks."""
-    found = re.findall(r"^(\w+): (\S+) # (.+)$", (configs / f"{config_name}.yaml").read_text(encoding="utf-8"), re.M)
-    return [(key, "" if value == "???" else value, told) for key, value, told in found]
-
-
-def choices_of(group: str, configs: Path = CONFIGS) -> list[str]:
-    """The choices of a configuration group, as its folder has them."""
-    return sorted(path.stem for path in (configs / group).glob("[!_]*.yaml"))
 
 
 def _wrap(head: str, words: list[str], width: int = 100) -> str:
@@ -191,15 +170,15 @@ def explain(error: BaseException) -> str | None:
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out of memory\n  hint: lower data.batch_size or data.max_tokens, or model.max_length"
     if kind == "DistBackendError" or (kind == "RuntimeError" and "/gloo/" in str(error)):
-        hint = "resume=RUN goes on, on fewer nodes as well; trainer.timeout_seconds says how long is waited"
-        return f"another process of this command does not answer: its node is gone, or its wire is cut\n  hint: {hint}"
+        hint = "resume=RUN goes on, on fewer nodes as well; trainer.timeout_seconds sets the timeout"
+        return f"lost connection to another process of this command, or to its node\n  hint: {hint}"
     if type(error).__module__.split(".")[0] in ("hydra", "omegaconf"):
         return _at_most_five_lines(_explain_override(error))
     return None
 
 
 def _explain_permission(error: OSError) -> tuple[str, OSError, str]:
-    """Tells a file that may not be read, or a folder that may not be entered, from one that may not be written."""
+    """Explains which permission is missing: to enter a folder, to read a file, or to write."""
     path = Path(os.fsdecode(error.filename)).absolute() if error.filename else Path.cwd()
     closed = next(
         (folder for folder in reversed(path.parents) if folder.is_dir() and not os.access(folder, os.X_OK)), None
@@ -217,7 +196,7 @@ def _file_problem(problem: str, error: OSError, hint: str) -> str:
 
 
 def _explain_override(error: BaseException) -> str:
-    # Hydra wraps: the innermost cause says what is wrong, the outermost which override it was.
+    # Hydra wraps errors: the innermost cause is what is wrong, the outermost names the override.
     text = str(error).splitlines()[0]
     cause = error.__cause__
     while cause is not None:
@@ -231,5 +210,4 @@ def _explain_override(error: BaseException) -> str:
 
 
 def _at_most_five_lines(text: str) -> str:
-    lines = text.splitlines()
-    return "\n".join(lines[:5])
+    return "\n".join(text.splitlines()[:MAX_LINES])

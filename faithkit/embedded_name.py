@@ -1,23 +1,23 @@
-"""Names the embedded corpus, which stands in for a dataset that is not at hand, so that no reader takes it for that."""
+"""Names the embedded corpus where it replaces another dataset, so that results show which rows they are about."""
 
 from collections.abc import Mapping
 from typing import Any
 
-EMBEDDED = "embedded"  # a dataset of its own, and the `path` of any other that it stands in for
+EMBEDDED = "embedded"  # the name of a dataset, and the `path` of any other one that it replaces
 
 
-def told_name(dataset: str, path: object) -> str:
-    """Names a dataset as a reader should see it: in tables, metrics, files and cards.
+def display_name(dataset: str, path: object) -> str:
+    """Names a dataset as tables, metrics, files and cards show it.
 
-    >>> told_name("ragtruth", "embedded"), told_name("ragtruth", "my/folder"), told_name("embedded", "embedded")
-    ('embedded-ragtruth', 'ragtruth', 'embedded')
+    >>> display_name("ragtruth", "embedded"), display_name("ragtruth", "my/folder")
+    ('embedded-ragtruth', 'ragtruth')
     """
-    is_told = dataset == EMBEDDED or dataset.startswith(f"{EMBEDDED}-")
-    return f"{EMBEDDED}-{dataset}" if path == EMBEDDED and not is_told else dataset
+    is_marked = dataset == EMBEDDED or dataset.startswith(f"{EMBEDDED}-")
+    return f"{EMBEDDED}-{dataset}" if path == EMBEDDED and not is_marked else dataset
 
 
-def source_of(block: Mapping[str, Any]) -> object:
-    """Tells where a block of the configuration takes its rows: EMBEDDED where every part of a mix does."""
+def data_path(block: Mapping[str, Any]) -> object:
+    """Gives the path of a block of the configuration; of a mix EMBEDDED, where that is the path of every part."""
     parts = block.get("parts")
     if not parts:
         return block.get("path")
@@ -26,8 +26,8 @@ def source_of(block: Mapping[str, Any]) -> object:
     return EMBEDDED if is_embedded else each[0].get("path")
 
 
-def tell_stand_in(cfg: Any) -> None:
-    """Names a training's data, and the metric that it monitors, as its run's name, metrics and card will have them."""
-    before, monitor = cfg.data.name, cfg.callbacks.monitor
-    cfg.data.name = told_name(before, source_of(cfg.data))
-    cfg.callbacks.monitor = monitor.replace(f"validation/{before}/", f"validation/{cfg.data.name}/")
+def mark_embedded(cfg: Any) -> None:
+    """Replaces the name of a training's data, also in the monitored metric, by its display name."""
+    name, monitor = cfg.data.name, cfg.callbacks.monitor
+    cfg.data.name = display_name(name, data_path(cfg.data))
+    cfg.callbacks.monitor = monitor.replace(f"validation/{name}/", f"validation/{cfg.data.name}/")

@@ -1,7 +1,10 @@
-"""A user's mistake, told with a hint at what to do, and the names that were perhaps meant."""
+"""Errors that a user can correct, with a hint at what to type, and suggestions for mistyped names."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
+
+MAX_LINES = 5  # of an error that a user is shown
 
 
 class UserError(ValueError):
@@ -46,3 +49,27 @@ def choice_hint(value: Any, names: Iterable[Any]) -> str:
     guess = nearest(str(value), texts, 1)
     listed = f"use {texts[0]}" if len(texts) == 1 else f"use one of {', '.join(texts)}"
     return f"did you mean {guess[0]}? {listed}" if guess else listed
+
+
+def raise_problems(problems: Iterable[UserError]) -> None:
+    """Raises all problems as one error; does nothing where there are none."""
+    if found := list(problems):
+        raise join_problems(found)
+
+
+def join_problems(problems: list[UserError]) -> UserError:
+    """Makes one error of several: a single one keeps its lines, each of several gets one line."""
+    # A wrong value can be in several blocks by interpolation: it is reported by its first key.
+    unique = list({re.sub(r"^[\w.]+\.(?=\w+ is )", "", str(p)): p for p in reversed(problems)}.values())[::-1]
+    if len(unique) == 1:
+        return unique[0]
+    lines = [_in_one_line(problem) for problem in unique]
+    if len(lines) > MAX_LINES:
+        lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
+    return UserError("\n".join(lines))
+
+
+def _in_one_line(error: UserError) -> str:
+    place = f" (at {error.place})" if error.place else ""
+    hint = f": {error.hint}" if error.hint else ""
+    return " ".join(f"{error.problem}{place}{hint}".split())[:400]

@@ -62,10 +62,10 @@ def received() -> bool:
     return _State.came_at is not None
 
 
-def check(how_to_go_on: str = "") -> None:
+def check(resume_hint: str = "") -> None:
     """Raises `Interrupted` where a signal has come."""
     if received():
-        raise Interrupted(how_to_go_on)
+        raise Interrupted(resume_hint)
 
 
 def _handle_signals() -> dict[int, Any]:

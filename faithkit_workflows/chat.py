@@ -125,7 +125,7 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "chat", __doc__ or "", GROUPS, "faithkit_workflows.settings.scripts:ChatSettings")
+    run_script(main, "chat", __doc__ or "", GROUPS, "faithkit_workflows.settings.prediction:ChatSettings")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ GROUPS = ("pipeline", "engine", "scale")
 
 def main(cfg: Any) -> None:
     """Opens the run's folder and works in it; a dry run opens none."""
-    from faithkit.files.open_run import open_run, plain
+    from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import RunFolder, log_to
     from faithkit.reports.write_reports import ReportOptions, print_summary
     from faithkit_workflows.settings.construction import ConstructSettings
@@ -55,7 +55,7 @@ def main(cfg: Any) -> None:
     if cfg.get("dry_run"):
         from faithkit.settings.check import check_settings
 
-        config = plain(cfg)
+        config = resolve_config(cfg)
         check_settings(config, ConstructSettings)
         construct(RunFolder(config["run_dir"] or "runs/dry_run"), config)
         return

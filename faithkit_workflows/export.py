@@ -17,7 +17,7 @@ from faithkit.cli import run_script
 def main(cfg: Any) -> None:
     """Copies and describes the model, reloads it in plain transformers, compares logits; pushes it if requested."""
     from faithkit.weights.resolve import check_at_hand
-    from faithkit_workflows.settings.exporting import INT8_GRAPH, PLAIN
+    from faithkit_workflows.settings.reporting import INT8_GRAPH, PLAIN
 
     check_at_hand(cfg.checkpoint)
     from critic.export import add_graph, tell_graph
@@ -75,7 +75,7 @@ def _push(folder: Path, cfg: Any) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "export", __doc__ or "", (), "faithkit_workflows.settings.exporting:ExportSettings")
+    run_script(main, "export", __doc__ or "", (), "faithkit_workflows.settings.reporting:ExportSettings")
 
 
 if __name__ == "__main__":

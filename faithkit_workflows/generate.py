@@ -25,17 +25,17 @@ log = logging.getLogger("faithkit")
 
 def main(cfg: Any) -> None:
     """Opens the run's folder and works in it; the shards of a cluster have a folder of their own."""
-    from faithkit.files.open_run import open_run, plain
+    from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import log_to
     from faithkit.weights.resolve import check_at_hand
-    from faithkit_workflows.settings.scripts import GenerateSettings
+    from faithkit_workflows.settings.prediction import GenerateSettings
 
     if cfg.engine.name == "ray":
         from faithkit.settings.check import check_settings
         from faithkit_workflows.ray.answering import Answering
         from faithkit_workflows.ray.run import work_on_shards
 
-        check_settings(config := plain(cfg), GenerateSettings)
+        check_settings(config := resolve_config(cfg), GenerateSettings)
         work_on_shards(Answering(config))
         return
     with open_run(cfg, "generate", GenerateSettings, may_change=MAY_CHANGE) as (run, config):
@@ -89,7 +89,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "generate", __doc__ or "", GROUPS, "faithkit_workflows.settings.scripts:GenerateSettings")
+    run_script(main, "generate", __doc__ or "", GROUPS, "faithkit_workflows.settings.prediction:GenerateSettings")
 
 
 if __name__ == "__main__":

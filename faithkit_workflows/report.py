@@ -15,9 +15,9 @@ from faithkit.cli import run_script
 
 def main(cfg: Any) -> None:
     """Lists the runs, or compares those that are named."""
-    from faithkit.files.open_run import plain
+    from faithkit.files.open_run import resolve_config
 
-    config = plain(cfg)
+    config = resolve_config(cfg)
     if config["runs"] is None:
         show_list()
     else:
@@ -65,7 +65,7 @@ def compare(config: dict[str, Any]) -> None:
 
 def run() -> None:
     """The command line."""
-    run_script(main, "report", __doc__ or "", (), "faithkit_workflows.settings.report:ReportSettings")
+    run_script(main, "report", __doc__ or "", (), "faithkit_workflows.settings.reporting:ReportSettings")
 
 
 if __name__ == "__main__":

@@ -30,10 +30,10 @@ NOTE = """note: this is the share by the detector's labels, without its errors; 
 
 def main(cfg: Any) -> None:
     """Opens the run's folder and scores the table; with engine=ray the shards of a folder."""
-    from faithkit.files.open_run import open_run, plain
+    from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import log_to
     from faithkit.weights.resolve import check_at_hand
-    from faithkit_workflows.settings.scripts import ScoreSettings
+    from faithkit_workflows.settings.prediction import ScoreSettings
     from faithkit_workflows.tables.scored_rows import check_output, check_resumed_output
 
     if cfg.get("engine") and cfg.engine.name:
@@ -41,7 +41,7 @@ def main(cfg: Any) -> None:
         from faithkit_workflows.ray.run import work_on_shards
         from faithkit_workflows.ray.scoring import Scoring
 
-        check_settings(config := plain(cfg), ScoreSettings)
+        check_settings(config := resolve_config(cfg), ScoreSettings)
         work_on_shards(Scoring(config))
         return
     if not cfg.get("resume"):
@@ -125,7 +125,7 @@ def as_override(arguments: Sequence[str]) -> list[str]:
 def run() -> None:
     """The command line."""
     sys.argv[1:] = as_override(sys.argv[1:])
-    run_script(main, "score", __doc__ or "", GROUPS, "faithkit_workflows.settings.scripts:ScoreSettings")
+    run_script(main, "score", __doc__ or "", GROUPS, "faithkit_workflows.settings.prediction:ScoreSettings")
 
 
 if __name__ == "__main__":

@@ -48,13 +48,13 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it."""
     from omegaconf import OmegaConf
 
-    from faithkit.embedded_name import tell_stand_in
+    from faithkit.embedded_name import mark_embedded
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
     from faithkit.weights.resolve import check_at_hand
-    from faithkit_workflows.settings.scripts import TrainSettings
+    from faithkit_workflows.settings.training import TrainSettings
 
-    tell_stand_in(cfg)
+    mark_embedded(cfg)
     name = f"{cfg.model.name}-{cfg.data.name}"
     cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "sweep"])  # a run is the same whoever started it
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
@@ -159,7 +159,7 @@ def train(stage: "Stage") -> None:
 
 def run() -> None:
     """The command line."""
-    settings, sweep = "faithkit_workflows.settings.scripts:TrainSettings", "faithkit_workflows.sweep.run:sweep"
+    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep.run:sweep"
     run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
 
 

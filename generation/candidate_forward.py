@@ -15,14 +15,10 @@ from torch import Tensor
 
 from faithkit.packing import Packing
 from faithkit.training.language_model import at_places
+from generation.objectives.options import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
 
-ENCODER_FIRST, ENCODER_MEAN, DECODER_FIRST, CONTEXT_LAST = (
-    "encoder_first",
-    "encoder_mean",
-    "decoder_first",
-    "context_last",
-)
-SEQ2SEQ_QUERIES, CAUSAL_QUERIES = (ENCODER_MEAN, ENCODER_FIRST, DECODER_FIRST), (CONTEXT_LAST,)
+ENCODER_MEAN, ENCODER_FIRST, DECODER_FIRST = SEQ2SEQ_QUERIES
+(CONTEXT_LAST,) = CAUSAL_QUERIES
 
 
 @dataclass(frozen=True, slots=True)

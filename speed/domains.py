@@ -156,7 +156,7 @@ def read_definition(data: str, overrides: Sequence[str] = ()) -> dict:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    from faithkit.cli import CONFIGS
+    from faithkit.settings.config_files import CONFIGS
 
     with initialize_config_dir(config_dir=str(CONFIGS), version_base="1.3"):
         cfg = compose("evaluate", overrides=["benchmark=domains", *overrides])

@@ -108,7 +108,7 @@ def plain(data: Path, checkpoint: str) -> float:
     from faithkit.files.open_run import open_run
     from faithkit_workflows.detectors import loading as detectors
     from faithkit_workflows.score import score
-    from faithkit_workflows.settings.scripts import ScoreSettings
+    from faithkit_workflows.settings.prediction import ScoreSettings
 
     loaded = detectors.load_checkpoint(settings(data, checkpoint))
     seconds = 0.0
@@ -128,7 +128,7 @@ def plain(data: Path, checkpoint: str) -> float:
 
 def through_ray(data: Path, checkpoint: str, others: Sequence[str] = ()) -> float:
     """Scores the folder on the cluster of this process; gives the CPU-seconds of workers, driver and Ray."""
-    from faithkit.files.open_run import plain as as_plain
+    from faithkit.files.open_run import resolve_config as as_plain
     from faithkit_workflows.ray.run import work_on_shards
     from faithkit_workflows.ray.scoring import Scoring
 
@@ -147,7 +147,7 @@ def settings(path: Path, checkpoint: str, *others: str) -> Any:
     """Composes the configuration of `faithkit score`."""
     from hydra import compose, initialize_config_dir
 
-    from faithkit.cli import CONFIGS
+    from faithkit.settings.config_files import CONFIGS
 
     with initialize_config_dir(config_dir=str(CONFIGS), version_base="1.3"):
         return compose("score", [f"path={path}", f"checkpoint={checkpoint}", "num_resamples=20", *others])

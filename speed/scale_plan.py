@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from faithkit_workflows.ray.cluster import run_on_cluster
-from faithkit_workflows.settings.sharded import RayOptions
+from faithkit_workflows.settings.engines import RayOptions
 from speed.measure import anonymous_mib, report, require, table
 from speed.ray_speed import processes
 

@@ -1,6 +1,7 @@
-"""The kinds of keys: every configuration of ours has them, lists stand for what they stand for, and what is read."""
+"""The types of keys: every configuration is accepted, every accepted key is read, and lists agree with the code."""
 
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -8,19 +9,10 @@ from omegaconf import OmegaConf
 
 from faithkit.errors import UserError
 from faithkit.settings.check import find_problems
-from faithkit_workflows.settings import (
-    benchmarks,
-    blocks,
-    construction,
-    engines,
-    evaluation,
-    measuring,
-    models,
-    no_effect,
-    scripts,
-)
-from faithkit_workflows.settings.datasets import OWN
-from tests.faults.command_places import refusal
+from faithkit.settings.types import Conflict
+from faithkit_workflows.settings import blocks, construction, engines, evaluation, prediction, training
+from faithkit_workflows.settings.preflight import USER_DATASETS
+from tests.faults.command_places import refusal, schema_of
 from tests.running import SMALL, compose, plain_config
 from tests.test_configs import choices, experiment_line
 
@@ -28,8 +20,7 @@ from tests.test_configs import choices, experiment_line
 def problems(script: str, *overrides: str) -> list[UserError]:
     """Finds what is wrong with the values themselves; files that are not here do not count."""
     config: Any = OmegaConf.to_container(compose(script, *overrides), resolve=True, throw_on_missing=True)
-    module = {"evaluate": evaluation, "construct": construction}.get(script, scripts)
-    schema = getattr(module, f"{script.title()}Settings")
+    schema: Any = resolve_name(schema_of(script))
     schema.model_validate(config)
     return [problem for problem in find_problems(config, schema) if "no such" not in problem.problem]
 
@@ -43,7 +34,7 @@ def test_every_model_is_accepted(model: str, scale: str) -> None:
 
 @pytest.mark.parametrize("data", choices("data"))
 def test_every_dataset_is_accepted(data: str) -> None:
-    path = ["data.path=embedded"] if data in OWN else []
+    path = ["data.path=embedded"] if data in USER_DATASETS else []
     assert not problems("train", f"data={data}", *path)
     assert not problems("generate", f"data={data}", "checkpoint=owner/model", *path)
 
@@ -69,7 +60,7 @@ def test_every_benchmark_is_accepted(benchmark: str) -> None:
         "_detection": ["benchmark.name=begin", *judged],
         "halludial_comparative": MODEL,
         "halueval_comparative": MODEL,
-        **{name: ["benchmark.path=embedded", *judged] for name in OWN},
+        **{name: ["benchmark.path=embedded", *judged] for name in USER_DATASETS},
         "meta_judging": [*MODEL, f"benchmark.judgements={__file__}"],
         "hallucination_rates": [*SYSTEMS, *judged],
         "temperature_sweep": [*SYSTEMS, *judged],
@@ -95,15 +86,13 @@ def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
     assert not problems("chat", f"decoding={decoding}", "checkpoint=owner/model")
 
 
-def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
+def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> None:
     from faithkit.inference import text_engines
     from faithkit.metrics.suppression import STRATEGIES
     from faithkit.reports.responses import RESPONSE_BASELINES
     from faithkit.reports.suppression import RANDOM
     from faithkit.statistics.label_sampling import SAMPLING_RULES
     from faithkit.training.loggers.build import BUILDERS
-    from faithkit_workflows.settings.sharded import RAY
-    from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
     from generation.engines import AUTO, ENGINES
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
@@ -111,12 +100,12 @@ def test_lists_that_stand_here_without_torch_are_those_of_the_code() -> None:
     from judge.asking import ASKINGS
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
-    assert (*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES) == models.QUERIES
-    assert (AUTO, *ENGINES, RAY) == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
+    generator_engines = (AUTO, *ENGINES, engines.RAY)
+    assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
     assert set(judge_options.LEARNT) < set(ASKINGS)
-    assert set(blocks.Loggers.model_fields) == set(BUILDERS)
-    assert measuring.RULES == SAMPLING_RULES
-    assert benchmarks.BASELINES == RESPONSE_BASELINES and set(benchmarks.STRATEGIES) == {RANDOM, *STRATEGIES}
+    assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
+    assert construction.RULES == SAMPLING_RULES
+    assert evaluation.BASELINES == RESPONSE_BASELINES and set(evaluation.STRATEGIES) == {RANDOM, *STRATEGIES}
 
 
 def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
@@ -137,7 +126,7 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     judge = of_a_judge(np.arange(3), np.array([[1.0, 2, 1, 0.3, 1], [1, 2, 1, -1, 0], [1, 2, 1, 2, 1]]))
     found = {"critic": critic.keys() - constant, "tagger": tagger, "generator": generator}
     found["judge"] = judge.keys() - constant
-    assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(n) for k, n in models.METRICS.items()}
+    assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(n) for k, n in training.METRICS.items()}
 
 
 class Read(dict):
@@ -184,7 +173,7 @@ def test_a_key_of_training_that_answering_does_not_read_is_named(tmp_path: Path)
     config = Read(plain)
     read_generation_inputs(config["data"])
     ignored = {key.removeprefix("data.") for key in unread(config, ("data",))}
-    assert ignored - {"name", "path", "embedded_rows"} == set(no_effect.TRAINING_ALONE) - {"first"}
+    assert ignored - {"name", "path", "embedded_rows"} == set(prediction.TRAINING_KEYS) - {"first"}
 
 
 @pytest.mark.parametrize(
@@ -201,11 +190,22 @@ def test_a_key_of_training_that_answering_does_not_read_is_named(tmp_path: Path)
         (
             "evaluate",
             ["benchmark=faithdial", "predictions=README.md", "decoding.top_p=0.5"],
-            "decoding.top_p has no effect beside predictions",
+            "decoding.top_p has no effect with predictions",
         ),
     ],
 )
-def test_a_key_without_effect_is_said(script: str, arguments: list[str], words: str) -> None:
-    said: list[str] = []
-    assert refusal(script, arguments, said) is None
-    assert any(words in note for note in said), said
+def test_a_key_without_effect_is_noted(script: str, arguments: list[str], words: str) -> None:
+    notes: list[str] = []
+    assert refusal(script, arguments, notes) is None
+    assert any(words in note for note in notes), notes
+
+
+def test_a_conflict_names_the_values_and_what_to_type() -> None:
+    class Block(blocks.Block):
+        low: int
+        high: int
+        conflicts = (Conflict(lambda s: s.low > s.high, "low is {s.low}, high {s.high}", "low={s.high}"),)
+
+    [problem] = find_problems({"low": 3, "high": 1}, Block)
+    assert (problem.problem, problem.hint) == ("low is 3, high 1", "low=1")
+    assert find_problems({"low": 1, "high": 1}, Block) == []

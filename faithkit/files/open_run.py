@@ -1,20 +1,30 @@
-"""Opens the folder that a command works in, of a new run or one to go on with; its settings are checked before."""
+"""Opens the folder that a command works in, of a new run or of one to resume.
 
+A resumed run has the settings that its files were made with. Each script lists the few that may change, which are about
+how it is carried out and what it shows (`MAY_CHANGE`); all others are refused by name.
+"""
+
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from faithkit.errors import UserError
+from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import disk_errors
-from faithkit.files.resumed_config import ResumedConfig
-from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, how_to_go_on, process_rank
+from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to, process_rank, resume_hint, script_of
 from faithkit.files.run_lock import run_lock
-from faithkit.files.saved_config import write_config
+from faithkit.files.saved_config import read_config, write_config
 from faithkit.signals import Interrupted
 from faithkit.targets import check_names, named_in
+
+COMMAND_KEYS = ("resume", "debug", "extensions")  # about one command, and not about the run
+AUTO = "auto"  # keeps what an earlier `auto` was resolved to
+_MISSING = object()
+log = logging.getLogger("faithkit")
 
 
 @contextmanager
@@ -28,20 +38,18 @@ def open_run(
 ) -> Iterator[tuple[RunFolder, dict[str, Any]]]:
     """Opens or makes this run's folder, and holds its lock; gives it with its configuration as plain containers.
 
-    All checks come before the folder. A resumed run has its own configuration. A command that is stopped in between
-    says how to go on.
+    All checks come before the folder. An interrupted command reports how to resume the run.
 
     Args:
         cfg: The composed configuration; `run_dir` and `resume` are read from it.
         kind: Part of the name of a new folder.
-        schema: What the configuration must be, for `faithkit.settings.check`; None checks no types. A new run of a
-            command line is not checked again.
-        may_change: The keys that a resumed run may take from this command (faithkit/files/resumed_config.py).
-        check_resumed: Refuses new settings that what the run holds does not allow, before they are written.
+        schema: The `ScriptSettings` of the configuration; None checks no types. A new run of a command line has been
+            checked already.
+        may_change: The keys, or patterns of them, that a resumed run may take from this command.
+        check_resumed: Refuses new settings that the files of the run do not allow, before they are written.
     """
     with ExitStack() as stack:
-        resumed = bool(cfg.get("resume"))
-        if resumed:
+        if cfg.get("resume"):
             run, config = _resume(cfg, schema, may_change, check_resumed, stack)
         else:
             run, config = _begin(cfg, kind, schema, stack)
@@ -49,42 +57,14 @@ def open_run(
         try:
             yield run, config
         except Interrupted as error:
-            raise Interrupted(str(error) or how_to_go_on(_script(config), run.path)) from error
-
-
-def _script(config: Mapping[str, Any]) -> str:
-    from faithkit.settings.command_line import MADE_BY
-
-    return next((script for key, script in MADE_BY.items() if key in config), "train")
-
-
-def _resume(
-    cfg: Any,
-    schema: Any,
-    may_change: Sequence[str],
-    check_resumed: Callable[[RunFolder, Mapping[str, Any]], None],
-    stack: ExitStack,
-) -> tuple[RunFolder, dict[str, Any]]:
-    run, overrides = RunFolder(str(cfg.get("resume"))), _overrides() or []
-    is_first = process_rank() == 0
-    if is_first and run.config.exists():
-        stack.enter_context(run_lock(run.path))
-    resumed = ResumedConfig(run, plain(cfg, throw_on_missing=False), overrides, may_change)
-    config = resumed.config
-    trusted = [override for override in overrides if override.lstrip("+").startswith("extensions=")]
-    check_names(config, named_in(trusted, config), place=str(run.config))
-    _check(config, schema)
-    check_resumed(run, config)
-    if is_first:
-        resumed.record()
-    return run, config
+            raise Interrupted(str(error) or resume_hint(script_of(config), run.path)) from error
 
 
 def _begin(cfg: Any, kind: str, schema: Any, stack: ExitStack) -> tuple[RunFolder, dict[str, Any]]:
-    config, overrides = plain(cfg), _overrides()
-    if overrides is None:  # called from Python, by someone who names the classes
+    config, overrides = resolve_config(cfg), _overrides()
+    if overrides is None:  # called from Python, where the caller names the classes
         _check(config, schema)
-    else:  # a command line, whose values are checked when it starts
+    else:
         check_names(config, named_in(overrides, config))
     if process_rank() > 0:
         chosen = os.environ.get(RUN_DIR_VARIABLE) or config.get("run_dir")
@@ -103,18 +83,142 @@ def _begin(cfg: Any, kind: str, schema: Any, stack: ExitStack) -> tuple[RunFolde
     return run, config
 
 
+def _resume(
+    cfg: Any,
+    schema: Any,
+    may_change: Sequence[str],
+    check_resumed: Callable[[RunFolder, Mapping[str, Any]], None],
+    stack: ExitStack,
+) -> tuple[RunFolder, dict[str, Any]]:
+    run, overrides = RunFolder(str(cfg.get("resume"))), _overrides() or []
+    is_first = process_rank() == 0
+    if is_first and run.config.exists():
+        stack.enter_context(run_lock(run.path))
+    config = read_config(run.config)
+    changes = apply_overrides(run, config, resolve_config(cfg, throw_on_missing=False), overrides, may_change)
+    trusted = [override for override in overrides if override.lstrip("+").startswith("extensions=")]
+    check_names(config, named_in(trusted, config), place=str(run.config))
+    _check(config, schema)
+    check_resumed(run, config)
+    if is_first and changes:
+        write_config(run.config, config)
+        log_to(run.log)
+        log.info("resumed with %s", ", ".join(f"{key}={_text(value)}" for key, value in changes.items()))
+    return run, config
+
+
+def apply_overrides(
+    run: RunFolder,
+    config: dict[str, Any],
+    given: Mapping[str, Any],
+    overrides: Sequence[str],
+    may_change: Sequence[str],
+) -> dict[str, Any]:
+    """Sets what the command changes in the configuration of a resumed run.
+
+    Args:
+        config: The run's; it is changed in place.
+        given: The configuration that the command composes.
+        overrides: Those of the command, as they were typed.
+        may_change: The keys, or patterns of them, that may change.
+
+    Returns:
+        The changed keys with their new values.
+
+    Raises:
+        UserError: With the first overrides that would change something else.
+    """
+
+    def is_free(key: str) -> bool:
+        return any(fnmatchcase(key, pattern) for pattern in may_change)
+
+    changes, refused = dict[str, Any](), []
+    for override in overrides:
+        key = override.lstrip("+~").partition("=")[0]
+        new = _MISSING if override.startswith("~") else _select(given, key)
+        if key in COMMAND_KEYS or (is_free(f"{key}.name") and _has_same_name(new, _select(config, key))):
+            continue  # a group that is chosen again as it was brings its defaults, which are no changes
+        if new is _MISSING:
+            refused.append(f"{override} (the run has no such value)")
+            continue
+        for name, value in [(key, new)] if is_free(key) else _leaves(key, new):
+            old = _select(config, name)
+            if old == value and isinstance(old, bool) == isinstance(value, bool):
+                continue
+            if is_free(name):
+                _set(config, name, value)
+                changes[name] = value
+            elif value != AUTO:
+                began = "the run has no such value" if old is _MISSING else f"it began with {_short_pair(name, old)}"
+                refused.append(f"{name}={_text(value)} ({began})")
+    if refused:
+        also = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
+        hint = f"begin again in another run_dir; what may change: {', '.join(may_change)}"
+        if not run.has_work():
+            hint = f"nothing is written yet: give the whole command again with run_dir={run.path}"
+        problem = f"a resumed run keeps its settings: {', '.join(refused[:3])}{also}"
+        raise UserError(problem, place=str(run.config), hint=hint)
+    return changes
+
+
+def record_value(run: RunFolder, key: str, value: Any) -> None:
+    """Writes into a run's configuration what a value that was left open is resolved to."""
+    write_config(run.config, {**read_config(run.config), key: value})
+
+
+def _has_same_name(new: Any, old: Any) -> bool:
+    return isinstance(new, Mapping) and isinstance(old, Mapping) and "name" in new and new["name"] == old.get("name")
+
+
+def _short_pair(name: str, value: Any) -> str:
+    return f"{name.rpartition('.')[2]}={_text(value)}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | None):
+        return {None: "null", True: "true", False: "false"}[value]
+    return value if isinstance(value, str) and len(value) < 60 else shorten(value, 60)
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the single values below a key."""
+    if isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _leaves(f"{key}.{name}", item)
+    else:
+        yield key, value
+
+
+def _select(config: Mapping[str, Any], key: str) -> Any:
+    found: Any = config
+    for part in key.split("."):
+        if isinstance(found, Mapping) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and part.isdigit() and int(part) < len(found):
+            found = found[int(part)]
+        else:
+            return _MISSING
+    return found
+
+
+def _set(config: dict[str, Any], key: str, value: Any) -> None:
+    *groups, name = key.split(".")
+    for group in groups:
+        config = config.setdefault(group, {})
+    config[name] = value
+
+
 def _check(config: Mapping[str, Any], schema: Any) -> None:
     if schema is not None:
-        from faithkit.settings.check import check_settings  # type: ignore[import-not-found,unused-ignore]
+        from faithkit.settings.check import check_settings
 
         check_settings(config, schema)
 
 
-def plain(cfg: Any, *, throw_on_missing: bool = True) -> dict[str, Any]:
+def resolve_config(cfg: Any, *, throw_on_missing: bool = True) -> dict[str, Any]:
     """Resolves a composed configuration to plain containers.
 
-    What is resolved is stored, shown to loggers and published with the model, so the environment, where secrets are,
-    is out of reach.
+    The result is stored, logged and published with the model, so the environment, which holds secrets, cannot be read.
     """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -156,7 +260,7 @@ def _existing(path: str) -> Path:
 
 
 def _new_folder(kind: str) -> Path:
-    """Makes a folder that no other command has: a sweep starts several within a second."""
+    """Makes a folder that no other command has: a sweep can start several within a second."""
     stem, attempt = f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-{kind}", 1
     while True:
         path = Path(stem if attempt == 1 else f"{stem}-{attempt}")

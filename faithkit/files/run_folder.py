@@ -1,18 +1,27 @@
-"""A run's folder: the paths of everything that a run writes, its log, and what a result depends on."""
+"""A run's folder: the paths of everything that a run writes, and its log."""
 
 import logging
 import os
 import shlex
 import sys
+from collections.abc import Container
 from contextlib import suppress
 from pathlib import Path
 
 from faithkit.files.atomic import disk_errors, make_folder
 
-RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # tells the other processes of a run which folder the first one chose
+RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # the folder that the first process of a run chose, for the others
 # What a command leaves before it has produced anything: settings, log, refused rows, and the curves of no step.
 LEFTOVERS = ("config.yaml", "train.log", "rejects.jsonl", "csv", "tensorboard", "wandb", "wandb.json")
 SWEEP_FILE = "sweep.json"  # in the folder of a sweep, whose runs have folders in it
+# Which script made a run, by a key of its configuration that no other script has.
+SCRIPTS = {
+    "pipeline": "construct",
+    "model": "train",
+    "benchmark": "evaluate",
+    "columns": "score",
+    "decoding": "generate",
+}
 log = logging.getLogger("faithkit")
 
 
@@ -49,7 +58,7 @@ class RunFolder:
 
     @property
     def previous(self) -> Path:
-        return self.checkpoints / "previous.ckpt"  # the last.ckpt of before
+        return self.checkpoints / "previous.ckpt"  # the last.ckpt before the newest
 
     @property
     def hf(self) -> Path:
@@ -72,7 +81,7 @@ class RunFolder:
         return self.path / "train.log"
 
     def has_work(self) -> bool:
-        """Tells whether a command has produced anything here: a checkpoint, predictions, a result."""
+        """Reports whether a command has produced anything here: a checkpoint, predictions, a result."""
         for folder, _, names in os.walk(self.path):
             for name in names:
                 path = Path(folder) / name
@@ -81,20 +90,14 @@ class RunFolder:
                     return True
         return False
 
-    def progress(self) -> str:
-        """Says how much work is done: the step of the last checkpoint, the rows that are predicted."""
-        rows = sum(path.read_bytes().count(b"\n") for path in self.predictions.glob("*.jsonl"))
-        found = [f"{rows} rows"] if rows else []
-        for last in sorted(self.path.glob(f"**/checkpoints/{self.last.name}")):
-            # Imported only where settings change: torch takes its time.
-            from faithkit.training.checkpoint_io import read_checkpoint
 
-            found.append(f"step {read_checkpoint(last, map_location='meta', mmap=True)['global_step']}")
-        return ", ".join(found) or "nothing"
+def script_of(keys: Container[str], default: str = "train") -> str:
+    """Names the script that made a run, by the keys of its configuration."""
+    return next((script for key, script in SCRIPTS.items() if key in keys), default)
 
 
-def how_to_go_on(script: str, run: Path) -> str:
-    """Writes the command that goes on with a run, as a shell takes it."""
+def resume_hint(script: str, run: Path) -> str:
+    """Writes the command that resumes a run, quoted for a shell."""
     return f"go on with: {shlex.join(['faithkit', script, f'resume={run}'])}"
 
 
@@ -104,19 +107,19 @@ def process_rank() -> int:
 
 
 class _LogFile(logging.FileHandler):
-    """A log file that a full disk leaves short in silence: what writes the results will say it, once and plainly."""
+    """A log file that a full disk cuts off silently: what writes the results will report the full disk, once."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
 
     def close(self) -> None:
-        with suppress(OSError):  # what its buffer holds goes where the rest went
+        with suppress(OSError):  # the rest of its buffer is lost too
             super().close()
 
 
 def log_to(path: Path, *, append: bool = True) -> None:
-    """Sends our messages to the run's log file and, plainly, to the terminal."""
+    """Sends log messages to the run's log file and, without times, to the terminal."""
     make_folder(path.parent)
     for handler in list(log.handlers):
         log.removeHandler(handler)

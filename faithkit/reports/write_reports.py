@@ -10,7 +10,7 @@ from rich.table import Table
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import GENERATOR, TAGGER
-from faithkit.embedded_name import EMBEDDED, source_of
+from faithkit.embedded_name import EMBEDDED, data_path
 from faithkit.files.atomic import write_text
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
@@ -243,7 +243,7 @@ def _is_embedded(meta: Mapping[str, Any]) -> bool:
     """Tells whether our own corpus stood in for the dataset's files, so that published figures do not apply."""
     config = meta.get("config") or {}
     blocks = [meta.get("data"), config.get("benchmark"), config.get("data")]
-    return any(isinstance(block, Mapping) and source_of(block) == EMBEDDED for block in blocks)
+    return any(isinstance(block, Mapping) and data_path(block) == EMBEDDED for block in blocks)
 
 
 def suggest_after_training(run: RunFolder, config: Mapping[str, Any]) -> list[Command]:
@@ -277,7 +277,7 @@ def suggest_after_evaluation(run: RunFolder) -> list[Command]:
 
 def suggest_after_generation(run: RunFolder, config: Mapping[str, Any]) -> list[Command]:
     """The score of the answers, where a benchmark has the same name as the data."""
-    from faithkit.cli import choices_of
+    from faithkit.settings.config_files import choices_of
 
     name = config["data"]["name"]
     files = sorted(run.predictions.glob("*.jsonl"))

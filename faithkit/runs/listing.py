@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.embedded_name import EMBEDDED, source_of, told_name
+from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.pages.tables import escape_terminal, format_metric, new_text_table
 from faithkit.runs.reading import find_runs
 from faithkit.runs.run import Run, parts_of
@@ -68,10 +68,10 @@ def data_of(run: Run) -> str:
         return Path(str(run.config.get("path") or "")).name
     sets = block.get("datasets")
     blocks = {name: one for name, one in sets.items() if isinstance(one, Mapping)} if isinstance(sets, Mapping) else {}
-    names = [told_name(str(one.get("dataset") or name), source_of(one)) for name, one in blocks.items()]
+    names = [display_name(str(one.get("dataset") or name), data_path(one)) for name, one in blocks.items()]
     # Of a pipeline the dataset, of a benchmark its own name: several may be of one dataset.
     name = block.get("name") if "benchmark" in run.config else block.get("dataset") or block.get("name")
-    return ", ".join(dict.fromkeys(names)) or told_name(str(name or ""), source_of(block))
+    return ", ".join(dict.fromkeys(names)) or display_name(str(name or ""), data_path(block))
 
 
 def main_metric(run: Run) -> tuple[str, Metric] | None:

@@ -7,7 +7,7 @@ from faithkit.runs.run import Run
 
 SCALE = "scale"  # the defaults of all models: those that a run took stand in its own blocks
 # Where a run worked and what it showed says nothing of what it did.
-LEFT_OUT = ("run_dir", "resume", "resumed", "debug", "html", "hydra")
+LEFT_OUT = ("run_dir", "resume", "debug", "html", "hydra")
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,19 +1,18 @@
-"""Checks a configuration, or the fields of options, against their kinds: every problem at once, in words of ours."""
+"""Checks a configuration, or the fields of options, against their types; reports every problem at once."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ValidationError, create_model
-from pydantic_core import ErrorDetails
+from pydantic import GetCoreSchemaHandler, ValidationError, create_model, model_validator
+from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
-from faithkit.errors import UserError, nearest, shorten
-from faithkit.settings.types import EXPLAINED, Block
+from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
+from faithkit.settings.types import HINTED, Block, Preflight, find_conflicts
 
-MOST_LINES = 5  # of an error that a user is shown
-# What a value of another type is answered with, where its kind brings no hint of its own.
+# Hints for a value of another type, where the type brings no hint.
+_BLOCK_HINT = "use a block of keys: {key: value}"
 TYPE_HINTS = {
     "string_type": "use a text",
     "bool_type": "use true or false",
@@ -22,104 +21,128 @@ TYPE_HINTS = {
     "finite_number": "use a number that is finite",
     "list_type": "use a list: [a,b]",
     "parts_type": "use a list of {dataset: NAME, path: PATH}, or such blocks by name",
-    "dict_type": "use a block of keys: {key: value}",
-    "model_type": "use a block of keys: {key: value}",
-    "model_attributes_type": "use a block of keys: {key: value}",
+    "dict_type": _BLOCK_HINT,
+    "model_type": _BLOCK_HINT,
+    "model_attributes_type": _BLOCK_HINT,
     "string_unicode": "use text of whole characters",
 }
+Model = TypeVar("Model", bound=Block)
+
+
+@dataclass(frozen=True, slots=True)
+class Ineffective:
+    """A row of a table of keys that have no effect, so that a user who sets one is notified.
+
+    Args:
+        keys: The keys, or blocks.
+        reason: Completes "KEY has no effect ..."; `{s.key}` is replaced by a value.
+        when: Takes the settings; true where the keys have no effect.
+    """
+
+    keys: Iterable[str]
+    reason: str
+    when: Callable[[Any], Any] = lambda settings: True
+
+    def notes(self, settings: Any, given: Set[str]) -> Iterator[str]:
+        """Yields a line for each given key of this row that has no effect."""
+        if not self.when(settings):
+            return
+        for key in sorted(given):
+            if any(key == block or key.startswith(f"{block}.") for block in self.keys):
+                yield f"{key} has no effect {self.reason.format(s=settings)}"
 
 
 class ScriptSettings(Block):
-    """All keys of a script; what the values need outside of themselves is looked for once all are of their kind."""
+    """All keys of a script.
 
-    def surroundings(self) -> Iterator[UserError]:
+    Attributes:
+        ineffective: The table of keys without effect.
+    """
+
+    ineffective: ClassVar[tuple[Ineffective, ...]] = ()
+
+    def preflight(self) -> Iterator[UserError]:
         """Yields what is missing outside of the command line: files, packages, hardware, accounts."""
-        yield from ()
+        yield from marked_problems(self)
 
     def notes(self, given: Set[str]) -> Iterator[str]:
-        """Yields a line for each of the given keys that has no effect beside the others."""
-        yield from ()
+        """Yields a line for each given key that has no effect."""
+        for row in self.ineffective:
+            yield from row.notes(self, given)
 
 
-def check_settings(config: Mapping[str, Any], schema: type[BaseModel]) -> BaseModel:
-    """Reads a configuration; refuses one with wrong values, or with values that nothing here can serve.
+def marked_problems(settings: Any, prefix: str = "") -> Iterator[UserError]:
+    """Yields what the `Preflight` marks of all keys find, in blocks within blocks too."""
+    if isinstance(settings, Mapping | list):
+        items = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
+        for name, item in items:
+            yield from marked_problems(item, f"{prefix}{name}.")
+        return
+    if not isinstance(settings, Block) and not is_dataclass(settings):
+        return
+    model = type(settings) if isinstance(settings, Block) else options_model(type(settings))
+    for name, field in model.model_fields.items():
+        value, key = getattr(settings, name), f"{prefix}{field.alias or name}"
+        for mark in field.metadata:
+            if isinstance(mark, Preflight) and value is not None:
+                yield from mark.check(key, value)
+        yield from marked_problems(value, f"{key}.")
+
+
+def check_settings(config: Mapping[str, Any], schema: type[Model]) -> Model:
+    """Reads a configuration, and refuses values that are wrong or that need something that is missing.
 
     Args:
         config: The resolved configuration as plain containers.
-        schema: The keys and their kinds; a `ScriptSettings` also looks at its surroundings.
+        schema: The keys and their types; of `ScriptSettings` the preflight checks are made too.
 
     Raises:
         UserError: With every problem, as many as an error has lines for.
     """
     settings, problems = _read(config, schema)
-    if settings is None or problems:
-        raise join_problems(problems)
+    raise_problems(problems)
+    assert settings is not None
     return settings
 
 
-def find_problems(config: Mapping[str, Any], schema: type[BaseModel]) -> list[UserError]:
-    """Finds every wrong value; where there is none, what the values need outside of themselves and do not find."""
+def find_problems(config: Mapping[str, Any], schema: type[Block]) -> list[UserError]:
+    """Finds every wrong value; where all are valid, what the preflight checks find."""
     return _read(config, schema)[1]
 
 
-def _read(config: Mapping[str, Any], schema: type[BaseModel]) -> tuple[BaseModel | None, list[UserError]]:
+def _read(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None, list[UserError]]:
     try:
         settings = schema.model_validate(dict(config))
     except ValidationError as error:
         return None, list(problems_of(error, config))
-    return settings, list(settings.surroundings()) if isinstance(settings, ScriptSettings) else []
-
-
-def refuse(problems: Iterable[UserError]) -> None:
-    """Raises all problems as one error; nothing where there are none."""
-    if found := list(problems):
-        raise join_problems(found)
-
-
-def join_problems(problems: list[UserError]) -> UserError:
-    """Makes one error of several: one alone keeps its lines, of more each has one."""
-    # A value that is wrong once may stand in several blocks by interpolation: it is told by its first key.
-    unique = list({re.sub(r"^[\w.]+\.(?=\w+ is )", "", str(p)): p for p in reversed(problems)}.values())[::-1]
-    if len(unique) == 1:
-        return unique[0]
-    lines = [_in_one_line(problem) for problem in unique]
-    if len(lines) > MOST_LINES:
-        lines = [*lines[: MOST_LINES - 1], f"and {len(lines) - MOST_LINES + 1} more"]
-    return UserError("\n".join(lines))
-
-
-def _in_one_line(error: UserError) -> str:
-    place = f" (at {error.place})" if error.place else ""
-    hint = f": {error.hint}" if error.hint else ""
-    return " ".join(f"{error.problem}{place}{hint}".split())[:400]
+    return settings, list(settings.preflight()) if isinstance(settings, ScriptSettings) else []
 
 
 def problems_of(error: ValidationError, config: Any, prefix: str = "") -> Iterator[UserError]:
     """Translates pydantic's errors: the key, the value, and what to write instead."""
     for found in error.errors(include_url=False):
-        # The names of a union's members stand in angle brackets: they are no keys.
+        # The tags of a union's members are in angle brackets: they are no keys.
         place = [part for part in found["loc"] if not (isinstance(part, str) and part.startswith("<"))]
         yield _problem(found, place, config, prefix)
 
 
 def _problem(found: ErrorDetails, place: list[int | str], config: Any, prefix: str) -> UserError:
-    key = ".".join(filter(None, [prefix, *(_shown(part) for part in place)]))
+    key = ".".join(filter(None, [prefix, *(_printable(part) for part in place)]))
     context = found.get("ctx") or {}
-    own = context.get("error")
-    if isinstance(own, UserError):
-        return own
+    if isinstance(raised := context.get("error"), UserError):
+        return raised
     if found["type"] == "missing":
         return UserError(f"{key} is not set", hint=f"set {key}=VALUE")
     if found["type"] == "extra_forbidden":
-        return _unknown(key, str(place[-1]), _inside(config, place[:-1]))
+        return _unknown(key, str(place[-1]), _select(config, place[:-1]))
     value = found["input"]
     if found["type"] == "model_type" and not isinstance(value, Mapping):
-        return UserError(f"{key} is {shorten(value)}", hint=TYPE_HINTS["model_type"])
-    hint = context["hint"] if found["type"] == EXPLAINED else TYPE_HINTS.get(found["type"], found["msg"])
+        return UserError(f"{key} is {shorten(value)}", hint=_BLOCK_HINT)
+    hint = context["hint"] if found["type"] == HINTED else TYPE_HINTS.get(found["type"], found["msg"])
     return UserError(f"{key} is {shorten(value)}", hint=str(hint))
 
 
-def _shown(part: int | str) -> str:
+def _printable(part: int | str) -> str:
     text = str(part)
     return text if text.isascii() and text.isprintable() and len(text) < 60 else shorten(text, 60)
 
@@ -131,7 +154,7 @@ def _unknown(key: str, name: str, siblings: Any) -> UserError:
     return UserError(f"{key}: there is no such key", hint=hint)
 
 
-def _inside(config: Any, place: list[int | str]) -> Any:
+def _select(config: Any, place: list[int | str]) -> Any:
     for part in place:
         try:
             config = config[part]
@@ -142,19 +165,19 @@ def _inside(config: Any, place: list[int | str]) -> Any:
 
 @cache
 def options_model(kind: type) -> type[Block]:
-    """Makes the model of a dataclass: its fields with their annotated kinds and their defaults."""
+    """Makes the pydantic model of a dataclass of options: its fields with their types and defaults."""
     hints = get_type_hints(kind, include_extras=True)
-    own: dict[str, Any] = {
+    members: dict[str, Any] = {
         field.name: (hints[field.name], ... if field.default is MISSING else field.default) for field in fields(kind)
     }
-    return create_model(kind.__name__, __base__=Block, **own)
+    return create_model(kind.__name__, __base__=Block, **members)
 
 
 def check_fields(options: Any, prefix: str = "") -> None:
-    """Checks the fields of a dataclass against their annotated kinds; meant for its `__post_init__`.
+    """Checks a dataclass of options against its types and its table `conflicts`; meant for `__post_init__`.
 
     Args:
-        prefix: The block of the configuration that stands before a key in errors.
+        prefix: The block of the configuration, which errors name before a key.
     """
     values = {field.name: getattr(options, field.name) for field in fields(options)}
     kind: Any = type(options)
@@ -162,3 +185,30 @@ def check_fields(options: Any, prefix: str = "") -> None:
         options_model(kind).model_validate(values)
     except ValidationError as error:
         raise join_problems(list(problems_of(error, values, prefix))) from None
+    raise_problems(find_conflicts(options, getattr(kind, "conflicts", ())))
+
+
+def with_options(base: type[Model], options: type, name: str) -> type[Model]:
+    """Adds the fields of a dataclass of options to a block, and the checks that the dataclass makes."""
+    members = options_model(options).model_fields
+
+    def build(self: Any) -> Any:
+        options(**{field: getattr(self, field) for field in members})
+        return self
+
+    validators: Any = {"build": model_validator(mode="after")(build)}
+    extra: Any = {field: (info.annotation, info) for field, info in members.items()}
+    return create_model(name, __base__=base, __validators__=validators, **extra)
+
+
+@dataclass(frozen=True, slots=True)
+class AsBlock:
+    """Reads a block of the configuration as a dataclass of options: `Annotated[Decoding, AsBlock()]`."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def build(block: Block) -> Any:
+            return source(**{name: getattr(block, name) for name in type(block).model_fields})
+
+        dump = core_schema.plain_serializer_function_ser_schema(asdict)
+        block = handler.generate_schema(options_model(source))
+        return core_schema.no_info_after_validator_function(build, block, serialization=dump)

@@ -1,92 +1,134 @@
-"""Kinds of values: each names its type, its range, and the hint that a wrong value is answered with."""
+"""Types of values: each defines what is accepted, and the hint for a value that is not."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from faithkit.errors import choice_hint
+from faithkit.errors import UserError, choice_hint, raise_problems
 
 PRECISIONS = ("auto", "32-true", "bf16")  # of models that write
 KEPT_CHECKPOINTS = ("none", "best", KEEP_ALL := "all")  # of a training that has ended
 DETECTOR_PRECISIONS = (*PRECISIONS, "int8", "onnx")
-EXPLAINED = "explained"  # the type of errors that bring their hint
-# Built when it is first used: a script needs a few of all models.
-STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+HINTED = "hinted"  # the type of pydantic errors that carry their hint
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A row of a table of conflicts: values that exclude each other, or a value that requires another.
+
+    Args:
+        when: Takes the block or options; true where there is a conflict.
+        problem: What is wrong; `{s.key}` is replaced by a value.
+        hint: What to type instead, with the same replacements.
+    """
+
+    when: Callable[[Any], Any]
+    problem: str
+    hint: str
+
+
+def find_conflicts(settings: Any, table: Iterable[Conflict]) -> Iterator[UserError]:
+    """Yields a problem for each row of the table that applies."""
+    for row in table:
+        if row.when(settings):
+            yield UserError(row.problem.format(s=settings), hint=row.hint.format(s=settings))
 
 
 class Block(BaseModel):
-    """A block of the configuration: its keys and their kinds; another key, or a text for a number, is refused."""
+    """A block of the configuration: its keys with their types. Other keys are refused, and so is text for a number.
 
-    model_config = STRICT
+    Attributes:
+        conflicts: The table that the values are checked against once each is valid by itself.
+    """
+
+    # Built at first use: a script needs a few of all models.
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+    conflicts: ClassVar[tuple[Conflict, ...]] = ()
+
+    @model_validator(mode="after")
+    def _check_conflicts(self) -> Self:
+        raise_problems(find_conflicts(self, self.conflicts))
+        return self
 
 
 class OpenBlock(Block):
-    """A block that may have further keys, which are not looked at."""
+    """A block that may have further keys, which are not checked here."""
 
     model_config = ConfigDict(extra="allow")
 
 
 @dataclass(frozen=True, slots=True)
+class Preflight:
+    """Marks a key whose value names something outside of the command line: a file, a model, a folder to write.
+
+    Args:
+        check: Takes the key and the value, and yields what is missing; called once all values are valid.
+    """
+
+    check: Callable[[str, Any], Iterator[UserError]]
+
+
+@dataclass(frozen=True, slots=True)
 class Hint:
-    """Answers every wrong value of a kind with one hint, whatever is wrong about it."""
+    """Replaces pydantic's message by one hint, whatever is wrong with the value."""
 
     text: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def explained(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        def validate(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
             try:
                 return check(value)
             except ValidationError:
-                # Braces would be read as places to fill in.
-                raise PydanticCustomError(EXPLAINED, "wrong", {"hint": self.text}) from None
+                # As an argument: pydantic would read braces in the message as places to fill in.
+                raise PydanticCustomError(HINTED, "wrong", {"hint": self.text}) from None
 
-        return core_schema.no_info_wrap_validator_function(explained, handler(source))
+        return core_schema.no_info_wrap_validator_function(validate, handler(source))
 
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Takes one of some names; a near miss is told what it may have meant."""
+    """Accepts one of the choices; the hint suggests the nearest one."""
 
     choices: tuple[Any, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def chosen(value: Any) -> Any:
+        def validate(value: Any) -> Any:
             if any(type(value) is type(name) and value == name for name in self.choices):
                 return value
-            raise PydanticCustomError(EXPLAINED, "wrong", {"hint": choice_hint(value, self.choices)})
+            raise PydanticCustomError(HINTED, "wrong", {"hint": choice_hint(value, self.choices)})
 
-        return core_schema.no_info_plain_validator_function(chosen)
+        return core_schema.no_info_plain_validator_function(validate)
 
 
 @dataclass(frozen=True, slots=True)
 class SomeOf:
-    """Takes one of some names, or a list of several."""
+    """Accepts one of the choices, or a list of several."""
 
     choices: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def chosen(value: Any) -> Any:
+        def validate(value: Any) -> Any:
             names = value if isinstance(value, list) else [value]
             if names and all(isinstance(name, str) and name in self.choices for name in names):
                 return value
             wrong = next((name for name in names if name not in self.choices), value)
-            raise PydanticCustomError(EXPLAINED, "wrong", {"hint": choice_hint(wrong, self.choices)})
+            raise PydanticCustomError(HINTED, "wrong", {"hint": choice_hint(wrong, self.choices)})
 
-        return core_schema.no_info_plain_validator_function(chosen)
-
-
-def _is_path(value: str) -> str:
-    if "\0" in value or len(value.encode()) > 4096 or not value.strip():
-        raise ValueError("no path")
-    return value
+        return core_schema.no_info_plain_validator_function(validate)
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_after_validator_function(_is_path, handler(source))
+        def validate(value: str) -> str:
+            if "\0" in value or len(value.encode()) > 4096 or not value.strip():
+                raise ValueError("no path")
+            return value
+
+        return core_schema.no_info_after_validator_function(validate, handler(source))
 
 
 Whole = Annotated[int, Hint("use a whole number")]
@@ -100,6 +142,7 @@ NonNegative = Annotated[float, Field(ge=0), Hint("use a number of 0 or more; 0 i
 Share = Annotated[float, Field(ge=0, le=1), Hint("use a share, from 0 to 1")]
 PositiveShare = Annotated[float, Field(gt=0, le=1), Hint("use a share above 0, at most 1")]
 PartialShare = Annotated[float, Field(ge=0, lt=1), Hint("use a share from 0 to below 1")]
+OpenShare = Annotated[float, Field(gt=0, lt=1), Hint("use a share above 0 and below 1")]
 Text = Annotated[str, Field(min_length=1), Hint("use a text; a number as a text is quoted twice: \"'5'\"")]
 PathText = Annotated[str, _Path(), Hint("use a path; a name that is a number is written ./5")]
 Switch = Annotated[bool, Hint("use true or false")]

@@ -11,7 +11,7 @@ from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 
 from faithkit import signals
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder, how_to_go_on
+from faithkit.files.run_folder import RunFolder, resume_hint
 from faithkit.signals import Interrupted
 from faithkit.training.checkpoints import check_fits
 
@@ -52,7 +52,7 @@ class LastCheckpoint(Checkpoint):
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         signals.release()
-        signals.check(self._how_to_go_on())  # one that came behind the last step
+        signals.check(self._resume_hint())  # one that came behind the last step
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         wanted = self._wanted(trainer)
@@ -63,7 +63,7 @@ class LastCheckpoint(Checkpoint):
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         if self._stop:  # only now: the loggers have the last step too
-            raise Interrupted(self._how_to_go_on())
+            raise Interrupted(self._resume_hint())
 
     def _wanted(self, trainer: pl.Trainer, always: bool = False) -> int:
         """Tells whether to write it: 0 no, 1 yes, 2 and then to stop."""
@@ -76,7 +76,7 @@ class LastCheckpoint(Checkpoint):
         if not self.keeps_all:
             self._save(trainer)
         if self._stop or self._agree(trainer, int(signals.received())):
-            raise Interrupted(self._how_to_go_on())
+            raise Interrupted(self._resume_hint())
 
     @staticmethod
     def _validation_is_due(trainer: pl.Trainer) -> bool:
@@ -92,8 +92,8 @@ class LastCheckpoint(Checkpoint):
         if self._has_ended:
             checkpoint["optimizer_states"] = [{**one, "state": {}} for one in checkpoint["optimizer_states"]]
 
-    def _how_to_go_on(self) -> str:
-        return how_to_go_on("train", self.run.whole)
+    def _resume_hint(self) -> str:
+        return resume_hint("train", self.run.whole)
 
     @staticmethod
     def _agree(trainer: pl.Trainer, wanted: int) -> int:

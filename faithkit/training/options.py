@@ -1,4 +1,4 @@
-"""Hyperparameters as one dataclass a block of the configuration, checked when it is built."""
+"""Hyperparameters of training as dataclasses, checked when they are built."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -20,7 +20,7 @@ def _known_aim(value: str) -> str:
 # What a decision threshold is chosen for on validation.
 Aim = Annotated[str, AfterValidator(_known_aim), Hint("use f1, macro_f1, argmax or precision>=0.9")]
 SCHEDULES = ("linear", "cosine", "constant")
-TIMEOUT_SECONDS = 1800.0  # that processes wait for each other
+TIMEOUT_SECONDS = 1800.0  # for which processes wait for each other
 
 Options = TypeVar("Options")
 
@@ -35,7 +35,7 @@ class OptimizerOptions:
         schedule: linear, cosine or constant (`faithkit.training.optimizer`).
         floor: Share of the peak rate that the schedule ends at.
         layer_decay: Below 1, lower layers learn slower: a layer's rate is this share of the next one's.
-        head_lr: A rate of its own for a new head; None takes `lr`.
+        head_lr: The rate of a new head; None takes `lr`.
     """
 
     lr: Annotated[Positive, Hint("use a positive rate, for example 3e-5")]
@@ -51,19 +51,17 @@ class OptimizerOptions:
 
 
 def read_options(kind: type[Options], model: Mapping[str, Any] | None, given: Mapping[str, Any]) -> Options:
-    """The options of a task, from the `model` block and from the task's own block, which wins.
-
-    Configurations of older runs name every option in the task's own block, and have no other.
+    """Reads the options of a task from the block `model`, and from keyword arguments, which win.
 
     Args:
-        kind: A dataclass; of the `model` block the keys that it knows are taken.
+        kind: A dataclass; it takes the keys of `model` that it has fields for.
     """
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    needed = {f.name for f in fields(kind) if f.default is MISSING}  # type: ignore[arg-type]
     if unknown := given.keys() - known:
         hint = f"use {', '.join(sorted(known))}"
         raise UserError(f"model.task has no option {', '.join(sorted(unknown))}", hint=hint)
     values = {name: value for name, value in (model or {}).items() if name in known} | dict(given)
-    if missing := needed - values.keys():
+    required = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
+    if missing := required - values.keys():
         raise UserError(f"model.{min(missing)} is not set", hint=f"set model.{min(missing)}=...")
     return kind(**values)

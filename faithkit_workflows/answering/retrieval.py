@@ -10,7 +10,7 @@ from data_modules.build import Benchmark
 from data_modules.retrieval import Retrieved, fingerprint, read_passages, with_retrieved
 from faithkit.bm25 import Bm25
 from faithkit.records import Example
-from faithkit_workflows.settings.retrieval import RetrievalOptions
+from faithkit_workflows.settings.engines import RetrievalOptions
 
 log = logging.getLogger("faithkit")
 

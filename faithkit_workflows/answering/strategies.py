@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from faithkit.detector import Detector
-from faithkit.files.resumed_config import settle
+from faithkit.files.open_run import record_value
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
@@ -167,5 +167,5 @@ def choose_run_engine(run: RunFolder, config: dict[str, Any]) -> EngineChoice:
     strategy = config["decoding"]["strategy"]
     choice = choose_engine(lambda: load_checkpoint(config["checkpoint"], config["max_length"]), strategy=strategy)
     config["engine"] = {"name": choice.name}
-    settle(run, "engine", config["engine"])
+    record_value(run, "engine", config["engine"])
     return choice

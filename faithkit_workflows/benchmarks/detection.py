@@ -9,7 +9,7 @@ from typing import Any
 from data_modules.build import Benchmark, read_benchmark
 from data_modules.datasets.pairs import Pairs
 from faithkit.detector import Detector
-from faithkit.embedded_name import EMBEDDED, told_name
+from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.environment import environment
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
@@ -116,7 +116,7 @@ def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Bench
     report_corpus(
         benchmark.examples,
         run.path,
-        title=told_name(block["dataset"], block["path"]),
+        title=display_name(block["dataset"], block["path"]),
         plots=block["plots"],
         dataset=block["dataset"] or "" if has_figures else "",
         page=Path(options.page).expanduser() if options.page else None,

@@ -22,7 +22,7 @@ from faithkit_workflows.answering.strategies import Answerer, OwnAnswer
 from faithkit_workflows.benchmarks.metric_models import load_metric_models
 from faithkit_workflows.detectors.judges import list_judge_models
 from faithkit_workflows.detectors.loading import describe_helpers
-from faithkit_workflows.settings.sharded import RAY
+from faithkit_workflows.settings.engines import RAY
 from generation.generator import Generator
 
 

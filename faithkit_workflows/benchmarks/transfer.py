@@ -13,7 +13,6 @@ from critic.sequence.scorer import Critic
 from data_modules.build import Benchmark, read_benchmark
 from faithkit import signals
 from faithkit.calibration.aims import ARGMAX
-from faithkit.cli import choices_of
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
@@ -28,6 +27,7 @@ from faithkit.reports.report import Report
 from faithkit.reports.spans import prefix_metrics
 from faithkit.reports.transfer import Transfer, collect_transfers, transfer_table
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
+from faithkit.settings.config_files import choices_of
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.prediction_files import write_with_origin
 from faithkit_workflows.answering.write_answers import DetectorAnswerer

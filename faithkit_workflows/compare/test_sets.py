@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from faithkit.embedded_name import source_of, told_name
+from faithkit.embedded_name import data_path, display_name
 from faithkit.errors import UserError
 from faithkit.files.strict_json import read_strict_json
 from faithkit.pages.page_parts import gold_label
@@ -83,7 +83,7 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
 def data_name(run: Run, dataset: str) -> str:
     """Names a dataset of a run as a reader should see it."""
     block = run.config.get("benchmark") or run.config.get("data")
-    return told_name(dataset, source_of(block)) if isinstance(block, Mapping) else dataset
+    return display_name(dataset, data_path(block)) if isinstance(block, Mapping) else dataset
 
 
 def dataset_of(path: Path, default: str) -> str:

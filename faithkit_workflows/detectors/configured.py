@@ -18,7 +18,7 @@ from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judging import describe_judge, log_usage
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_helpers, load_described
-from faithkit_workflows.settings.sharded import RAY
+from faithkit_workflows.settings.engines import RAY
 from judge import selfcheck_options as selfcheck
 from judge.examiner import Examiner
 from judge.examiner_options import ExaminerOptions

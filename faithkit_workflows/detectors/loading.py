@@ -13,8 +13,7 @@ from faithkit.weights.resolve import HUB_NAME, hub_adapters, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from faithkit_workflows.detectors.cascade import Band, Cascade
 from faithkit_workflows.detectors.judging import describe_judge, load_judge, log_usage
-from faithkit_workflows.settings.cascade import CascadeOptions
-from faithkit_workflows.settings.detector_file import is_detector_file, read_detector_file
+from faithkit_workflows.settings.engines import CascadeOptions, is_detector_file, read_detector_file
 
 log = logging.getLogger("faithkit")
 

@@ -13,7 +13,7 @@ from construction.chain.manifest import NAME as MANIFEST
 from data_modules.build import build_source
 from data_modules.reading.dataset import Source, read_examples, resolve_split
 from data_modules.reading.rows import ReadReport
-from faithkit.embedded_name import EMBEDDED, told_name
+from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
@@ -48,7 +48,7 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     _check_facets(block["facets"], columns)
     is_embedded, known = block["path"] == EMBEDDED, built_here(Path(source.path))
     no_paper = is_embedded or known or not _is_the_papers(block["dataset"], columns)
-    title = told_name(block["dataset"], block["path"])
+    title = display_name(block["dataset"], block["path"])
     reading = {"path": source.path, "num_rejects": len(report.rejects), "notes": _notes(neither, config["limit"])}
     describe_corpus(
         columns,

@@ -42,7 +42,7 @@ class Detect:
         """Loads the detector; gives its weights, or the file that names several."""
         from faithkit.weights.used_model import describe_model
         from faithkit_workflows.detectors.loading import load_detector
-        from faithkit_workflows.settings.detector_file import is_detector_file
+        from faithkit_workflows.settings.engines import is_detector_file
 
         self._detector = load_detector(self.path, precision=self.precision, batch_tokens=None, labels=self.labels)
         weights = None if is_detector_file(self.path) else describe_model(self.path).weights

@@ -24,7 +24,8 @@ from faithkit.statistics.prediction_powered import LabelPlan, Verdicts, plan_lab
 from faithkit_workflows.corpus.columns import facet_of
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.ray.rates import estimate_shards
-from faithkit_workflows.settings.sharded import RAY, RayOptions, is_sharded
+from faithkit_workflows.settings.engines import RAY, RayOptions
+from faithkit_workflows.settings.ray import is_sharded
 from faithkit_workflows.tables.scored_rows import write_table
 from faithkit_workflows.tables.shares import make_caption, shares_table
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from faithkit.inference.text_engines import VLLM
 from faithkit_workflows.ray.identity import identify, identify_model
 from faithkit_workflows.ray.work import answered, whole_path, with_whole_paths
-from faithkit_workflows.settings.sharded import AnswerRayOptions, RayOptions, only_part
+from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions
+from faithkit_workflows.settings.ray import single_table
 from faithkit_workflows.tables.scored_rows import ADDED, ANSWER, scored_schema, write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import RESPONSE_COLUMNS, UserTable, open_user_table
@@ -32,7 +33,7 @@ class Answering:
     num_resamples = NUM_RESAMPLES
 
     def __init__(self, config: Mapping[str, Any]):
-        self.config, self.part = with_whole_paths(config), only_part(config["data"])
+        self.config, self.part = with_whole_paths(config), single_table(config["data"])
         self.data = whole_path(self.part["path"])
         self.out, self.place = str(self.config["out"]), str(self.config["checkpoint"])
         self.ray: RayOptions = AnswerRayOptions(**config["ray"])

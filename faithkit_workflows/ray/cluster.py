@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit_workflows.settings.sharded import RayOptions
+from faithkit_workflows.settings.engines import RayOptions
 
 STORE = 100_000_000  # bytes of the object store of a Ray that is started here: names and counts pass through it
 MAX_BLOCKS = 10_000  # above, a task has several shards, of which those that are finished are not done again

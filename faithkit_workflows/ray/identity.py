@@ -18,7 +18,7 @@ from faithkit.files.model_folder import CARD, SIDECAR, find_folder, read_stored
 from faithkit.inference.text_engines import OPENAI
 from faithkit.weights.resolve import is_hub_name
 from faithkit_workflows.detectors.loading import describe_detector
-from faithkit_workflows.settings.detector_file import is_detector_file, read_detector_file
+from faithkit_workflows.settings.engines import is_detector_file, read_detector_file
 
 PACKAGES = ("faithkit", "data_modules", "critic", "generation", "judge", "construction", "faithkit_workflows")
 LIBRARIES = ("torch", "transformers", "tokenizers", "pyarrow")  # which computes and writes the bytes of a shard

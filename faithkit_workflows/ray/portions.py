@@ -20,7 +20,7 @@ from faithkit_workflows.ray.identity import check_same, identify, identify_model
 from faithkit_workflows.ray.out_folder import MAX_DEATHS
 from faithkit_workflows.ray.work import with_whole_paths
 from faithkit_workflows.ray.worker import SAME_VERSION
-from faithkit_workflows.settings.sharded import RayOptions
+from faithkit_workflows.settings.engines import RayOptions
 
 if TYPE_CHECKING:
     from faithkit_workflows.answering.strategies import Answerer

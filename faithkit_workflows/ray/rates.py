@@ -23,7 +23,7 @@ from faithkit_workflows.ray.cluster import connected, run_on_cluster
 from faithkit_workflows.ray.run import EVERY, Runner
 from faithkit_workflows.ray.work import whole_path
 from faithkit_workflows.ray.worker import named
-from faithkit_workflows.settings.sharded import RayOptions
+from faithkit_workflows.settings.engines import RayOptions
 
 PARQUET = ".parquet"
 Step = Callable[[Path, str], dict[str, Any]]  # of the file, and of its name below the data

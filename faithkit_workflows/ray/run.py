@@ -20,7 +20,7 @@ from faithkit_workflows.ray.out_folder import OWN, Entry, OutFolder
 from faithkit_workflows.ray.summary import Summary
 from faithkit_workflows.ray.work import Work
 from faithkit_workflows.ray.worker import Job, ShardWorker, columns_of
-from faithkit_workflows.settings.sharded import RayOptions
+from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.scored_rows import print_renamed_columns
 
 AGAIN = "run the same command again: what is finished stays"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.inference.text_engines import VLLM
 from faithkit_workflows.ray.identity import identify, identify_model
 from faithkit_workflows.ray.work import answered, whole_path, with_whole_paths
-from faithkit_workflows.settings.sharded import RayOptions
+from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.scored_rows import scored_schema, write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, as_list, open_table_to_judge

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from data_modules.reading.shards import is_address
-from faithkit_workflows.settings.sharded import RayOptions
+from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable
 

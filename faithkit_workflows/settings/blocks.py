@@ -1,29 +1,38 @@
-"""The blocks that training and prediction share: hardware, callbacks, loggers, decoding, and options as blocks."""
+"""The keys and blocks that several scripts share: paths, data, hardware, callbacks, loggers."""
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, GetCoreSchemaHandler, create_model, model_validator
-from pydantic_core import CoreSchema, core_schema
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from data_modules.negatives.kinds import KINDS
+from data_modules.reading.dataset import SPLITS
+from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS
 from faithkit.inference.decoding import Decoding
 from faithkit.records import LABELS
-from faithkit.settings.check import options_model
+from faithkit.settings.check import AsBlock, ScriptSettings
 from faithkit.settings.types import (
+    DETECTOR_PRECISIONS,
     Block,
+    Conflict,
     Count,
     Hint,
     NonNegative,
     NonNegativeInt,
     OneOf,
     OpenBlock,
+    PartialShare,
+    PathText,
+    Positive,
+    Preflight,
     Seconds,
+    Seed,
     Switch,
     Text,
+    Tokens,
 )
 from faithkit.training.options import TIMEOUT_SECONDS, OptimizerOptions
-
-Model = TypeVar("Model", bound=Block)
+from faithkit_workflows.settings import preflight
+from faithkit_workflows.settings.engines import DETECTORS, check_checkpoint
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 STRATEGIES = ("auto", "ddp", "fsdp", "ddp_find_unused_parameters_true")
@@ -33,50 +42,93 @@ TRAINING_PRECISIONS = (
     *("bf16", "16", "32", "64", 16, 32, 64),
 )
 
+
+def _without_repetition(values: list[Any]) -> list[Any]:
+    if len(set(values)) < len(values):
+        raise ValueError("a value is repeated")
+    return values
+
+
+def checkpoint_of(*kinds: str) -> Preflight:
+    """Marks a key that names a checkpoint of one of these kinds."""
+
+    def check(key: str, path: str) -> Any:
+        return check_checkpoint(key, path, *kinds)
+
+    return Preflight(check)
+
+
+DetectorPath = Annotated[PathText | None, checkpoint_of(*DETECTORS)]
+RequiredDetector = Annotated[PathText, checkpoint_of(*DETECTORS)]
+RequiredGenerator = Annotated[PathText, checkpoint_of("generator")]
+InputFile = Annotated[PathText | None, Preflight(preflight.check_file)]
+OutputFile = Annotated[PathText | None, Preflight(preflight.check_output_file)]
+Folder = Annotated[PathText | None, Hint("use a folder's path; a name that is a number is written ./5")]
+OutputFolder = Annotated[Folder, Preflight(preflight.check_output_folder)]
+Weights = Annotated[Text | None, Preflight(preflight.check_weights)]
+DetectorPrecision = Annotated[str, OneOf(DETECTOR_PRECISIONS), Preflight(preflight.check_precision)]
+Plots = Annotated[Switch, Preflight(preflight.check_plots)]
+
+Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
+BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
+BatchSize = Annotated[Count | None, Hint("use 1 or more examples, or null with data.max_tokens")]
+MaxWindows = Annotated[Count | None, Hint("use 1 or more windows, or null for all")]
+Names = Annotated[list[Text] | None, Hint("use a list of names, [high-overlap,entailed], or null")]
+BestOf = Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more answers")]
+NumRows = Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
+OnBadRow = Annotated[str, OneOf(("stop", "skip"))]
+Split = Annotated[Text | None, Hint("use the name of a split, or null for the official ones")]
 Resamples = Annotated[int, Field(ge=1, le=10**6), Hint("use a whole number from 1 to 1000000; 1000 is usual")]
-# What the classes of a critic from elsewhere mean; the critic checks which classes there are.
+DatasetOptions = dict[str, Any]  # which the dataset checks
+EmbeddedRows = Annotated[
+    dict[Annotated[str, OneOf(SPLITS)], NonNegativeInt] | None,
+    Hint("use {train: N, validation: N, test: N}, or null for thousands"),
+]
+# The meaning of the classes of a critic from elsewhere; the critic checks which classes there are.
 ClassLabels = Annotated[
     Annotated[dict[int | str, Annotated[str, OneOf(LABELS)]], Field(min_length=2)] | None,
-    Hint("use labels={0: faithful, 1: hallucinated}, in quotes, or null for a critic of ours"),
+    Hint("use labels={0: faithful, 1: hallucinated}, in quotes, or null for a critic of faithkit"),
 ]
-Numbers = Annotated[list[NonNegativeInt], Field(min_length=1)]
-Devices = Annotated[
-    Annotated[int, Field(ge=1, le=4096)] | Annotated[Any, OneOf(("auto", -1, "-1"))] | Numbers,
-    Hint("use 1 or more, auto for all, or a list of their numbers: [0,1]"),
+Seeds = Annotated[
+    Annotated[list[Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
+    Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
 ]
+Optimizer = Annotated[OptimizerOptions, AsBlock()]
+DecodingBlock = Annotated[Decoding, AsBlock()]
 
 
-def with_options(base: type[Model], options: type, name: str) -> type[Model]:
-    """Adds the fields of a dataclass to a block, which then also makes the dataclass's own checks between them."""
-    names = set(options_model(options).model_fields)
+class Script(ScriptSettings):
+    """The key that every script has."""
 
-    def build(self: Any) -> Any:
-        options(**{field: getattr(self, field) for field in names})
-        return self
-
-    validators: Any = {"build": model_validator(mode="after")(build)}
-    own: Any = {n: (f.annotation, f) for n, f in options_model(options).model_fields.items()}
-    return create_model(name, __base__=base, __validators__=validators, **own)
+    debug: Switch = False
 
 
-@dataclass(frozen=True, slots=True)
-class AsBlock:
-    """Reads a block of the configuration as a dataclass of options: `Annotated[Decoding, AsBlock()]`."""
+class RunScript(Script):
+    """Keys of scripts that work in a run's folder."""
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def build(block: Block) -> Any:
-            return source(**{name: getattr(block, name) for name in type(block).model_fields})
+    seed: Seed
+    run_dir: OutputFolder = None
+    resume: Folder = None
 
-        written = core_schema.plain_serializer_function_ser_schema(asdict)
-        block = handler.generate_schema(options_model(source))
-        return core_schema.no_info_after_validator_function(build, block, serialization=written)
+
+class ExtensibleScript(RunScript):
+    """Keys of scripts that build datasets or tasks, also those of other packages."""
+
+    extensions: Annotated[
+        list[Text], Hint("use a list of class names or dataset names: extensions=[my_package.MyData]")
+    ] = Field(default_factory=list)
 
 
 class Trainer(Block):
     """`trainer`: the hardware."""
 
-    accelerator: Annotated[str, OneOf(ACCELERATORS)]
-    devices: Devices
+    accelerator: Annotated[str, OneOf(ACCELERATORS), Preflight(preflight.check_accelerator)]
+    devices: Annotated[
+        Annotated[int, Field(ge=1, le=4096)]
+        | Annotated[Any, OneOf(("auto", -1, "-1"))]
+        | Annotated[list[NonNegativeInt], Field(min_length=1)],
+        Hint("use 1 or more, auto for all, or a list of their numbers: [0,1]"),
+    ]
     strategy: Annotated[str, OneOf(STRATEGIES)]
     num_nodes: Count
     precision: Annotated[Any, OneOf(TRAINING_PRECISIONS)]
@@ -99,13 +151,13 @@ class Callbacks(Block):
 
 
 class Wandb(OpenBlock):
-    """`logger.wandb`; what else WandbLogger takes may stand there too."""
+    """`logger.wandb`, with further arguments of WandbLogger."""
 
     project: Text | None = None
     offline: Switch = False
 
 
-class Loggers(Block):
+class LoggerBlocks(Block):
     """`logger`: any of csv, tensorboard, wandb."""
 
     csv: dict[str, Any] | None = None
@@ -113,5 +165,141 @@ class Loggers(Block):
     wandb: Wandb | None = None
 
 
-Optimizer = Annotated[OptimizerOptions, AsBlock()]
-DecodingBlock = Annotated[Decoding, AsBlock()]
+Loggers = Annotated[LoggerBlocks, Preflight(preflight.check_loggers)]
+
+
+class NamedDataset(OpenBlock):
+    """A dataset by its name or its class, with options that the dataset checks."""
+
+    title: ClassVar[str] = "a dataset"
+    dataset: Text | None = None
+    target: Text | None = Field(None, alias="_target_")
+    path: PathText | None = None
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.dataset is None and s.target is None,
+            "{s.title} names no dataset",
+            "{{dataset: NAME, path: PATH}}",
+        ),
+    )
+
+
+class Part(NamedDataset):
+    """A dataset of `data.parts`."""
+
+    title: ClassVar[str] = "a part of data.parts"
+    embedded_rows: EmbeddedRows = None
+    weight: Positive = 1.0
+    only: Annotated[Any, OneOf(("train", "test", None))] = None
+
+
+class ExcludedSet(NamedDataset):
+    """A test set of `data.exclude`."""
+
+    title: ClassVar[str] = "a test set of data.exclude"
+    path: PathText
+    split: Split = None
+
+
+class LabelledSet(ExcludedSet):
+    """Labelled rows of `benchmark.fit_on` or `benchmark.judge_labels`."""
+
+    title: ClassVar[str] = "a set of labelled rows"
+    num_rows: NumRows = None
+
+
+def _form_of_parts(value: Any) -> str | None:
+    if isinstance(value, dict):
+        return "<blocks>"
+    return "<list>" if isinstance(value, list) else None
+
+
+Parts = Annotated[
+    Annotated[list[Part], Tag("<list>")] | Annotated[dict[str, Part], Tag("<blocks>")],
+    Discriminator(_form_of_parts, custom_error_type="parts_type", custom_error_message="a list, or blocks by name"),
+]
+
+
+class Negatives(Block):
+    """`data.negatives`."""
+
+    kinds: (
+        Annotated[
+            list[Annotated[str, OneOf(KINDS)]],
+            Field(min_length=1),
+            AfterValidator(_without_repetition),
+            Hint(f"give a list of some of {', '.join(KINDS)}"),
+        ]
+        | None
+    ) = None
+    num: Count = 4
+    seed: Seed = 0
+    weights: Text = "spacy-sm"
+
+
+class FirstStage(OpenBlock):
+    """`data.first`: the name of a first training, and the values that replace those of the block `data` in it."""
+
+    stage: Text
+    path: PathText | None = None
+    embedded_rows: EmbeddedRows = None
+    num_rows: NumRows = None
+    parts: Parts | None = None
+
+
+class Data(OpenBlock):
+    """`data`: where examples come from, how they are divided, and how they become batches.
+
+    Some datasets have further keys here.
+    """
+
+    name: Text
+    path: PathText | None
+    embedded_rows: EmbeddedRows
+    split: Split
+    num_rows: NumRows
+    on_bad_row: OnBadRow
+    validation_fraction: PartialShare
+    test_fraction: PartialShare
+    fold: Annotated[NonNegativeInt | None, Hint("use 0, 1, ... up to data.num_folds - 1, or null")]
+    num_folds: Annotated[int, Field(ge=2, le=10**6), Hint("use 2 or more")]
+    exclude: list[ExcludedSet]
+    negatives: Negatives | None
+    batch_size: BatchSize
+    max_tokens: Annotated[Count | None, Hint("use 1 or more tokens, or null")]
+    eval_max_tokens: Count
+    num_workers: Annotated[int, Field(ge=0, le=1024), Hint("use 0 or more processes, at most 1024")]
+    streaming: Switch
+    num_readers: Count = NUM_READERS
+    num_buffer_rows: Count = NUM_BUFFER_ROWS
+    parts: Parts
+    first: FirstStage | None = None
+    # Sizes of the embedded corpus, also here so that the command line can set them.
+    num_train: Count = 1
+    num_validation: Count = 1
+    num_test: Count = 1
+    corpus_seed: Seed = 0
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: not s.parts,
+            "data.parts is empty",
+            "name a dataset: data.parts=[{{dataset: NAME, path: PATH}}]",
+        ),
+        Conflict(
+            lambda s: s.fold is not None and s.fold >= s.num_folds,
+            "data.fold is {s.fold}, data.num_folds {s.num_folds}",
+            "use a fold from 0 to num_folds - 1",
+        ),
+        Conflict(
+            lambda s: s.validation_fraction + s.test_fraction >= 1,
+            "data.validation_fraction is {s.validation_fraction}, data.test_fraction {s.test_fraction}",
+            "lower them: nothing would be left to train on",
+        ),
+        Conflict(
+            lambda s: s.streaming and s.negatives is not None,
+            "data.streaming with data.negatives: negatives are made from a whole split",
+            "set data.streaming=false, or data.negatives=null",
+        ),
+    )

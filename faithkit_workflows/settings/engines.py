@@ -1,131 +1,343 @@
-"""The blocks `engine` and `judge`, and what is wrong or without effect in them."""
+"""The blocks about models that are asked: `engine`, `judge`, `cascade`, baselines, `ray`; and files that describe a
+detector.
+"""
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from faithkit.detector import CRITIC, JUDGE, TAGGER, detector_kinds, kind_in_name
 from faithkit.errors import UserError
+from faithkit.files.saved_config import read_config
 from faithkit.inference.text_engines import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, EngineOptions
-from faithkit.settings.types import Block, OneOf
-from faithkit_workflows.settings import preflight as around
-from faithkit_workflows.settings.blocks import AsBlock
-from faithkit_workflows.settings.cascade import CascadeOptions
-from faithkit_workflows.settings.data import FittingSet
-from faithkit_workflows.settings.no_effect import without_effect
-from faithkit_workflows.settings.retrieval import RetrievalOptions
-from faithkit_workflows.settings.sharded import RAY
+from faithkit.settings.check import AsBlock, Ineffective, check_fields, check_settings
+from faithkit.settings.types import (
+    Block,
+    Conflict,
+    Count,
+    Hint,
+    OneOf,
+    OpenBlock,
+    PathText,
+    Positive,
+    PositiveShare,
+    Seconds,
+    Share,
+    Text,
+)
+from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
+from faithkit_workflows.settings.preflight import check_package, check_weights, read_kind, suggest_path
 from judge.asking import AskOptions
 from judge.examiner_options import ExaminerOptions
 from judge.selfcheck_options import DRAWN, NLI, PROMPT, SelfCheckOptions
 
-# Configurations of older runs lack some of these blocks: each has its defaults.
-Engine = Annotated[EngineOptions, AsBlock(), Field(default_factory=EngineOptions)]
-Ask = Annotated[AskOptions, AsBlock(), Field(default_factory=AskOptions)]
-Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOptions)]
-SelfCheck = Annotated[SelfCheckOptions, AsBlock(), Field(default_factory=SelfCheckOptions)]
-Retrieval = Annotated[RetrievalOptions, AsBlock(), Field(default_factory=RetrievalOptions)]
-Examiner = Annotated[ExaminerOptions, AsBlock(), Field(default_factory=ExaminerOptions)]
+RAY = "ray"
+DETECTORS = (CRITIC, TAGGER, JUDGE)
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
-
-OF_A_LOCAL_MODEL = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
-OF_A_SERVER = tuple(
+LOCAL_KEYS = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
+SERVER_KEYS = tuple(
     f"engine.{key}"
     for key in ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
 )
+SUFFIXES = (".yaml", ".yml")  # of a file that describes a detector
+FILE_HINT = "its keys are those of evaluate.py: checkpoint, engine, judge, cascade"
+MODEL_HINT = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOrRayOptions(EngineOptions):
-    """The block `engine` where `ray` stands beside the engines: it asks no language model, but runs on a cluster."""
+    """The block `engine` where `ray`, which runs on a cluster, is a choice too."""
 
     name: Annotated[Any, OneOf((None, *ENGINES, RAY))] = None
 
 
 class GeneratorEngine(Block):
-    """`engine` of generate.py; configurations of older runs have its name alone."""
+    """`engine` of generate.py."""
 
     name: Annotated[str, OneOf(GENERATOR_ENGINES)]
 
-    @model_validator(mode="before")
-    @classmethod
-    def _by_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+
+class ScoreEngine(OpenBlock):
+    """`engine` of `faithkit score`: the other choices of the group are for scripts that ask language models."""
+
+    name: Annotated[
+        Annotated[str, OneOf((RAY,))] | None,
+        Hint("use ray, or leave it out; checkpoint=FILE.yaml names a language model"),
+    ] = None
 
 
-def engine_problems(name: str | None) -> Iterator[UserError]:
-    """Finds an engine whose package is not installed."""
-    if name in ("vllm", OPENAI):
-        yield from around.package_problems(f"engine={name}", name, name)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CascadeOptions:
+    """The block `cascade` of evaluate.py: which rows of a cheap detector an expensive one judges again.
+
+    Args:
+        budget: The share of rows that the expensive detector judges.
+        precision: The cheap one decides alone where it is right this often.
+        band: The scores of the cheap one, lowest and highest, at which the expensive one judges.
+        max_budget: The table compares budgets up to this share, and judges as many rows; None takes `budget`.
+    """
+
+    budget: PositiveShare | None = None
+    precision: PositiveShare | None = None
+    band: Annotated[
+        Annotated[list[Share], Field(min_length=2, max_length=2)] | None,
+        Hint("use two scores from 0 to 1: [0.2,0.8]"),
+    ] = None
+    max_budget: PositiveShare | None = None
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(lambda s: len(s.given) > 1, "{s.given_names} are given, and one of them chooses", "leave out one"),
+        Conflict(
+            lambda s: s.band is not None and s.band[0] > s.band[1],
+            "cascade.band is {s.band}",
+            "the lower score first: [{s.band[1]}, {s.band[0]}]",
+        ),
+        Conflict(
+            lambda s: s.max_budget is not None and not s.given,
+            "cascade.max_budget without a cascade",
+            "set cascade.budget=0.2 too",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self, "cascade")
+
+    @property
+    def given(self) -> list[str]:
+        """The keys that switch the cascade on."""
+        return [name for name in ("budget", "precision", "band") if getattr(self, name) is not None]
+
+    @property
+    def given_names(self) -> str:
+        """The same as one text."""
+        return " and ".join(f"cascade.{name}" for name in self.given)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is a cascade."""
+        return bool(self.given)
 
 
-def judge_problems(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalOptions:
+    """The block `retrieval` of evaluate.py; without a path nothing is retrieved.
+
+    Args:
+        path: A folder of texts, one text, or `embedded`.
+        num_passages: Passages that an example gets, at most.
+    """
+
+    path: PathText | None = None
+    num_passages: Count = 3
+
+    def __post_init__(self) -> None:
+        check_fields(self, "retrieval")
+
+
+Gpus = Annotated[float, Field(ge=0, le=1000), Hint("use 0, 1 or a share of one, such as 0.5; null where there are any")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayOptions:
+    """The block `ray`.
+
+    Args:
+        address: HOST:PORT of a cluster, `auto` on one of its nodes; None takes RAY_ADDRESS, or starts Ray here.
+        workers: Maximum number; None takes all that there is room for.
+        cpus: Threads of a worker.
+        gpus: Of a worker; None takes one where the cluster has any.
+        memory_gb: Memory reserved for a worker; None reserves none.
+        timeout_seconds: How long a cluster may take to answer.
+    """
+
+    address: Text | None = None
+    workers: Annotated[Count | None, Hint("use 1 or more workers, or null for all that there is room for")] = None
+    cpus: Count = 1
+    gpus: Gpus | None = None
+    memory_gb: Positive | None = None
+    timeout_seconds: Seconds = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRayOptions(RayOptions):
+    """The block `ray` of generate.py, where `engine=ray` replaces the engine that decodes.
+
+    Args:
+        engine: Decodes in each worker; explicit, since a head node without a GPU would choose for all nodes.
+    """
+
+    engine: Annotated[str, OneOf((TRANSFORMERS, VLLM))] = TRANSFORMERS
+
+
+# With defaults: a file that describes a detector has some of these blocks.
+Engine = Annotated[EngineOptions, AsBlock(), Field(default_factory=EngineOptions)]
+EngineOrRay = Annotated[EngineOrRayOptions, AsBlock(), Field(default_factory=EngineOrRayOptions)]
+Ask = Annotated[AskOptions, AsBlock(), Field(default_factory=AskOptions)]
+Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOptions)]
+SelfCheck = Annotated[SelfCheckOptions, AsBlock()]
+Examiner = Annotated[ExaminerOptions, AsBlock()]
+Retrieval = Annotated[RetrievalOptions, AsBlock()]
+Ray = Annotated[RayOptions, AsBlock()]
+AnswerRay = Annotated[AnswerRayOptions, AsBlock()]
+
+
+class DetectorFile(Block):
+    """The keys of a file that describes a detector which no folder holds.
+
+        engine: {name: openai, model: NAME, base_url: URL}
+        judge: {ask: steps}
+
+    They are those of evaluate.py. Every key that takes a detector takes such a file.
+    """
+
+    checkpoint: PathText | None = None
+    engine: Engine
+    judge: Ask
+    cascade: Cascade
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: any(value is not None for value in (s.cascade.budget, s.cascade.precision, s.cascade.max_budget)),
+            "a file of a cascade gives its band: a budget or a precision is chosen on rows",
+            "evaluate.py cascade.budget=0.2 writes such a file into its run's folder",
+        ),
+        Conflict(
+            lambda s: s.cascade.band is not None and not (s.checkpoint and s.engine.name),
+            "a cascade needs a checkpoint and a language model",
+            "name both: checkpoint, engine",
+        ),
+        Conflict(
+            lambda s: s.cascade.band is None and s.checkpoint and s.engine.name,
+            "checkpoint and engine are both named",
+            "leave one out, or cascade: {{band: [LOW, HIGH]}}",
+        ),
+        Conflict(lambda s: not s.checkpoint and not s.engine.name, "the file names no detector", FILE_HINT),
+        Conflict(
+            lambda s: s.checkpoint and Path(s.checkpoint).suffix in SUFFIXES,
+            "checkpoint is another such file",
+            "name a run, a folder or a hub name",
+        ),
+    )
+
+
+def is_detector_file(path: str) -> bool:
+    """Distinguishes a file that describes a detector from a run, a folder or a hub name."""
+    return Path(path).suffix in SUFFIXES and Path(path).expanduser().is_file()
+
+
+def read_detector_file(path: str) -> dict[str, Any]:
+    """Reads a file that describes a detector as the keys of a configuration.
+
+    Raises:
+        UserError: It is no plain data, a key is wrong, or it names no detector, or two that are no cascade.
+    """
+    try:
+        found = check_settings(read_config(Path(path).expanduser()), DetectorFile)
+    except UserError as error:
+        hint = error.hint if error.hint and "config.yaml" not in error.hint else FILE_HINT
+        raise UserError(error.problem, place=error.place or path, hint=hint) from error
+    return dict(found.model_dump())
+
+
+def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserError]:
+    """Yields a problem for a checkpoint that is missing, holds no model, or is of none of these kinds.
+
+    Where a judge is accepted, every other kind of detector is too, and a file that describes one.
+    """
+    if path is None or (JUDGE in kinds and kind_in_name(path)):
+        return
+    place = Path(path).expanduser()
+    if not place.exists():
+        has_neighbours = place.parent != Path() and place.parent.is_dir()  # runs/typo is no hub name if runs/ exists
+        if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or has_neighbours:
+            hint = suggest_path(key, place, "a run's folder or a hub name")
+            yield UserError("no such run or folder", place=path, hint=hint)
+        return
+    try:
+        if JUDGE in kinds and is_detector_file(path):
+            read_detector_file(path)
+            return
+        kind = read_kind(path)
+    except UserError as error:
+        yield error
+        return
+    is_other_detector = JUDGE in kinds and kind in detector_kinds()
+    if kind is not None and kind not in kinds and not is_other_detector:
+        expected = " or ".join(f"a {one}" for one in kinds)
+        yield UserError(f"{key} is a {kind}, not {expected}", place=path, hint=f"set {key} to a run of {expected}")
+
+
+def check_engine(name: str | None) -> Iterator[UserError]:
+    """Yields a problem for an engine whose package is not installed."""
+    if name in (VLLM, OPENAI):
+        yield from check_package(f"engine={name}", name, name)
+
+
+def check_model(key: str, engine: str | None, model: str | None) -> Iterator[UserError]:
+    """Yields problems for an engine and the model that it asks."""
+    yield from check_engine(engine)
+    if engine != OPENAI:
+        yield from check_weights(key, model)
+
+
+def check_judge(
     engine: EngineOptions, *, checkpoint: str | None, predictions: str | None, cascade: bool = False
 ) -> Iterator[UserError]:
-    """Finds a language model that is not named, or stands beside another detector with which it is no cascade."""
-    yield from engine_problems(engine.name)
+    """Yields problems for a language model that judges: no model, or another detector without a cascade."""
     hints = {"checkpoint": "leave one out, or make them a cascade: cascade.budget=0.2", "predictions": "leave one out"}
-    given = {"checkpoint": checkpoint if not cascade else None, "predictions": predictions}
-    for key, value in given.items():
+    for key, value in {"checkpoint": checkpoint if not cascade else None, "predictions": predictions}.items():
         if value:
-            yield UserError(f"engine={engine.name} and {key} are given: one of them judges", hint=hints[key])
+            yield UserError(f"engine={engine.name} and {key} are given, and one of them judges", hint=hints[key])
     if not engine.model:
-        hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
-        yield UserError(f"engine={engine.name} without a model", hint=hint)
-    elif engine.name != OPENAI:
-        yield from around.weights_problems("engine.model", engine.model)
+        yield UserError(f"engine={engine.name} without a model", hint=MODEL_HINT)
+    yield from check_model("engine.model", engine.name, engine.model)
 
 
-def cascade_problems(
-    cascade: CascadeOptions, engine: EngineOptions, checkpoint: str | None, fit_on: Sequence[FittingSet]
-) -> Iterator[UserError]:
-    """Finds a cascade that lacks one of its detectors, or the rows to choose its band on."""
-    if not cascade.band and not fit_on:
+def check_cascade(settings: Any, fit_on: Sequence[Any]) -> Iterator[UserError]:
+    """Yields problems for a cascade that lacks a detector, or the rows to choose its band on."""
+    fit_hint = "benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]"
+    if not settings.cascade.band and not fit_on:
         problem = "a cascade's band is chosen on rows that are not tested, and none are named"
-        yield UserError(problem, hint="benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]")
-    elif cascade.max_budget is not None and not fit_on:
-        yield UserError("cascade.max_budget needs rows to choose bands on", hint="benchmark.fit_on=[{dataset, path}]")
-    if not engine.name or not checkpoint:
+        yield UserError(problem, hint=fit_hint)
+    elif settings.cascade.max_budget is not None and not fit_on:
+        yield UserError("cascade.max_budget needs rows to choose bands on", hint=fit_hint)
+    if not settings.engine.name or not settings.checkpoint:
         hint = "checkpoint=CRITIC engine=transformers engine.model=JUDGE"
-        yield UserError("a cascade is of a checkpoint and a language model", hint=hint)
+        yield UserError("a cascade needs a checkpoint and a language model", hint=hint)
 
 
-def baseline_problems(
-    selfcheck: SelfCheckOptions, examiner: ExaminerOptions, engine: EngineOptions, checkpoint: str | None
-) -> Iterator[UserError]:
-    """Finds a prompted baseline without what it needs, or beside another detector."""
-    on = [
-        key
-        for key, value in {"selfcheck.measure": selfcheck.measure, "examiner.turns": examiner.turns}.items()
-        if value
-    ]
-    if len(on) > 1 or checkpoint:
-        others = [*on, *(["checkpoint"] if checkpoint else [])]
-        yield UserError(f"{' and '.join(others)} are given: one of them judges", hint=f"leave out {others[-1]}")
+def check_baseline(settings: Any) -> Iterator[UserError]:
+    """Yields problems for a prompted baseline that lacks a model, or is given with another detector."""
+    selfcheck, examiner, engine = settings.selfcheck, settings.examiner, settings.engine
+    keys = {
+        "selfcheck.measure": selfcheck.measure,
+        "examiner.turns": examiner.turns,
+        "checkpoint": settings.checkpoint,
+    }
+    given = [key for key, value in keys.items() if value]
+    if len(given) > 1:
+        problem = f"{' and '.join(given)} are given, and one of them judges"
+        yield UserError(problem, hint=f"leave out {given[-1]}")
     needs_model = bool(examiner.turns) or selfcheck.samples == DRAWN or selfcheck.measure == PROMPT
     if needs_model and not engine.name:
         hint = "engine=transformers engine.model=NAME" + ("" if examiner.turns else ", or selfcheck.samples=others")
-        yield UserError(f"{on[0]} asks a language model, and none is named", hint=hint)
+        yield UserError(f"{given[0]} asks a language model, and none is named", hint=hint)
     if selfcheck.measure == NLI and selfcheck.nli is None:
         hint = "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name"
         yield UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
     if selfcheck.measure:
-        yield from around.weights_problems("selfcheck.nli", selfcheck.nli)
-        yield from around.weights_problems("selfcheck.encoder", selfcheck.encoder)
+        yield from check_weights("selfcheck.nli", selfcheck.nli)
+        yield from check_weights("selfcheck.encoder", selfcheck.encoder)
     if engine.name != OPENAI:
-        yield from around.weights_problems("examiner.examinee", examiner.examinee)
+        yield from check_weights("examiner.examinee", examiner.examinee)
 
 
-def engine_notes(given: Set[str], engine: EngineOptions, *, judges: bool) -> Iterator[str]:
-    """Finds keys of the two blocks that are given and do nothing.
-
-    Args:
-        judges: A language model judges.
-    """
-    if not judges:
-        yield from without_effect(given, ["engine", "judge"], "without a language model as judge")
-    elif engine.name == OPENAI:
-        yield from without_effect(given, OF_A_LOCAL_MODEL, "with engine=openai")
-    else:
-        yield from without_effect(given, OF_A_SERVER, "without engine=openai")
+# Of the block `engine` where it asks a language model.
+ENGINE_KEYS = (
+    Ineffective(LOCAL_KEYS, "with engine=openai", lambda s: s.engine.name == OPENAI),
+    Ineffective(SERVER_KEYS, "without engine=openai", lambda s: s.engine.name != OPENAI),
+)
+WITHOUT_RAY = Ineffective(("ray",), "without engine=ray", lambda s: s.engine.name != RAY)

@@ -1,57 +1,387 @@
-"""The keys of evaluate.py: what `check_settings` is given."""
+"""The keys of evaluate.py, and the block `benchmark` of each kind of benchmark."""
 
-from collections.abc import Iterator, Set
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from faithkit.errors import UserError
+from faithkit.embedded_name import EMBEDDED
+from faithkit.errors import UserError, choice_hint
+from faithkit.inference.text_engines import EngineOptions
+from faithkit.settings.check import Ineffective, with_options
 from faithkit.settings.types import (
-    DETECTOR_PRECISIONS,
+    Block,
+    Conflict,
     Count,
+    Hint,
+    NonNegative,
     NonNegativeInt,
     OneOf,
+    OpenBlock,
+    OpenShare,
     PathText,
     Switch,
+    Text,
 )
-from faithkit_workflows.settings import datasets, no_effect
-from faithkit_workflows.settings import preflight as around
-from faithkit_workflows.settings.benchmarks import AnyBenchmark, Detection, Responses, Transfer
+from faithkit.training.options import Aim
+from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.blocks import (
-    AsBlock,
+    BatchTokens,
     ClassLabels,
+    DatasetOptions,
     DecodingBlock,
+    DetectorPath,
+    DetectorPrecision,
+    ExtensibleScript,
+    InputFile,
+    LabelledSet,
+    Length,
+    LoggerBlocks,
     Loggers,
+    MaxWindows,
+    NumRows,
+    OnBadRow,
+    Plots,
     Resamples,
+    Split,
+    Weights,
+    checkpoint_of,
 )
-from faithkit_workflows.settings.common import BatchTokens, Extensible, Length, MaxWindows
-from faithkit_workflows.settings.domains import Domains, domain_notes, domain_problems
 from faithkit_workflows.settings.engines import (
+    DETECTORS,
+    ENGINE_KEYS,
+    RAY,
+    WITHOUT_RAY,
     Ask,
     Cascade,
-    EngineOrRayOptions,
+    EngineOrRay,
     Examiner,
+    Ray,
     Retrieval,
     SelfCheck,
-    baseline_problems,
-    cascade_problems,
-    engine_notes,
-    judge_problems,
+    check_baseline,
+    check_cascade,
+    check_checkpoint,
+    check_judge,
+    check_model,
 )
-from faithkit_workflows.settings.protocols import Protocol, protocol_notes, protocol_problems
-from faithkit_workflows.settings.sharded import RAY, RayOptions, evaluating_problems
+from faithkit_workflows.settings.preflight import USER_DATASETS
+from faithkit_workflows.settings.ray import check_evaluating
 
-DETECTORS = ("critic", "tagger", "judge")
-EngineOrRay = Annotated[EngineOrRayOptions, AsBlock(), Field(default_factory=EngineOrRayOptions)]
+BASELINES = ("gold", "copy")  # as in faithkit.reports.responses, without torch
+STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
+RESPONSES = "responses"  # the task of a benchmark that scores generated responses
+PROTOCOLS = ("comparative", "meta_judging", "rates")
+ANALYSIS = "analysis"  # of RAGTruth, which judges nothing
+RATE_HISTORIES = ("gold", "self")  # as in faithkit.reports.rates, without numpy
+DOMAIN_HISTORIES = ("apart", "joined")  # as in faithkit_workflows.domains.definition, without numpy
+DOMAIN_PARTS = ("dev", "held", "all")  # as in faithkit_workflows.domains.rows
+SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
+GENERATOR_KEYS = ("max_length", "decoding")
+TargetName = Annotated[Text | None, Field(alias="_target_")]
 
 
-class EvaluateSettings(Extensible):
+class Benchmark(Block):
+    """The keys that most benchmarks have."""
+
+    name: Text
+    target: TargetName = None
+    dataset: Text | None = None
+    path: PathText
+    split: Split
+    num_rows: NumRows
+    on_bad_row: OnBadRow
+    options: DatasetOptions
+
+
+class BertScore(Block):
+    """`benchmark.bert_score`: its encoder, and the number of its layers."""
+
+    encoder: Text | None
+    num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
+    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
+
+
+class Detection(Benchmark, OpenBlock):
+    """A benchmark of a detector; RAGTruth's analysis and suppression have further keys."""
+
+    fit_on: list[LabelledSet] = Field(default_factory=list)
+    by: Annotated[list[Text], Hint("use a list of columns, [language,customer]")] = Field(default_factory=list)
+    bert_score: BertScore | None = None
+    plots: Plots = False
+    groups: dict[str, list[Text] | None] | None = None
+    strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _user_datasets_have_a_path(cls, block: Any) -> Any:
+        if isinstance(block, Mapping) and block.get("path") is None and not block.get("_target_"):
+            name = block.get("dataset") or block.get("name")
+            if isinstance(name, str) and name in USER_DATASETS:
+                raise preflight.missing_path("benchmark", name)
+        return block
+
+
+class Q2(Block):
+    """`benchmark.q2`: the models of Q2."""
+
+    candidates: Text | None
+    questions: Text | None
+    question_template: Text
+    answers: Text | None
+
+
+class ResponseSet(OpenBlock):
+    """A dataset of `benchmark.datasets`, with the values that it sets for itself."""
+
+    path: PathText
+    predictions: PathText | None = None
+    against: PathText | None = None
+    split: Split = None
+    num_rows: NumRows = None
+
+
+class Responses(Benchmark):
+    """A benchmark of generated responses."""
+
+    task: Annotated[str, OneOf((RESPONSES,))]
+    path: PathText | None = None
+    predictions: PathText | None
+    against: PathText | None
+    incomplete: Switch
+    baselines: list[Annotated[str, OneOf(BASELINES)]]
+    critic: DetectorPath
+    judges: list[Text] = Field(default_factory=list)
+    judge_labels: list[LabelledSet] = Field(default_factory=list)
+    bert_score: BertScore | None
+    nli: Text | None
+    q2: Q2 | None
+    official: Switch = False
+    datasets: dict[str, ResponseSet] | None = None
+
+
+class TransferTraining(Block):
+    """A critic of the transfer table: trained on `path`, or given as `checkpoint`."""
+
+    path: PathText
+    checkpoint: Annotated[PathText | None, checkpoint_of("critic")]
+
+
+class TransferTest(Block):
+    """A test set of the transfer table."""
+
+    path: PathText
+    split: Split
+    num_rows: NumRows
+    on_bad_row: OnBadRow
+    options: DatasetOptions
+
+
+class Transfer(Block):
+    """`benchmark=transfer`."""
+
+    name: Text
+    train: Annotated[dict[str, TransferTraining], Field(min_length=1)]
+    test: Annotated[dict[str, TransferTest], Field(min_length=1)]
+    threshold_aim: Aim | None = None
+    validation_fraction: OpenShare | None = None
+    overrides: list[Text]
+
+    def preflight(self) -> Iterator[UserError]:
+        """Yields problems for the corpora."""
+        for name, training in self.train.items():
+            if not training.checkpoint:
+                one = {"dataset": name, "path": training.path, "split": None}
+                yield from preflight.check_dataset(f"benchmark.train.{name}", one)
+        for name, test in self.test.items():
+            one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
+            yield from preflight.check_dataset(f"benchmark.test.{name}", one)
+
+
+class DomainSource(OpenBlock):
+    """A dataset of a domain; the dataset checks further keys."""
+
+    dataset: Text | None = None
+    target: TargetName = None
+    path: PathText
+    splits: list[Text] | None = None
+    where: dict[str, Any] | None = None
+    fit_only: Switch = False
+
+
+class Domain(Block):
+    """A domain of `benchmark.domains`; `faithkit_workflows.domains.definition.Domain` explains the keys."""
+
+    title: Text
+    sources: Annotated[list[DomainSource], Field(min_length=1)]
+    texts: list[Text]
+    corpora: list[Text]
+    authors: list[Text]
+    history: Annotated[str, OneOf(DOMAIN_HISTORIES)] = "apart"
+    max_length_gap: Annotated[NonNegativeInt | None, Hint("use a number of words, or null for all pairs")] = None
+    beside: Switch = False
+    max_rows: NumRows = None
+    looks: NonNegativeInt = 0
+    nli: PathText | None = None
+
+
+class Domains(Block):
+    """`benchmark=domains`."""
+
+    name: Text
+    path: PathText
+    part: Annotated[str, OneOf(DOMAIN_PARTS)]
+    only: Annotated[
+        Annotated[list[Text], Field(min_length=1)] | None, Hint("use a list of domains, [wow,xsum], or null for all")
+    ]
+    encoder: Weights
+    nli: Weights
+    max_fit_rows: NumRows
+    on_bad_row: OnBadRow
+    domains: Annotated[dict[Text, Domain], Field(min_length=1)]
+    fit_on: ClassVar[list[LabelledSet]] = []
+
+    @model_validator(mode="after")
+    def _only_names_domains(self) -> Any:
+        for name in self.only or ():
+            if name not in self.domains:
+                hint = choice_hint(name, tuple(self.domains))
+                raise UserError(f"benchmark.only names no domain: {name!r}", hint=hint)
+        return self
+
+    def preflight(self) -> Iterator[UserError]:
+        """Yields problems for the corpora."""
+        root = Path(self.path).expanduser()
+        if self.path != EMBEDDED and not root.is_dir():
+            hint = preflight.suggest_path("benchmark.path", root, "the folder that holds the corpora")
+            yield UserError("no such folder", place=self.path, hint=hint)
+            return
+        names = list(self.only or self.domains)
+        for name in names:
+            others = ",".join(other for other in names if other != name)
+            for source in self.domains[name].sources:
+                path = EMBEDDED if self.path == EMBEDDED else str(root / source.path)
+                one = {**(source.model_extra or {}), "dataset": source.dataset, "path": path, "split": None}
+                for found in preflight.check_dataset(f"benchmark.domains.{name}", one):
+                    if found.problem == "no such file or folder":  # a corpus that is missing can be left out
+                        hint = f"benchmark.only=[{others}] leaves {name} out"
+                        yield UserError(found.problem, place=path, hint=hint)
+                    else:
+                        yield found
+
+
+class Protocol(Benchmark):
+    """The keys of every judging protocol."""
+
+    task: Annotated[str, OneOf(PROTOCOLS)]
+
+
+class Comparative(Protocol):
+    """`task: comparative` asks which of two replies to the same turn is hallucinated, in both orders."""
+
+
+class MetaJudging(Protocol):
+    """`task: meta_judging` asks whether a judge's judgements are right: a second judge, or people."""
+
+    judgements: InputFile
+    labels: list[PathText]
+    only_hallucinated: Switch
+
+
+class SystemFiles(Block):
+    """Files with the responses of a system."""
+
+    gold_predictions: InputFile = None
+    self_predictions: InputFile = None
+
+
+class System(with_options(SystemFiles, EngineOptions, "SystemEngine")):  # type: ignore[misc]
+    """A language model whose responses are judged: an engine that writes them, or files that hold them."""
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: not (s.name or s.gold_predictions or s.self_predictions),
+            "a system without an engine and without predictions",
+            SYSTEMS.replace("{", "{{").replace("}", "}}"),
+        ),
+    )
+
+
+class Rates(Protocol):
+    """`task: rates` measures how often language models hallucinate."""
+
+    systems: Annotated[dict[Text, System] | None, Hint(SYSTEMS)]
+    histories: Annotated[list[Annotated[str, OneOf(RATE_HISTORIES)]], Field(min_length=1)]
+    temperatures: Annotated[
+        Annotated[list[NonNegative], Field(min_length=1)] | None, Hint("use a list such as [0,0.5,1], or null")
+    ]
+    prompts: PathText | None
+    judge_labels: list[LabelledSet]
+    plots: Plots
+
+    def preflight(self) -> Iterator[UserError]:
+        """Yields problems for the language models."""
+        if not self.systems:
+            yield UserError("no language models are named", place="benchmark.systems", hint=SYSTEMS)
+        for name, one in (self.systems or {}).items():
+            key, system = f"benchmark.systems.{name}.model", one
+            if system.name and not system.model:
+                yield UserError(f"benchmark.systems.{name} has an engine without a model", hint=f"{key}=NAME")
+            if system.name:
+                yield from check_model(key, system.name, system.model)
+
+
+TAGS = {RESPONSES: "<responses>"} | {task: f"<{task}>" for task in PROTOCOLS}
+
+
+def _tag_of(block: Any) -> str:
+    if not isinstance(block, dict):
+        return "<detection>"
+    if (task := block.get("task")) is not None:
+        return TAGS.get(str(task), TAGS[RESPONSES])  # which refuses an unknown one
+    return {"transfer": "<transfer>", "domains": "<domains>"}.get(str(block.get("name")), "<detection>")
+
+
+AnyBenchmark = Annotated[
+    Annotated[Detection, Tag("<detection>")]
+    | Annotated[Responses, Tag("<responses>")]
+    | Annotated[Comparative, Tag("<comparative>")]
+    | Annotated[MetaJudging, Tag("<meta_judging>")]
+    | Annotated[Rates, Tag("<rates>")]
+    | Annotated[Transfer, Tag("<transfer>")]
+    | Annotated[Domains, Tag("<domains>")],
+    Discriminator(_tag_of),
+]
+
+
+def _is(*kinds: type, names: tuple[str, ...] = ()) -> Any:
+    """Makes a condition on the kind of benchmark, and on its name."""
+    return lambda s: isinstance(s.benchmark, kinds) and (not names or s.benchmark.name in names)
+
+
+def _asks(settings: Any) -> bool:
+    """Reports whether a language model judges."""
+    judged = isinstance(settings.benchmark, Detection | Domains | Protocol)
+    return judged and bool(settings.engine.name) and settings.engine.name != RAY
+
+
+def _with_judge(row: Ineffective) -> Ineffective:
+    return Ineffective(row.keys, row.reason, lambda s: _asks(s) and row.when(s))
+
+
+NAMED = "with benchmark={s.benchmark.name}"
+JUDGING_KEYS = ("judge.ask", "judge.num_samples", "judge.temperature")
+DETECTOR_KEYS = ("checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels", "precision")
+
+
+class EvaluateSettings(ExtensibleScript):
     """evaluate.py."""
 
     scale: dict[str, Any]
     benchmark: AnyBenchmark
     decoding: DecodingBlock
-    logger: Loggers = Field(default_factory=Loggers)
+    logger: Loggers = Field(default_factory=LoggerBlocks)
     checkpoint: PathText | None
     predictions: PathText | None
     against: PathText | None
@@ -65,112 +395,149 @@ class EvaluateSettings(Extensible):
     selfcheck: SelfCheck
     examiner: Examiner
     retrieval: Retrieval
-    precision: Annotated[str, OneOf(DETECTOR_PRECISIONS)]
+    precision: DetectorPrecision
     max_length: Length
     save_every_num_rows: Count = 2048
     save_texts: Switch = True
-    ray: Annotated[RayOptions, AsBlock(), Field(default_factory=RayOptions)]
+    ray: Ray
     num_resamples: Resamples
     num_examples: NonNegativeInt
     verbose: Switch = False
 
-    def surroundings(self) -> Iterator[UserError]:
-        yield from around.run_dir_problems(self.run_dir)
-        yield from around.logger_problems(self.logger)
-        yield from around.precision_problems(self.precision)
-        block = self.benchmark
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: isinstance(s.benchmark, Protocol) and s.html,
+            "the page is for answers with marked spans, as of benchmark=ragtruth",
+            "leave html out",
+        ),
+        Conflict(
+            lambda s: isinstance(s.benchmark, MetaJudging) and s.benchmark.judgements is None,
+            "there are no judgements to judge",
+            "benchmark.judgements=FILE: predictions of a judge, with its replies",
+        ),
+        Conflict(
+            lambda s: (
+                isinstance(s.benchmark, Domains)
+                and (s.selfcheck.measure or s.examiner.turns or isinstance(s.judge.examples, int))
+            ),
+            "SelfCheckGPT, LMvLM and examples drawn from training rows need one dataset, and domains have several",
+            "evaluate each dataset by itself, or give judge.examples=FILE",
+        ),
+    )
+    ineffective: ClassVar[tuple[Ineffective, ...]] = (
+        Ineffective(("engine.name", "engine.model", "judge"), "with engine=ray", lambda s: s.engine.name == RAY),
+        Ineffective(
+            ("engine", "judge"),
+            "without a language model as judge",
+            lambda s: s.engine.name != RAY and not _asks(s),
+        ),
+        *(_with_judge(row) for row in ENGINE_KEYS),
+        WITHOUT_RAY,
+        Ineffective(("against", "predictions", "max_length"), NAMED, _is(Rates)),
+        Ineffective(
+            ("decoding.strategy", "decoding.temperature"),
+            "with benchmark.temperatures",
+            lambda s: isinstance(s.benchmark, Rates) and s.benchmark.temperatures is not None,
+        ),
+        Ineffective(("against", *DETECTOR_KEYS, *JUDGING_KEYS), NAMED, _is(Comparative, MetaJudging)),
+        Ineffective(("predictions",), NAMED, _is(MetaJudging)),
+        Ineffective(("max_windows",), NAMED, _is(Responses)),
+        Ineffective((*GENERATOR_KEYS, "against"), NAMED, _is(Detection, Domains, Transfer)),
+        Ineffective(("html", "retrieval"), NAMED, _is(Domains)),
+        Ineffective(("benchmark.fit_on", "num_examples"), NAMED, _is(Detection, names=(ANALYSIS, "suppression"))),
+        Ineffective(("logger",), NAMED, _is(Detection, names=(ANALYSIS,))),
+        Ineffective(
+            ("predictions", "checkpoint", "html", "labels", "max_windows", "num_examples"), NAMED, _is(Transfer)
+        ),
+        Ineffective(
+            GENERATOR_KEYS,
+            "with predictions",
+            lambda s: isinstance(s.benchmark, Responses) and s.predictions is not None,
+        ),
+        Ineffective(
+            ("labels", "max_windows"),
+            "with predictions",
+            lambda s: isinstance(s.benchmark, Detection | Domains) and s.predictions is not None,
+        ),
+    )
+
+    def preflight(self) -> Iterator[UserError]:
+        yield from super().preflight()
+        block: Any = self.benchmark
         if self.engine.name == RAY:
-            judges = isinstance(block, Detection | Domains) and block.name != "analysis"
-            yield from evaluating_problems(self, takes=judges or isinstance(block, Responses))
+            judges = isinstance(block, Detection | Domains) and block.name != ANALYSIS
+            yield from check_evaluating(self, is_supported=judges or isinstance(block, Responses))
         if isinstance(block, Transfer):
-            yield from _transfer_problems(block)
+            yield from block.preflight()
             return
-        yield from around.file_problems("predictions", self.predictions)
-        yield from around.file_problems("against", self.against)
-        yield from around.output_problems("html", self.html)
+        yield from preflight.check_file("predictions", self.predictions)
+        yield from preflight.check_file("against", self.against)
+        yield from preflight.check_output_file("html", self.html)
         if isinstance(block, Protocol):
-            yield from protocol_problems(self)
+            yield from self._check_protocol(block)
         elif isinstance(block, Responses):
-            yield from self._response_problems(block)
-        elif isinstance(block, Domains):
-            yield from domain_problems(self)
-            yield from self._detection_problems(block)
-            return
+            yield from self._check_checkpoint("generator", has_predictions=bool(self.predictions or block.datasets))
         else:
-            yield from self._detection_problems(block)
-        for key, one in datasets.benchmark_sets(block):
-            yield from datasets.dataset_problems(key, one)
+            yield from self._check_detector(block)
+        if isinstance(block, Domains):
+            yield from block.preflight()
+        else:
+            yield from _check_benchmark_sets(block)
 
-    def _response_problems(self, block: Responses) -> Iterator[UserError]:
-        yield from around.checkpoint_problems("benchmark.critic", block.critic, *DETECTORS)
-        yield from self._checkpoint_problems("generator", has_predictions=bool(self.predictions or block.datasets))
+    def _check_protocol(self, block: Protocol) -> Iterator[UserError]:
+        takes_checkpoint = isinstance(block, Rates)
+        has_replies = bool(self.predictions) and isinstance(block, Comparative)
+        if isinstance(block, Rates):
+            yield from block.preflight()
+        if isinstance(block, MetaJudging):
+            has_replies = bool(block.labels)
+            for path in block.labels:
+                yield from preflight.check_file("benchmark.labels", path)
+        if self.engine.name:
+            yield from check_judge(self.engine, checkpoint=self.checkpoint, predictions=self.predictions)
+        elif takes_checkpoint and self.checkpoint:
+            yield from check_checkpoint("checkpoint", self.checkpoint, *DETECTORS)
+        elif not has_replies:
+            hint = "engine=NAME engine.model=NAME" + (" or checkpoint=PATH" if takes_checkpoint else "")
+            yield UserError("nothing judges: no language model is named", hint=hint)
 
-    def _detection_problems(self, block: Detection | Domains) -> Iterator[UserError]:
-        if isinstance(block, Detection) and block.name == "analysis":
-            if block.plots:
-                yield from around.package_problems("benchmark.plots=true", "matplotlib", "plots")
+    def _check_detector(self, block: Detection | Domains) -> Iterator[UserError]:
+        if block.name == ANALYSIS:
             return
         is_baseline = bool(self.selfcheck.measure or self.examiner.turns)
         if self.engine.name == RAY or not (self.engine.name or self.cascade.is_on or is_baseline):
-            yield from self._checkpoint_problems(*DETECTORS, has_predictions=bool(self.predictions))
+            yield from self._check_checkpoint(*DETECTORS, has_predictions=bool(self.predictions))
             return
         if is_baseline:
-            yield from baseline_problems(self.selfcheck, self.examiner, self.engine, self.checkpoint)
+            yield from check_baseline(self)
         if self.cascade.is_on:
-            yield from cascade_problems(
-                self.cascade, self.engine, self.checkpoint, block.fit_on if isinstance(block, Detection) else []
-            )
-            yield from around.checkpoint_problems("checkpoint", self.checkpoint, *DETECTORS)
+            yield from check_cascade(self, block.fit_on)
+            yield from check_checkpoint("checkpoint", self.checkpoint, *DETECTORS)
         if self.engine.name:
             given = {"checkpoint": self.checkpoint, "predictions": self.predictions}
-            yield from judge_problems(self.engine, **given, cascade=self.cascade.is_on)
-            yield from around.prompt_problems("judge", self.judge.ask, self.judge.prompts)
+            yield from check_judge(self.engine, **given, cascade=self.cascade.is_on)
+            yield from preflight.check_prompts("judge", self.judge.ask, self.judge.prompts)
             examples = self.judge.examples
-            yield from around.file_problems("judge.examples", examples if isinstance(examples, str) else None)
+            yield from preflight.check_file("judge.examples", examples if isinstance(examples, str) else None)
 
-    def _checkpoint_problems(self, *kinds: str, has_predictions: bool) -> Iterator[UserError]:
-        if has_predictions or self.checkpoint:
-            yield from around.checkpoint_problems("checkpoint", self.checkpoint, *kinds)
-            return
-        hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
-        yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
-
-    def notes(self, given: Set[str]) -> Iterator[str]:
-        named = f"with benchmark={self.benchmark.name}"
-        asks = bool(self.engine.name) and self.engine.name != RAY
-        judges = asks and isinstance(self.benchmark, Detection | Domains | Protocol)
-        if self.engine.name == RAY:
-            yield from no_effect.without_effect(given - {"engine"}, ["engine", "judge"], "with engine=ray")
-        else:
-            yield from engine_notes(given, self.engine, judges=judges)
-            yield from no_effect.without_effect(given, ["ray"], "without engine=ray")
-        if isinstance(self.benchmark, Protocol):
-            yield from protocol_notes(given, self)
-            return
-        if isinstance(self.benchmark, Responses):
-            yield from no_effect.without_effect(given, ["max_windows"], named)
-        else:
-            yield from no_effect.without_effect(given, [*no_effect.GENERATORS_ALONE, "against"], named)
-        if isinstance(self.benchmark, Domains):
-            yield from domain_notes(given)
-        if isinstance(self.benchmark, Detection) and self.benchmark.name in ("analysis", "suppression"):
-            yield from no_effect.without_effect(given, ["benchmark.fit_on", "num_examples"], named)
-        if self.benchmark.name == "analysis":
-            yield from no_effect.without_effect(given, ["logger"], named)
-        if isinstance(self.benchmark, Transfer):
-            keys = ["predictions", "checkpoint", "html", "labels", "max_windows", "num_examples"]
-            yield from no_effect.without_effect(given, keys, named)
-        elif self.predictions is not None:  # of responses, `labels` are those of benchmark.critic
-            keys = [*no_effect.GENERATORS_ALONE] if isinstance(self.benchmark, Responses) else ["labels", "max_windows"]
-            yield from no_effect.without_effect(given, keys, "beside predictions")
+    def _check_checkpoint(self, *kinds: str, has_predictions: bool) -> Iterator[UserError]:
+        if not has_predictions and not self.checkpoint:
+            hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
+            yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
+        yield from check_checkpoint("checkpoint", self.checkpoint, *kinds)
 
 
-def _transfer_problems(block: Transfer) -> Iterator[UserError]:
-    for name, training in block.train.items():
-        yield from around.checkpoint_problems(f"benchmark.train.{name}.checkpoint", training.checkpoint, "critic")
-        if not training.checkpoint:
-            one = {"dataset": name, "path": training.path, "split": None}
-            yield from datasets.dataset_problems(f"benchmark.train.{name}", one)
-    for name, test in block.test.items():
-        one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
-        yield from datasets.dataset_problems(f"benchmark.test.{name}", one)
+def _check_benchmark_sets(block: Any) -> Iterator[UserError]:
+    if block.target:
+        return
+    datasets = getattr(block, "datasets", None) or {}
+    for name, one in datasets.items():
+        # Several systems on one dataset have names of their own.
+        dataset = (one.model_extra or {}).get("dataset", name)
+        split = one.split or block.split
+        yield from preflight.check_dataset(
+            f"benchmark.datasets.{name}", {"dataset": dataset, "path": one.path, "split": split}
+        )
+    if not datasets and block.path is not None:
+        named = {"dataset": block.dataset or block.name, "path": block.path, "split": block.split}
+        yield from preflight.check_dataset("benchmark", {**block.options, **named})

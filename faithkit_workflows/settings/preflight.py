@@ -1,6 +1,7 @@
-"""Looks for what a command line needs outside of itself: files, checkpoints, packages, hardware, accounts.
+"""Checks what a command line needs outside of itself: files, datasets, models, packages, hardware, accounts.
 
-Nothing is downloaded or loaded here. What only the loading can tell (a hub's name, a damaged file) is left to it.
+Each check yields a problem for whatever is missing. Nothing is downloaded or loaded: a hub name or a damaged file is
+checked when it is loaded.
 """
 
 import json
@@ -13,42 +14,61 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from faithkit.detector import JUDGE, detector_kinds, kind_in_name
+from data_modules.reading.shards import is_address, is_glob
+from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
-from faithkit.weights.resolve import CONFIGS, HUB_NAME, LOCAL, PATH_STARTS, resolve
+from faithkit.weights.resolve import CONFIGS, LOCAL, resolve
 
 DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
 WANDB_HOST = "api.wandb.ai"
-LONGEST_NAME = 255  # bytes, on every usual file system
+MAX_NAME_BYTES = 255  # on every usual file system
+TARGET = "_target_"
+# Datasets of the user's files: without a path, the embedded corpus must not silently replace them.
+USER_DATASETS = {"pairs": "a table of your own", "spans": "a file of your own"}
 
 
-def file_problems(key: str, path: str | None) -> Iterator[UserError]:
-    """A file to read that is not there, or is none."""
+def check_file(key: str, path: str | None) -> Iterator[UserError]:
+    """Yields a problem for an input file that cannot be read."""
     if path is None:
         return
     place = Path(path).expanduser()
     if place.is_dir():
-        yield UserError(f"{key} is a folder, and a file is wanted", place=path, hint=f"set {key} to a file in it")
+        yield UserError(f"{key} is a folder, not a file", place=path, hint=f"set {key} to a file in it")
     elif not place.exists():
-        yield UserError(f"{key}: no such file", place=path, hint=near_hint(key, place))
+        yield UserError(f"{key}: no such file", place=path, hint=suggest_path(key, place))
     elif not os.access(place, os.R_OK):
         yield UserError(f"{key}: this file cannot be read", place=path, hint=f"chmod u+r {path}")
 
 
-def output_problems(key: str, path: str | None) -> Iterator[UserError]:
-    """A file to write that cannot be: a folder has its name, or a file stands in its way."""
+def check_output_file(key: str, path: str | None) -> Iterator[UserError]:
+    """Yields a problem for an output file that cannot be written."""
     if path is None:
         return
     place = Path(path).expanduser()
     if place.is_dir():
         yield UserError(f"{key} is a folder", place=path, hint=f"name a file: {key}={path.rstrip('/')}/NAME")
     else:
-        yield from run_dir_problems(str(place.parent), key)
+        yield from check_output_folder(key, str(place.parent))
 
 
-def table_problems(key: str, path: str | None, source: str) -> Iterator[UserError]:
-    """A table to write whose format is none that is known, or that would replace the rows that it is made of."""
+def check_output_folder(key: str, path: str | None) -> Iterator[UserError]:
+    """Yields a problem for an output folder that cannot be made or written."""
+    if path is None:
+        return
+    place, hint = Path(path), f"set {key} to another folder"
+    for folder in (place, *place.parents):
+        if folder.is_dir():
+            if not os.access(folder, os.W_OK | os.X_OK):
+                yield UserError(f"{key}: no permission to write", place=str(folder), hint=hint)
+            return
+        if os.path.lexists(folder):
+            yield UserError(f"{key}: this is a file, not a folder", place=str(folder), hint=hint)
+            return
+
+
+def check_output_table(key: str, path: str | None, source: str) -> Iterator[UserError]:
+    """Yields problems for an output table of an unknown format, or one that would replace its input."""
     from data_modules.reading.formats import SUFFIXES
 
     if path is None:
@@ -66,25 +86,10 @@ def table_problems(key: str, path: str | None, source: str) -> Iterator[UserErro
         yield UserError(f"{key} is the table that is scored", place=path, hint=f"choose another name for {key}")
 
 
-def run_dir_problems(path: str | None, key: str = "run_dir") -> Iterator[UserError]:
-    """A folder to write that cannot be made: a file has its name, or stands in its way, or its parent is closed."""
-    if path is None:
-        return
-    place, elsewhere = Path(path), f"set {key} to another folder"
-    for folder in (place, *place.parents):
-        if folder.is_dir():
-            if not os.access(folder, os.W_OK | os.X_OK):
-                yield UserError(f"{key}: no permission to write", place=str(folder), hint=elsewhere)
-            return
-        if os.path.lexists(folder):
-            yield UserError(f"{key}: this is a file, and a folder is wanted", place=str(folder), hint=elsewhere)
-            return
-
-
-def column_problems(
+def check_columns(
     path: str, columns: Mapping[str, str | None], by: str | Sequence[str] | None, encoding: str | None
 ) -> Iterator[UserError]:
-    """Columns that a table does not have; a file that cannot be read says so when it is read."""
+    """Yields a problem for each column that a table lacks; a file that cannot be read is reported when it is read."""
     from data_modules.datasets.pair_columns import find_columns, has_field, have
     from data_modules.datasets.pair_rows import PairReader, reader_of
     from data_modules.reading.rows import ReadReport
@@ -102,13 +107,12 @@ def column_problems(
     if first is None:
         return
     known: Mapping[str, Any] = first.values
+
+    def reader(row: Any) -> PairReader:
+        return PairReader(find_columns(columns, row, keys="", without=("label", "spans")))
+
     try:
-        _, known = reader_of(
-            Path(path),
-            first,
-            lambda row: PairReader(find_columns(columns, row, keys="", without=("label", "spans"))),
-            encoding,
-        )
+        _, known = reader_of(Path(path), first, reader, encoding)
     except UserError as error:
         yield error
     for column in [by] if isinstance(by, str) else by or []:
@@ -118,38 +122,8 @@ def column_problems(
             yield UserError(f"by: there is no column {column!r}", place=path, hint=hint)
 
 
-def checkpoint_problems(key: str, path: str | None, *kinds: str) -> Iterator[UserError]:
-    """A checkpoint that is not there, holds no model, or is of another kind than these."""
-    if path is None or (JUDGE in kinds and kind_in_name(path)):
-        return
-    place = Path(path).expanduser()
-    if not place.exists():
-        beside = place.parent != Path() and place.parent.is_dir()  # runs/typo is no hub's name where runs/ is
-        if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or beside:
-            yield UserError(
-                "no such run or folder", place=path, hint=near_hint(key, place, "a run's folder or a hub name")
-            )
-        return
-    try:
-        if "judge" in kinds and place.is_file() and place.suffix in (".yaml", ".yml"):
-            from faithkit_workflows.settings.detector_file import read_detector_file
-
-            read_detector_file(path)
-            return
-        kind = kind_of(path)
-    except UserError as error:
-        yield error
-        return
-    is_detector = JUDGE in kinds and kind in detector_kinds()
-    if kind is not None and kind not in kinds and not is_detector:
-        wanted = " or ".join(f"a {one}" for one in kinds)
-        yield UserError(
-            f"{key} is a {kind}, and {wanted} is wanted", place=path, hint=f"set {key} to a run of {wanted}"
-        )
-
-
-def kind_of(path: str) -> str | None:
-    """The kind that a sidecar names; None where there is none, or one that only its reader can explain."""
+def read_kind(path: str) -> str | None:
+    """Reads the kind of model that a folder's sidecar names; None where only loading can show it."""
     folder = find_folder(path)
     try:
         stored = json.loads((folder / SIDECAR).read_bytes())
@@ -159,44 +133,47 @@ def kind_of(path: str) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-def weights_problems(key: str, name: str | None) -> Iterator[UserError]:
-    """Weights that are no folder with a model, no local name and no hub's name."""
+def check_weights(key: str, name: str | None) -> Iterator[UserError]:
+    """Yields a problem for weights that are no folder with a model, no local name and no hub name."""
     if name is None or name in LOCAL:
         return
     place = Path(name).expanduser()
-    if any(len(os.fsencode(part)) > LONGEST_NAME for part in place.parts):
-        yield UserError(
-            f"{key}: no file has so long a name", place=shorten(name), hint=f"set {key} to a folder or a name"
-        )
-        return
-    if place.is_dir():
-        inside = (place, place / "hf")  # a critic may be named by its run
-        if not any((folder / config).exists() for folder in inside for config in CONFIGS):
+    if any(len(os.fsencode(part)) > MAX_NAME_BYTES for part in place.parts):
+        hint = f"set {key} to a folder or a name"
+        yield UserError(f"{key}: no file has so long a name", place=shorten(name), hint=hint)
+    elif place.is_dir():
+        folders = (place, place / "hf")  # a critic can be named by its run
+        if not any((folder / config).exists() for folder in folders for config in CONFIGS):
             yield UserError(f"{key}: this folder holds no model", place=name, hint="name one with config.json: RUN/hf")
-        return
-    if not place.exists() and place.parent != Path() and place.parent.is_dir():
-        yield UserError(f"{key}: no such folder", place=name, hint=near_hint(key, place, "a folder"))
-        return
-    try:
-        resolve(name)
-    except UserError as error:
-        yield UserError(f"{key}: {error.problem}", hint=error.hint)
+    elif not place.exists() and place.parent != Path() and place.parent.is_dir():
+        yield UserError(f"{key}: no such folder", place=name, hint=suggest_path(key, place, "a folder"))
+    else:
+        try:
+            resolve(name)
+        except UserError as error:
+            yield UserError(f"{key}: {error.problem}", hint=error.hint)
 
 
-def package_problems(asked: str, package: str, extra: str) -> Iterator[UserError]:
-    """An optional package that is not installed."""
+def check_package(setting: str, package: str, extra: str) -> Iterator[UserError]:
+    """Yields a problem for an optional package that a setting needs and that is not installed."""
     if package not in sys.modules and find_spec(package) is None:
-        yield UserError(f"{asked} needs the package {package}", hint=f"pip install '.[{extra}]'")
+        yield UserError(f"{setting} needs the package {package}", hint=f"pip install '.[{extra}]'")
 
 
-def precision_problems(precision: str) -> Iterator[UserError]:
-    """A precision whose package is not installed."""
+def check_precision(key: str, precision: str) -> Iterator[UserError]:
+    """Yields a problem for a precision that needs a package which is not installed."""
     if precision == "onnx":
-        yield from package_problems("precision=onnx", "onnxruntime", "onnx")
+        yield from check_package(f"{key}=onnx", "onnxruntime", "onnx")
 
 
-def class_problems(key: str, target: str) -> Iterator[UserError]:
-    """A class of a package that is not installed; what its module holds is seen when it is imported."""
+def check_plots(key: str, plots: bool) -> Iterator[UserError]:
+    """Yields a problem where plots are asked for without the package that draws them."""
+    if plots:
+        yield from check_package(f"{key}=true", "matplotlib", "plots")
+
+
+def check_class(key: str, target: str) -> Iterator[UserError]:
+    """Yields a problem for a class of a package that is not installed; its module is not imported."""
     package = target.partition(".")[0]
     try:
         found = package in sys.modules or find_spec(package) is not None
@@ -207,8 +184,8 @@ def class_problems(key: str, target: str) -> Iterator[UserError]:
         yield UserError(problem, hint="name it as package.module.Class, and install its package")
 
 
-def prompt_problems(block: str, ask: str | None, folder: str | None) -> Iterator[UserError]:
-    """A folder of one's own prompts that lacks the one that is asked for, or has one that cannot be filled in."""
+def check_prompts(block: str, ask: str | None, folder: str | None) -> Iterator[UserError]:
+    """Yields a problem for a folder of prompts that lacks the prompt asked for, or has one that cannot be filled in."""
     if ask is None or folder is None:
         return
     from judge.prompt import read_prompt
@@ -219,30 +196,29 @@ def prompt_problems(block: str, ask: str | None, folder: str | None) -> Iterator
         yield UserError(f"{block}.prompts: {error.problem}", place=error.place, hint=error.hint)
 
 
-def hardware_problems(accelerator: str) -> Iterator[UserError]:
-    """A GPU that is asked for and is not there; torch is asked where it is loaded already."""
+def check_accelerator(key: str, accelerator: str) -> Iterator[UserError]:
+    """Yields a problem for a GPU that this machine lacks; torch is asked where it is loaded already."""
     if accelerator not in ("gpu", "cuda"):
         return
     if "torch" in sys.modules:
-        here = sys.modules["torch"].cuda.is_available()
+        is_here = sys.modules["torch"].cuda.is_available()
     else:
-        here = any(any(Path("/").glob(pattern[1:])) for pattern in DEVICE_FILES)
-    if not here:
-        yield UserError("no CUDA device is here", place="trainer.accelerator", hint="use trainer=cpu")
+        is_here = any(any(Path("/").glob(pattern[1:])) for pattern in DEVICE_FILES)
+    if not is_here:
+        yield UserError("no CUDA device is here", place=key, hint="use trainer=cpu")
 
 
-def logger_problems(logger: Any) -> Iterator[UserError]:
-    """A logger without its package or its account."""
-    if logger.tensorboard is not None:
-        yield from package_problems("logger=tensorboard", "tensorboard", "tensorboard")
-    if logger.wandb is None or logger.wandb.offline or has_wandb_account():
-        return
-    problem = "logger=wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
-    yield UserError(problem, hint="logger.wandb.offline=true needs none; or run `wandb login`")
+def check_loggers(key: str, loggers: Any) -> Iterator[UserError]:
+    """Yields problems for loggers without their package or account."""
+    if loggers.tensorboard is not None:
+        yield from check_package(f"{key}=tensorboard", "tensorboard", "tensorboard")
+    if loggers.wandb is not None and not loggers.wandb.offline and not has_wandb_account():
+        problem = f"{key}=wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
+        yield UserError(problem, hint="logger.wandb.offline=true needs none; or run `wandb login`")
 
 
 def has_wandb_account() -> bool:
-    """Tells it as `wandb.login` would, without the seconds that importing wandb takes; that one asks again later."""
+    """Finds an account as `wandb.login` would, without the seconds that importing wandb takes."""
     if os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun"):
         return True
     if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
@@ -257,8 +233,106 @@ def has_wandb_account() -> bool:
     return False
 
 
-def near_hint(key: str, place: Path, wanted: str = "a file") -> str:
-    """The hint for a path that is not there: its likely neighbour, or what is wanted."""
+def check_parts(data: Any) -> Iterator[UserError]:
+    """Yields problems for the parts of a block `data`, those of a first training too."""
+    stages = {"data.parts": data.parts} | ({"data.first.parts": data.first.parts} if data.first else {})
+    for stage, parts in stages.items():
+        for name, part in parts.items() if isinstance(parts, Mapping) else enumerate(parts or ()):
+            if part.path is None and part.dataset in USER_DATASETS and part.dataset == data.name:
+                yield missing_path("data", part.dataset)  # its part takes data.path
+                continue
+            named = {"dataset": part.dataset, "path": part.path, "split": data.split}
+            yield from check_dataset(f"{stage}.{name}", {**(part.model_extra or {}), **named})
+
+
+def check_dataset_block(key: str, block: Any) -> Iterator[UserError]:
+    """Yields problems for a block with the keys `dataset`, `path`, `split` and `options`."""
+    one = {"dataset": block.dataset, "path": block.path, "split": block.split}
+    yield from check_dataset(key, {**block.options, **one})
+
+
+def missing_path(key: str, name: str) -> UserError:
+    """Gives the problem of a dataset of the user's files without a path."""
+    return UserError(f"{key}.path is not set: {name} is {USER_DATASETS[name]}", hint=f"{key}.path=FILE")
+
+
+def check_dataset(key: str, block: dict[str, Any]) -> Iterator[UserError]:
+    """Yields problems for an unknown dataset, an option that it refuses, or files that are missing.
+
+    Args:
+        block: `dataset`, `path`, `split`, and the options of the dataset.
+    """
+    from data_modules.registry import SOURCES, find_dataset
+
+    options = {name: value for name, value in block.items() if name not in ("dataset", "path", "split")}
+    name, path, split = block["dataset"], block["path"], block["split"]
+    if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
+        try:
+            find_dataset(name)  # an installed package's
+        except UserError:
+            yield UserError(f"unknown dataset {name!r}", place=key, hint=f"did you mean {guess[0]}?")
+            return
+    if isinstance(options.get("teacher"), str):
+        yield from check_weights(f"{key}.teacher", options["teacher"])
+    if name is None:
+        return  # a class of another package: found, and checked, when the data are built
+    try:
+        kind = find_dataset(name)
+        if name not in SOURCES:
+            return  # another package's: it checks its options when it is built
+        if kind.derived_from is not None:
+            yield from _check_derived(key, kind, path, options)
+        elif kind.generated:
+            kind(**options)
+        elif path is None:
+            hint = "name a folder or file, hub, or embedded"
+            yield missing_path(key, name) if name in USER_DATASETS else UserError(f"{key}.path is not set", hint=hint)
+        else:
+            yield from _check_rows(key, kind(path=path, **options), path, split)
+    except UserError as error:
+        yield error
+    except (TypeError, ValueError) as error:
+        problem = f"{key}: dataset {name} does not take {shorten(options, 120)}: {shorten(str(error), 120)[1:-1]}"
+        yield UserError(problem, hint=f"see its options with --cfg job data={name}")
+
+
+def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator[UserError]:
+    from data_modules.reading.dataset import resolve_split
+    from data_modules.reading.files import HUB
+
+    if path in (EMBEDDED, HUB):
+        return
+    place = Path(path).expanduser()
+    if not place.exists() and not (source.files_stand_alone and (is_address(path) or is_glob(path))):
+        field = "benchmark.path" if key.startswith("benchmark") else "data.path"
+        field = f"{key}.path" if key.startswith("data.first") else field
+        yield UserError("no such file or folder", place=path, hint=suggest_path(field, place, "a folder or file"))
+    elif not source.train_only:
+        if split is not None:
+            resolve_split(source, split)
+        source.check()
+
+
+def _check_derived(key: str, kind: Any, path: str | None, options: dict[str, Any]) -> Iterator[UserError]:
+    """Yields problems for a dataset that is made of another one, and for that other one."""
+    from data_modules.registry import SOURCES
+
+    of = options.pop("of", {})
+    if not isinstance(of, Mapping):
+        yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
+        return
+    kind(of=SOURCES[kind.derived_from](path=""), **options)
+    original = {"dataset": None if TARGET in of else kind.derived_from, "path": path, "split": None}
+    given = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
+    for name in ("dataset", "path"):
+        if not isinstance(given.get(name, ""), str):
+            yield UserError(f"{key}.of.{name} is {shorten(given[name])}", hint=f"use the {name} of a corpus, as a text")
+            return
+    yield from check_dataset(f"{key}.of", {**original, **given})
+
+
+def suggest_path(key: str, place: Path, wanted: str = "a file") -> str:
+    """Writes the hint for a path that does not exist: the most similar one there, or what to name."""
     try:
         names = [neighbour.name for neighbour in islice(place.parent.iterdir(), 2000)]
     except (OSError, ValueError):

@@ -1,31 +1,29 @@
-"""The keys of `faithkit reproduce`: what `check_settings` is given."""
+"""The keys of `faithkit reproduce`."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from faithkit.errors import UserError
-from faithkit.settings.types import PathText, Seed, SomeOf, Switch
+from faithkit.settings.types import PathText, Preflight, Seed, SomeOf, Switch
 from faithkit_workflows.reproduction.registry import ALL, NAMES
-from faithkit_workflows.settings import preflight as around
-from faithkit_workflows.settings.common import Common
-from faithkit_workflows.settings.preflight import near_hint
+from faithkit_workflows.settings.blocks import OutputFile, Script
+from faithkit_workflows.settings.preflight import suggest_path
 
 
-class ReproduceSettings(Common):
+def _check_corpora(key: str, path: str) -> Iterator[UserError]:
+    if not Path(path).is_dir():
+        yield UserError("no such folder", place=path, hint=suggest_path(key, Path(path), "the folder of the corpora"))
+
+
+class ReproduceSettings(Script):
     """faithkit reproduce."""
 
     scale: dict[str, Any]
     table: Annotated[Any, SomeOf((*NAMES, ALL))]
-    data_dir: PathText | None
+    data_dir: Annotated[PathText | None, Preflight(_check_corpora)]
     out: PathText | None
-    report: PathText | None
+    report: OutputFile
     hosted: Switch
     dry_run: Switch
     seed: Seed
-
-    def surroundings(self) -> Iterator[UserError]:
-        if self.data_dir is not None and not Path(self.data_dir).is_dir():
-            hint = near_hint("data_dir", Path(self.data_dir), "the folder of the corpora")
-            yield UserError("no such folder", place=self.data_dir, hint=hint)
-        yield from around.output_problems("report", self.report)

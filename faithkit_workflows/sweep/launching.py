@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from faithkit import signals
 from faithkit.errors import UserError
-from faithkit_workflows.settings.sweep import JOBLIB, LOCAL, Sweep
+from faithkit_workflows.settings.training import JOBLIB, LOCAL, Sweep
 from faithkit_workflows.sweep.processes import end_of, quoted, script_environment
 
 LOOK_SECONDS = 1.0  # between two looks at a job that may end before its time

@@ -11,7 +11,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.runs.run import Curve
 from faithkit.runs.sweeps import DONE, PRUNED, SweepJob, SweepRecord
-from faithkit_workflows.settings.sweep import Sweep
+from faithkit_workflows.settings.training import Sweep
 from faithkit_workflows.sweep.plan import Plan, job_of
 
 

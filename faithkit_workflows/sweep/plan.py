@@ -12,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import SWEEP_FILE, RunFolder
 from faithkit.runs.sweeps import DONE, SweepJob, SweepRecord, read_sweep
 from faithkit.settings.command_line import CommandLine
-from faithkit.settings.overrides import Overrides, values_of_sweep
+from faithkit.settings.overrides import parse_overrides, sweep_values
 from faithkit.targets import outsiders_in
 
 LONGEST_NAME = 120  # of a job's folder
@@ -46,7 +46,7 @@ def stored_command(line: CommandLine) -> CommandLine:
     Raises:
         UserError: There is no such sweep, or what is typed now is not about how it is carried out.
     """
-    given = line.overrides()
+    given = line.overrides
     named = [text for text in given if text.partition("=")[0] == "resume"]
     if not named:
         return line
@@ -71,8 +71,8 @@ def stored_command(line: CommandLine) -> CommandLine:
 
 def plan_of(line: CommandLine) -> Plan:
     """Reads the plan of a sweep from its command line, which has been checked."""
-    texts = line.overrides()
-    parsed = {override.key_or_group: override for override in Overrides(line.configs, texts).parsed}
+    texts = line.overrides
+    parsed = {override.key_or_group: override for override in parse_overrides(texts)[0]}
     for key in parsed:
         if parsed[key].is_sweep_override() and (key in ("run_dir", "sweep") or key.startswith("sweep.")):
             raise UserError(f"{key} cannot be swept over", hint=f"give {key} one value")
@@ -125,7 +125,7 @@ def _is_there(folder: Path, job: SweepJob) -> bool:
 
 def grid(plan: Plan) -> list[dict[str, str]]:
     """Gives the settings of each job of a grid: every combination of the values, the last key's changing first."""
-    values = [values_of_sweep(override) for override in plan.varied.values()]
+    values = [sweep_values(override) for override in plan.varied.values()]
     return [dict(zip(plan.varied, combination, strict=True)) for combination in product(*values)]
 
 

@@ -9,8 +9,8 @@ import shlex
 from typing import Any
 
 from faithkit import signals
-from faithkit.embedded_name import tell_stand_in
-from faithkit.errors import UserError
+from faithkit.embedded_name import mark_embedded
+from faithkit.errors import UserError, raise_problems
 from faithkit.files.run_folder import log_to
 from faithkit.files.run_lock import run_lock
 from faithkit.runs.chosen import chosen_of
@@ -19,10 +19,9 @@ from faithkit.runs.reading import read_run
 from faithkit.runs.run import Curve
 from faithkit.runs.state import State
 from faithkit.runs.sweeps import DONE, SweepRecord, write_sweep
-from faithkit.settings.check import refuse
-from faithkit.settings.command_line import CommandLine, say
-from faithkit_workflows.settings import preflight as around
-from faithkit_workflows.settings.sweep import JOBLIB, OPTUNA, Sweep
+from faithkit.settings.command_line import CommandLine
+from faithkit_workflows.settings.preflight import check_package
+from faithkit_workflows.settings.training import JOBLIB, OPTUNA, Sweep
 from faithkit_workflows.sweep.jobs import Jobs, failures
 from faithkit_workflows.sweep.launching import Launcher, launcher_of
 from faithkit_workflows.sweep.plan import Plan, begun, plan_of, stored_command
@@ -43,12 +42,12 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
         raise UserError(why, hint="faithkit train -m ... trainer=ddp without torchrun")
     line = stored_command(line)
     tried: list[Any] = []
-    say(line.check(each=tried.append))
+    line.check_sweep(use=tried.append)
     plan = plan_of(line)
     options = Sweep.model_validate(plain_block(tried[0].sweep))
-    refuse(_missing_packages(options))
+    raise_problems(_missing_packages(options))
     for cfg in tried:
-        tell_stand_in(cfg)
+        mark_embedded(cfg)
     monitors = list(dict.fromkeys((str(cfg.callbacks.monitor), str(cfg.callbacks.mode)) for cfg in tried))
     if options.search == OPTUNA:
         _check_search(plan, monitors)
@@ -90,9 +89,9 @@ def is_interval(override: Any) -> bool:
 
 
 def _missing_packages(options: Sweep) -> list[UserError]:
-    found = [] if options.search != OPTUNA else list(around.package_problems("sweep=optuna", "optuna", "sweep"))
+    found = [] if options.search != OPTUNA else list(check_package("sweep=optuna", "optuna", "sweep"))
     if options.launcher != JOBLIB:
-        found += around.package_problems(f"sweep.launcher={options.launcher}", "submitit", "sweep")
+        found += check_package(f"sweep.launcher={options.launcher}", "submitit", "sweep")
     return found
 
 

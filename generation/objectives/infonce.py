@@ -14,10 +14,9 @@ from data_modules.encoding.turn_layout import CAUSAL
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.training.language_model import token_mean
-from generation.candidate_forward import CAUSAL_QUERIES, SEQ2SEQ_QUERIES, Contrast, run_candidates, takes_candidates
+from generation.candidate_forward import Contrast, run_candidates, takes_candidates
 from generation.objectives.objective import Objective, Step
-
-ALL = "all"
+from generation.objectives.options import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions
 
 
 class InfoNce(Objective):
@@ -63,16 +62,9 @@ class InfoNce(Objective):
         self, *, weight: float, temperature: float, query: str | None, num_negatives: int, in_batch: bool | str = False
     ):
         super().__init__()
-        for name, value in (("weight", weight), ("temperature", temperature)):
-            if not (value > 0 and math.isfinite(value)):
-                raise UserError(f"objective.{name} is {value}", hint="use a number above 0")
-        if num_negatives < (0 if in_batch else 1):
-            hint = "use 1 or more; with objective.in_batch=true 0 is possible"
-            raise UserError(f"objective.num_negatives is {num_negatives}", hint=hint)
-        if in_batch not in (False, True, ALL):
-            raise UserError(f"objective.in_batch is {in_batch!r}", hint=f"use false, true or {ALL}")
-        if query not in (None, *SEQ2SEQ_QUERIES, *CAUSAL_QUERIES):
-            raise UserError(f"objective.query is {query!r}", hint=_queries())
+        InfoNceOptions(  # which checks them
+            weight=weight, temperature=temperature, query=query, num_negatives=num_negatives, in_batch=in_batch
+        )
         self.weight, self.temperature, self.query = weight, temperature, query
         self.num_negatives, self.in_batch = num_negatives, in_batch
 

@@ -5,9 +5,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from faithkit.errors import UserError
 from faithkit.training.language_model import sums_by_row, token_mean
 from generation.objectives.objective import Objective, Step
+from generation.objectives.options import LossTruncationOptions
 
 
 class LossTruncation(Objective):
@@ -52,11 +52,9 @@ class LossTruncation(Objective):
 
     def __init__(self, *, drop_fraction: float, window: int, hot_start: int, recompute_every: int):
         super().__init__()
-        if not 0 < drop_fraction < 1:
-            raise UserError(f"objective.drop_fraction is {drop_fraction}", hint="use a share above 0 and below 1")
-        for name, value in (("window", window), ("hot_start", hot_start), ("recompute_every", recompute_every)):
-            if value < 1:
-                raise UserError(f"objective.{name} is {value}", hint="use 1 or more")
+        LossTruncationOptions(  # which checks them
+            drop_fraction=drop_fraction, window=window, hot_start=hot_start, recompute_every=recompute_every
+        )
         self.drop_fraction, self.hot_start, self.recompute_every = drop_fraction, hot_start, recompute_every
         self.register_buffer("recent", torch.zeros(window))
         self.register_buffer("seen", torch.tensor(0))

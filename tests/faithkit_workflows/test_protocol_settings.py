@@ -16,7 +16,7 @@ def problems(*overrides: str) -> str:
     assert isinstance(config, dict)
     config = {key: value for key, value in config.items() if key != "hydra"}
     try:
-        found = list(EvaluateSettings.model_validate(config).surroundings())
+        found = list(EvaluateSettings.model_validate(config).preflight())
     except ValueError as error:
         return str(error)
     return " | ".join(str(one) for one in found)
@@ -51,6 +51,6 @@ def test_a_whole_command_has_no_problem() -> None:
 
 def test_a_system_without_replies_is_refused() -> None:
     with pytest.raises((UserError, ValueError)):
-        from faithkit_workflows.settings.protocols import System
+        from faithkit_workflows.settings.evaluation import System
 
         System.model_validate({})

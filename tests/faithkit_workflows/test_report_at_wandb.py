@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from faithkit_workflows.settings import preflight as surroundings
-from faithkit_workflows.settings.report import ReportSettings
+from faithkit_workflows.settings import preflight
+from faithkit_workflows.settings.reporting import ReportSettings
 from tests.running import plain_config
 
 PACKAGE = "pip install '.[wandb-report]'"
@@ -15,7 +15,7 @@ ACCOUNT = "wandb login"
 
 def problems(*overrides: str) -> str:
     settings = ReportSettings.model_validate(plain_config("report", "html=null", *overrides))
-    return "\n".join(str(problem) for problem in settings.surroundings())
+    return "\n".join(str(problem) for problem in settings.preflight())
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def plain_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.delitem(sys.modules, "wandb_workspaces", raising=False)  # of a test before
-    monkeypatch.setattr(surroundings, "find_spec", lambda name: None if name == "wandb_workspaces" else object())
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "wandb_workspaces" else object())
 
 
 def test_without_package_and_account_both_are_said() -> None:
@@ -36,7 +36,7 @@ def test_without_package_and_account_both_are_said() -> None:
 
 
 def test_with_package_and_account_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings, "find_spec", lambda name: object())
+    monkeypatch.setattr(preflight, "find_spec", lambda name: object())
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     assert not problems("runs=runs", "wandb=me/project")
     assert "add runs='runs/*'" in problems("wandb=me/project")

@@ -11,7 +11,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.records import Prediction, Span
 from faithkit_workflows.score import as_override
-from faithkit_workflows.settings.preflight import column_problems
+from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
@@ -183,8 +183,8 @@ def test_columns_that_the_first_row_of_json_lacks_are_no_mistake(tmp_path: Path)
         "".join(f"{json.dumps(row)}\n" for row in (first, {**first, "question": "How is ice?", "model": "a"}))
     )
     columns = {**COLUMNS, "history": "question"}
-    assert not list(column_problems(str(path), columns, "model", None))
-    (problem,) = column_problems(str(path), columns, "modle", None)
+    assert not list(check_columns(str(path), columns, "model", None))
+    (problem,) = check_columns(str(path), columns, "modle", None)
     assert "did you mean by=model" in str(problem)
 
 

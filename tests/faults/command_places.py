@@ -2,26 +2,18 @@
 
 import json
 from collections.abc import Sequence
-from copy import deepcopy
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.override_parser.overrides_parser import OverridesParser
-
-from faithkit.cli import CONFIGS, explain
+from faithkit.cli import explain
 from faithkit.settings.command_line import CommandLine
-from faithkit.settings.overrides import explained_lists
-from tests.running import compose
+from faithkit.settings.config_files import CONFIGS
 
 
 def schema_of(script: str) -> str:
     """Names the schema of a script's configuration, as the script itself does."""
-    module = {"evaluate": "evaluation", "construct": "construction", "report": "report", "export": "exporting"}.get(
-        script, "scripts"
-    )
+    modules = {"train": "training", "evaluate": "evaluation", "construct": "construction"}
+    module = modules.get(script, "reporting" if script in ("report", "export") else "prediction")
     return f"faithkit_workflows.settings.{module}:{script.title()}Settings"
 
 
@@ -61,36 +53,27 @@ class Places:
         return sorted(self.root.rglob("*"))
 
 
-@cache
-def _composed(script: str, groups: tuple[str, ...]) -> Any:
-    return compose(script, *groups)
-
-
-def composed(script: str, arguments: Sequence[str]) -> Any:
-    """The configuration of a command line; the choices are composed once, and the values set as Hydra sets them."""
-    parsed = OverridesParser.create().parse_overrides(list(arguments))
-    is_group = [(CONFIGS / override.key_or_group).is_dir() for override in parsed]
-    groups = tuple(o.input_line for o, group in zip(parsed, is_group, strict=True) if group)
-    cfg = deepcopy(_composed(script, groups))
-    values = [o for o, group in zip(parsed, is_group, strict=True) if not group]
-    with explained_lists():
-        ConfigLoaderImpl._apply_overrides_to_config(values, cfg)
-    return cfg
+def command_line(script: str, arguments: Sequence[str]) -> CommandLine:
+    """The command line of a script."""
+    return CommandLine(CONFIGS, script, arguments, schema_of(script))
 
 
 def refusal(script: str, arguments: Sequence[str], notes: list[str] | None = None) -> str | None:
     """The explanation that a script refuses a command line with; None where it would begin its work.
 
-    The steps are those of `faithkit.cli.run_script` up to the script's own.
+    Args:
+        notes: Gets the notes on a command line that is accepted.
     """
-    notes = [] if notes is None else notes  # what is said of an accepted one
-    line = CommandLine(CONFIGS, script, arguments, schema_of(script))
+    line = command_line(script, arguments)
     try:
-        notes += line.check()
-        if "-m" not in arguments and "--cfg" not in arguments:
-            notes += line.check_job(composed(script, arguments))
+        if line.is_one_job():
+            found = list(line.check(line.compose()))
+            if notes is not None:
+                notes += found
+        else:
+            line.check_for_hydra()
     except Exception as error:
-        explained = explain(line.explain(error))
+        explained = explain(error)
         if explained is None:
             raise
         return explained

@@ -5,12 +5,10 @@ import time
 from functools import cache
 from pathlib import Path
 
-from faithkit.cli import CONFIGS, explain
 from faithkit.errors import UserError
-from faithkit.settings.command_line import CommandLine
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.command_lines import BASE, RIGHT
-from tests.faults.command_places import Places, composed, schema_of
+from tests.faults.command_places import Places, command_line, refusal
 from tests.faults.mutations import ODD_VALUES
 from tests.running import temporary_folder
 
@@ -33,19 +31,10 @@ def attempt(rng: random.Random, folder: Path) -> None:
     script, arguments = rng.choice([line for line in RIGHT if "--cfg" not in line[1] and "-m" not in line[1]])
     lines = _places().fill((*BASE[script], *arguments))
     changed = _changed(lines, script, rng)
-    line = CommandLine(CONFIGS, script, changed, schema_of(script))
     start = time.process_time()
     try:
-        list(line.check())
-        if not any(argument.startswith("-") for argument in changed):
-            list(line.check_job(composed(script, changed)))
-    except UserError:
-        raise
-    except Exception as error:
-        said = explain(line.explain(error))
-        if said is None:
-            raise
-        raise UserError(said) from error
+        if (message := refusal(script, changed)) is not None:
+            raise UserError(message)
     finally:
         taken = time.process_time() - start
         if taken > MOST_SECONDS:
@@ -85,7 +74,7 @@ def _damaged(text: str, rng: random.Random) -> str:
 def _keys(script: str) -> list[str]:
     from faithkit.settings.overrides import all_keys
 
-    return sorted(all_keys(composed(script, ())))
+    return sorted(all_keys(command_line(script, ()).compose()))
 
 
 CAMPAIGNS = [Campaign("command line", attempt)]

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from faithkit.files.resumed_config import ResumedConfig
+from faithkit.files.open_run import apply_overrides, resolve_config
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import read_config, write_config
 from faithkit.targets import DATASETS, TARGETS, check_names
@@ -26,16 +26,16 @@ HOSTILE = (
 
 @cache
 def _whole(model: str) -> dict[str, Any]:
-    from faithkit.files.open_run import plain
-
-    return plain(compose("train", f"model={model}", *(["control=ctrl"] if model == "t5" else [])))
+    return resolve_config(compose("train", f"model={model}", *(["control=ctrl"] if model == "t5" else [])))
 
 
 def _read(folder: Path) -> None:
     """Reads the configuration as a resume does, and looks at what has passed."""
-    resumed = ResumedConfig(RunFolder(folder), _whole("critic"), ["resume=x"], ())
-    check_names(resumed.config, [])
-    _look(resumed.config)
+    run = RunFolder(folder)
+    config = read_config(run.config)
+    apply_overrides(run, config, _whole("critic"), ["resume=x"], ())
+    check_names(config, [])
+    _look(config)
 
 
 def _look(value: Any) -> None:

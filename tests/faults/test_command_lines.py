@@ -7,7 +7,7 @@ import pytest
 
 from faithkit_workflows import models
 from tests.faults.command_lines import BASE, MODELS, RIGHT, Line, wrong_lines
-from tests.faults.command_places import Places, composed, refusal
+from tests.faults.command_places import Places, command_line, refusal
 from tests.running import compose, run
 
 WRONG = list(wrong_lines())
@@ -41,11 +41,11 @@ def test_the_table_is_as_long_as_the_campaign_that_it_repeats() -> None:
 @pytest.mark.parametrize("line", WRONG, ids=str)
 def test_a_wrong_command_line_says_what_is_wrong(line: Line, places: Places) -> None:
     before = places.contents()
-    said = refusal(line.script, places.fill(line.arguments))
-    assert said is not None, "accepted"
-    assert len(said.splitlines()) <= 5, said
+    message = refusal(line.script, places.fill(line.arguments))
+    assert message is not None, "accepted"
+    assert len(message.splitlines()) <= 5, message
     for word in line.words:
-        assert word in said, said
+        assert word in message, message
     assert places.contents() == before, "nothing is made"
 
 
@@ -75,7 +75,7 @@ def test_the_table_sees_the_configurations_that_hydra_composes(
     script: str, arguments: tuple[str, ...], places: Places
 ) -> None:
     filled = places.fill((*BASE[script], *arguments))
-    assert composed(script, filled) == compose(script, *filled)
+    assert command_line(script, filled).compose() == compose(script, *filled)
 
 
 @pytest.mark.parametrize(("script", "arguments", "words"), PROCESSES)

@@ -3,10 +3,10 @@
 import pytest
 from omegaconf import OmegaConf
 
-from faithkit.cli import choices_of
+from faithkit.settings.config_files import choices_of
 from faithkit.settings.overrides import all_keys
 from tests.faults.command_lines import BASE
-from tests.faults.command_places import Places, composed, refusal
+from tests.faults.command_places import Places, command_line, refusal
 
 NONSENSE = ("{odd:[1]}", "-7.5")
 # The groups whose choices bring keys of their own, with what these need.
@@ -40,7 +40,7 @@ def test_nonsense_is_refused(script: str, others: tuple[str, ...], places: Place
     arguments = next((line for line in map(places.fill, lines) if refusal(script, line) is None), None)
     if arguments is None:
         pytest.skip("refused as it is: a package, an account or a model is missing")
-    cfg = composed(script, arguments)
+    cfg = command_line(script, arguments).compose()
     values = [key for key in all_keys(cfg) if not OmegaConf.is_dict(OmegaConf.select(cfg, key))]
     wrong = [f"{key}={value}" for key in values if not key.startswith(INNER) for value in NONSENSE]
     assert [line for line in wrong if refusal(script, [*arguments, line]) is None] == []

@@ -84,7 +84,7 @@ def test_a_second_stage_goes_on_from_the_first(options: list[str], tmp_path: Pat
 
 def test_at_paper_scale_it_is_bart_base() -> None:
     cfg = compose("train", "model=doha", "scale=paper", "objective=loss_truncation", "control=ctrl")
-    assert cfg.model.weights == "facebook/bart-base" and cfg.model.task.architecture == "doha"
+    assert cfg.model.weights == "facebook/bart-base" and cfg.model.architecture == "doha"
     assert cfg.control.entailment and cfg.optimizer.lr == 6.25e-5
 
 

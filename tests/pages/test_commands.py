@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from faithkit.__main__ import COMMANDS
-from faithkit.cli import CONFIGS
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
+from faithkit.settings.config_files import CONFIGS
 from tests.pages.reading import PAGES, STARTS, Command, commands, prose
 from tests.running import ROOT
 
@@ -34,13 +34,14 @@ def check_script(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
     read: list[str] = []
 
     def stop(main: Any, config_name: str, doc: str, groups: tuple[str, ...], settings: str, **sweep: Any) -> None:
-        monkeypatch.setattr(resolve_name(settings), "surroundings", lambda self: iter(()))
+        monkeypatch.setattr(resolve_name(settings), "preflight", lambda self: iter(()))
         line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
-        read.extend(line.check())
-        if line.is_one_job():
-            cfg = line.compose_job()
-            if cfg.get("resume") is None:  # else the settings of a folder count, which a page cannot have
-                read.extend(line.check_job(cfg))
+        if not line.is_one_job():
+            line.check_for_hydra()
+            return
+        cfg = line.compose()
+        if cfg.get("resume") is None:  # else the settings of a folder count, which a page cannot have
+            read.extend(line.check(cfg))
 
     monkeypatch.setattr(module, "run_script", stop)
     monkeypatch.setattr(sys, "argv", [name, *arguments])

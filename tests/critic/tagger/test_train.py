@@ -13,7 +13,7 @@ from critic import Tagger
 from critic.tagger.module import TaggerModule
 from critic.tagger.settings import tagger_labels
 from faithkit.cli import explain
-from faithkit.embedded_name import told_name
+from faithkit.embedded_name import display_name
 from faithkit.errors import UserError
 from faithkit.span_types import SPAN_LABELS, TYPES
 from tests.running import evaluate_here, run, train_here
@@ -140,7 +140,7 @@ def test_every_corpus_of_spans_trains_a_tagger(
     data: str, more: list[str], tmp_path: Path, tagger_options: list[str]
 ) -> None:
     train_here(f"run_dir={tmp_path / 'run'}", *tagger_options, f"data={data}", *more)
-    found, name = metrics_of(tmp_path / "run"), told_name(data, "embedded")
+    found, name = metrics_of(tmp_path / "run"), display_name(data, "embedded")
     assert {f"test/{name}/response_f1", f"test/{name}/char_f1"} <= found.keys()
     rows = rows_of(tmp_path / "run" / "predictions" / f"{name}.jsonl")
     labels = {span["label"] for row in rows for span in row["spans"]}

@@ -25,7 +25,7 @@ from faithkit_workflows.domains.rows import (
     of_like_length,
     read_domain,
 )
-from faithkit_workflows.settings import domains as settings
+from faithkit_workflows.settings import evaluation as settings
 from tests.faithkit_workflows.domains.corpora import write_corpora
 from tests.running import plain_config
 
@@ -149,4 +149,4 @@ def test_the_real_corpora_have_both_classes_in_both_halves_of_every_domain() -> 
 
 
 def test_the_choices_of_the_settings_are_those_of_the_code() -> None:
-    assert (settings.PARTS, settings.HISTORIES) == (PARTS, HISTORIES)
+    assert (settings.DOMAIN_PARTS, settings.DOMAIN_HISTORIES) == (PARTS, HISTORIES)

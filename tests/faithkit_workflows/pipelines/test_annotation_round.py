@@ -182,4 +182,4 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
 )
 def test_what_is_missing_is_said_before_anything_is_read(given, problem):
     settings = ConstructSettings.model_validate(plain_config("construct", *given))
-    assert any(problem in str(error) for error in settings.surroundings())
+    assert any(problem in str(error) for error in settings.preflight())

@@ -18,7 +18,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import HALLUCINATED, Example
-from faithkit_workflows.settings import preflight as surroundings
+from faithkit_workflows.settings import preflight
 from tests.faithkit.inference.server import Fault, answering, refusal
 from tests.faithkit_workflows.pipelines.serving import (
     INDUCED,
@@ -318,9 +318,9 @@ def test_the_official_files_are_json_that_anyone_reads(tmp_path: Path) -> None:
 def test_a_package_that_the_end_needs_is_missed_before_the_first_request(
     pipeline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find, folder = surroundings.find_spec, tmp_path / "run"
+    find, folder = preflight.find_spec, tmp_path / "run"
     monkeypatch.delitem(sys.modules, "datasketch", raising=False)
-    monkeypatch.setattr(surroundings, "find_spec", lambda name: None if name == "datasketch" else find(name))
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "datasketch" else find(name))
     with server() as served:
         with pytest.raises(UserError, match=r"needs the package datasketch(.|\n)*pip install '.\[construction\]'"):
             construct_here(f"pipeline={pipeline}", *overrides(served, folder))

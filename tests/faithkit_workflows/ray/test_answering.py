@@ -11,7 +11,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
 from faithkit.signals import Interrupted
-from faithkit_workflows.settings.scripts import GenerateSettings
+from faithkit_workflows.settings.prediction import GenerateSettings
 from tests.faithkit_workflows.ray.data import answer, in_process, rows, scored, untouched, write_jsonl, write_shards
 from tests.running import compose, plain_config
 

@@ -12,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.files.saved_config import write_config
 from faithkit.settings.check import check_settings
 from faithkit_workflows.ray.identity import identify_model
-from faithkit_workflows.settings.scripts import ScoreSettings
+from faithkit_workflows.settings.prediction import ScoreSettings
 from tests.faithkit.inference.server import FAILED, MODEL, ChatServer
 from tests.faithkit_workflows.ray.data import score, scored, write_shards
 from tests.running import ROOT, compose, plain_config

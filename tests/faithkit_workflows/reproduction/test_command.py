@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from data_modules.embedded.layouts import written_layout
-from faithkit.cli import CONFIGS
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
+from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
 from tests.running import compose
 
@@ -18,8 +18,7 @@ SETTINGS = "faithkit_workflows.settings.reproduction:ReproduceSettings"
 def refusal(*arguments: str) -> str:
     line = CommandLine(CONFIGS, "reproduce", list(arguments), SETTINGS)
     with pytest.raises(UserError) as refused:
-        list(line.check())
-        list(line.check_job(line.compose_job()))
+        list(line.check(line.compose()))
     return str(refused.value)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from faithkit.cli import CONFIGS
 from faithkit.files.saved_config import write_config
 from faithkit.settings.command_line import CommandLine
+from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.sweep.launching import TrainJob
 from faithkit_workflows.sweep.run import sweep
 from tests.faithkit.runs.folders import make_run
@@ -19,7 +19,7 @@ Score = Callable[[Mapping[str, str]], float]
 
 def line_of(*arguments: str) -> CommandLine:
     """The command line `python train.py -m ...`."""
-    return CommandLine(CONFIGS, "train", ["-m", *arguments], "faithkit_workflows.settings.scripts:TrainSettings")
+    return CommandLine(CONFIGS, "train", ["-m", *arguments], "faithkit_workflows.settings.training:TrainSettings")
 
 
 def write_job(folder: Path, value: float, *, monitor: str = MONITOR, mode: str = "max", test: float = 0.5) -> Path:

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from faithkit.errors import UserError
-from faithkit_workflows.settings import preflight as surroundings
+from faithkit_workflows.settings import preflight
 from tests.faithkit_workflows.sweep.sweeping import Trainings, sweep_here
 
 OPTUNA = "sweep=optuna"
@@ -42,7 +42,7 @@ def test_a_wrong_sweep_is_explained(arguments, words, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("package", "argument"), [("optuna", OPTUNA), ("submitit", "sweep.launcher=submitit_slurm")])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(package, argument, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, package, raising=False)
-    monkeypatch.setattr(surroundings, "find_spec", lambda name: None)
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=rf"needs the package {package}(.|\n)*pip install '.\[sweep\]'"):
         sweep_here(None, "model.dropout=0.0,0.1", argument, f"run_dir={tmp_path / 'sweep'}")
 
@@ -84,7 +84,6 @@ def test_a_damaged_record_is_told(text, tmp_path):
 def test_a_single_run_is_not_resumed_as_a_sweep_nor_a_sweep_as_a_run(tmp_path):
     from faithkit.settings.command_line import CommandLine
     from tests.faithkit_workflows.sweep.sweeping import line_of
-    from tests.running import compose
 
     folder = tmp_path / "sweep"
     sweep_here(Trainings(lambda settings: 0.5), "seed=0,1", f"run_dir={folder}")
@@ -93,7 +92,7 @@ def test_a_single_run_is_not_resumed_as_a_sweep_nor_a_sweep_as_a_run(tmp_path):
     line = line_of()
     alone = CommandLine(line.configs, "train", [f"resume={folder}"], line.settings)
     with pytest.raises(UserError, match=rf"faithkit train -m resume={folder}"):
-        list(alone.check_job(compose("train", f"resume={folder}")))
+        list(alone.check(alone.compose()))
 
 
 def test_a_sweep_under_torchrun_is_refused_since_each_process_would_begin_it(tmp_path, monkeypatch):

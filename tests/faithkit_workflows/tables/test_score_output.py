@@ -62,7 +62,7 @@ def spellings(table: Path) -> Iterator[Path]:
 @pytest.mark.usefixtures("without_models")
 def test_the_table_that_is_scored_is_never_the_output(table: Path, trained: Path, tmp_path: Path) -> None:
     from faithkit.settings.check import check_settings
-    from faithkit_workflows.settings.scripts import ScoreSettings
+    from faithkit_workflows.settings.prediction import ScoreSettings
     from tests.running import plain_config
 
     before = table.read_bytes()

@@ -1,0 +1,20 @@
+"""The folder of the configurations: what `--help` lists of it, without loading Hydra."""
+
+import re
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+# An installed package carries the configurations; in a checkout they are next to it.
+CONFIGS = _PACKAGE / "configs" if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent / "configs"
+
+
+def choices_of(group: str, configs: Path = CONFIGS) -> list[str]:
+    """Lists the choices of a configuration group."""
+    return sorted(path.stem for path in (configs / group).glob("[!_]*.yaml"))
+
+
+def documented_keys(config_name: str, configs: Path = CONFIGS) -> list[tuple[str, str, str]]:
+    """Lists the keys of an entry file that a comment explains: name, default and help."""
+    text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
+    found = re.findall(r"^(\w+): (\S+) # (.+)$", text, re.MULTILINE)
+    return [(key, "" if value == "???" else value, explanation) for key, value, explanation in found]

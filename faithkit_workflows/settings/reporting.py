@@ -1,0 +1,95 @@
+"""The keys of scripts that read finished runs: report.py and export.py."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
+from faithkit.errors import UserError
+from faithkit.settings.check import Ineffective
+from faithkit.settings.types import Conflict, Count, Hint, OneOf, PathText, Switch, Text
+from faithkit.weights.publish import REPOSITORY, has_token
+from faithkit_workflows.settings.blocks import OutputFile, OutputFolder, Resamples, Script, checkpoint_of
+from faithkit_workflows.settings.preflight import check_package, has_wandb_account, read_kind
+
+PLAIN, GRAPH, INT8_GRAPH = FORMATS = ("transformers", "onnx", "onnx_int8")
+
+
+class ReportSettings(Script):
+    """report.py."""
+
+    runs: Annotated[
+        PathText | Annotated[list[PathText], Field(min_length=1)] | None,
+        Hint("use a folder, a pattern or a list of them: runs='runs/*', runs=[runs/a,runs/b]"),
+    ]
+    html: OutputFile
+    against: PathText | None
+    wandb: Text | None
+    num_compared: Count
+    max_rows: Count
+    num_resamples: Resamples
+
+    def preflight(self) -> Iterator[UserError]:
+        yield from super().preflight()
+        if self.wandb is not None:
+            yield from self._check_wandb()
+        if self.runs is not None:
+            yield from check_package("report.py", "statsmodels", "report")
+            if self.html is not None:
+                yield from check_package("html", "matplotlib", "report")
+
+    def _check_wandb(self) -> Iterator[UserError]:
+        if self.runs is None:
+            yield UserError("wandb: no runs are named that a report could compare", hint="add runs='runs/*'")
+        yield from check_package("wandb", "wandb_workspaces", "wandb-report")
+        if os.environ.get("WANDB_MODE", "online") != "online":
+            yield UserError("wandb: WANDB_MODE keeps this command off the network", hint="unset WANDB_MODE")
+        elif not has_wandb_account():
+            problem = "wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
+            yield UserError(problem, hint="wandb login; or leave wandb out: tables and html= need no account")
+
+
+class ExportSettings(Script):
+    """export.py."""
+
+    checkpoint: Annotated[PathText, checkpoint_of(CRITIC, TAGGER, GENERATOR, JUDGE)]
+    output_dir: OutputFolder
+    format: Annotated[str, OneOf(FORMATS)]
+    push_to: Annotated[
+        Annotated[str, Field(pattern=f"^{REPOSITORY}$", max_length=96)] | None, Hint("use OWNER/NAME, or null")
+    ]
+    private: Switch
+    dry_run: Switch
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.output_dir is None and s.push_to is None and s.format == PLAIN,
+            "output_dir is not set",
+            "set output_dir=DIR, or push_to=OWNER/NAME, or format=onnx",
+        ),
+        Conflict(
+            lambda s: s.dry_run and s.push_to is None,
+            "dry_run shows what a push would do, and push_to is not set",
+            "set push_to=OWNER/NAME",
+        ),
+    )
+    ineffective: ClassVar[tuple[Ineffective, ...]] = (
+        Ineffective(("private",), "without push_to", lambda s: s.push_to is None),
+    )
+
+    def preflight(self) -> Iterator[UserError]:
+        problems = list(super().preflight())
+        yield from problems
+        if self.format != PLAIN:
+            is_readable = Path(self.checkpoint).expanduser().exists() and not problems
+            if is_readable and (kind := read_kind(self.checkpoint)) in (GENERATOR, JUDGE):
+                problem = f"format={self.format} is for encoders, and this is a {kind}"
+                yield UserError(problem, place=self.checkpoint, hint="leave format out")
+            for package in ("onnx", "onnxscript", "onnxruntime"):
+                yield from check_package(f"format={self.format}", package, "onnx")
+        if self.push_to is not None and not self.dry_run and not has_token():
+            problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
+            yield UserError(problem, hint="dry_run=true needs none")

@@ -1,0 +1,256 @@
+"""The keys of train.py, with the blocks `model`, `objective`, `control` and `sweep`."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from critic.sequence.options import CriticOptions
+from critic.tagger.options import TaggerOptions
+from data_modules.encoding.turn_layout import CONTROL_TOKENS, check_control_groups
+from faithkit.embedded_name import EMBEDDED, data_path, display_name
+from faithkit.errors import UserError, choice_hint
+from faithkit.settings.check import Ineffective, with_options
+from faithkit.settings.types import (
+    KEPT_CHECKPOINTS,
+    Block,
+    Conflict,
+    Count,
+    Hint,
+    NonNegative,
+    OneOf,
+    OpenBlock,
+    PathText,
+    Positive,
+    Preflight,
+    Seed,
+    Switch,
+    Text,
+)
+from faithkit_workflows.settings import preflight
+from faithkit_workflows.settings.blocks import (
+    BatchSize,
+    Callbacks,
+    Data,
+    ExtensibleScript,
+    Loggers,
+    Optimizer,
+    Seeds,
+    Trainer,
+    Weights,
+)
+from generation.objectives.options import InfoNceOptions, LossTruncationOptions
+from generation.options import GeneratorOptions
+from judge.options import JudgeOptions
+
+TARGET = "_target_"
+GROUPS = tuple(CONTROL_TOKENS)
+# What each kind of model logs on validation; the names that are best where they are lowest.
+METRICS = {
+    "critic": (
+        *("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy", "auroc", "average_precision"),
+        *("faithful_f1", "mean_precision", "mean_recall", "unparsed_rate", "ece", "brier", "loss"),
+    ),
+    "tagger": ("char_f1", "response_f1", "token_auroc", "response_auroc", "loss"),
+    "generator": ("perplexity", "loss", "token_accuracy"),
+}
+METRICS["judge"] = (*(name for name in METRICS["critic"] if name != "loss"), "verdict_loss", *METRICS["generator"])
+LOWER_IS_BETTER = ("loss", "verdict_loss", "perplexity", "ece", "brier", "unparsed_rate")
+
+
+class Task(OpenBlock):
+    """`model.task`: the class that learns, and the blocks besides `model` that it takes."""
+
+    target: Annotated[Text, Hint("use the name of a class: package.module.Class"), Preflight(preflight.check_class)] = (
+        Field(alias=TARGET)
+    )
+    optimizer: Annotated[dict[str, Any] | None, Hint("set the keys of the block optimizer itself")] = None
+    objective: Annotated[dict[str, Any] | None, Hint("set the keys of the block objective itself")] = None
+    control: Annotated[dict[str, Any] | None, Hint("set the keys of the block control itself")] = None
+
+
+class Model(Block):
+    """The keys that every `model=` has besides the options of its task."""
+
+    name: Text
+    task: Task
+    num_epochs: Annotated[int, Field(ge=1, le=100_000), Hint("use a whole number of 1 or more")]
+    batch_size: BatchSize
+    validations_per_epoch: Positive
+    accumulate_grad_batches: Count
+    gradient_clip_val: Annotated[NonNegative | None, Hint("use a number above 0, or null for no clipping")]
+
+
+class OutsideModel(OpenBlock):
+    """A task of another package, which checks its options."""
+
+    name: Text
+    task: Task
+
+
+Critic = with_options(Model, CriticOptions, "Critic")
+Tagger = with_options(Model, TaggerOptions, "Tagger")
+Generator = with_options(Model, GeneratorOptions, "Generator")
+Judge = with_options(Model, JudgeOptions, "Judge")
+KINDS = {"critic.sequence.task.CriticTask": "critic", "critic.tagger.task.TaggerTask": "tagger"}
+KINDS |= {"generation.task.GeneratorTask": "generator", "judge.task.JudgeTask": "judge"}
+
+
+def _target_of(block: Any) -> str:
+    return str(block.get(TARGET)) if isinstance(block, dict) else ""
+
+
+def kind_of(model: Any) -> str:
+    """Gives the kind of a block `model`: critic, tagger, generator, judge, or outside."""
+    return KINDS.get(_target_of(model.get("task") if isinstance(model, dict) else None), "outside")
+
+
+AnyModel = Annotated[
+    Annotated[Critic, Tag("<critic>")]
+    | Annotated[Tagger, Tag("<tagger>")]
+    | Annotated[Generator, Tag("<generator>")]
+    | Annotated[Judge, Tag("<judge>")]
+    | Annotated[OutsideModel, Tag("<outside>")],
+    Discriminator(lambda value: f"<{kind_of(value)}>"),
+]
+
+
+class Target(Block):
+    """A block that names a class."""
+
+    target: Text = Field(alias=TARGET)
+
+
+class OtherObjective(OpenBlock):
+    """`objective=mle`, or one of another package."""
+
+    target: Text = Field(alias=TARGET)
+
+
+LossTruncation = with_options(Target, LossTruncationOptions, "LossTruncation")
+InfoNce = with_options(Target, InfoNceOptions, "InfoNce")
+OBJECTIVES = {
+    "generation.objectives.loss_truncation.LossTruncation": "<loss_truncation>",
+    "generation.objectives.infonce.InfoNce": "<infonce>",
+}
+Objective = Annotated[
+    Annotated[LossTruncation, Tag("<loss_truncation>")]
+    | Annotated[InfoNce, Tag("<infonce>")]
+    | Annotated[OtherObjective, Tag("<other>")],
+    Discriminator(lambda value: OBJECTIVES.get(_target_of(value), "<other>")),
+]
+
+
+class ControlBlock(OpenBlock):
+    """`control=ctrl`."""
+
+    target: Text = Field(alias=TARGET)
+    groups: Annotated[
+        list[Annotated[str, OneOf(GROUPS)]],
+        Field(min_length=1),
+        Hint(f"use some of {', '.join(GROUPS)}, in this order"),
+    ]
+    entailment: Weights = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        check_control_groups(self.groups)
+        return self
+
+
+GRID, OPTUNA = "grid", "optuna"
+JOBLIB, SLURM, LOCAL = "joblib", "submitit_slurm", "submitit_local"
+# Of submitit: a number, a text, the lines of slurm_setup, or the block slurm_additional_parameters.
+Parameter = bool | int | float | str | list[str] | dict[str, bool | int | float | str]
+
+
+class Sweep(Block):
+    """`sweep`: how the jobs of `-m` are chosen and run."""
+
+    search: Annotated[str, OneOf((GRID, OPTUNA))]
+    num_parallel: Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more jobs at a time")]
+    launcher: Annotated[str, OneOf((JOBLIB, SLURM, LOCAL))]
+    submitit: Annotated[
+        dict[str, Parameter] | None, Hint("use a block of submitit's parameters: 'sweep.submitit={timeout_min: 240}'")
+    ]
+    num_trials: Count = 20
+    sampler: Annotated[str, OneOf(("tpe", "random"))] = "tpe"
+    seed: Seed = 0
+    prune: Switch = False
+
+
+def _is_embedded(settings: Any) -> bool:
+    parts = settings.data.parts.values() if isinstance(settings.data.parts, dict) else settings.data.parts
+    return any(part.path == EMBEDDED or (part.model_extra or {}).get("audit_path") == EMBEDDED for part in parts)
+
+
+class TrainSettings(ExtensibleScript):
+    """train.py."""
+
+    data_dir: PathText | None = None  # of experiments, which find their corpora in it
+    model: AnyModel
+    data: Annotated[Data, Preflight(lambda key, data: preflight.check_parts(data))]
+    trainer: Trainer
+    callbacks: Callbacks
+    logger: Loggers
+    objective: Objective | None = None
+    control: ControlBlock | None = None
+    scale: dict[str, Any]
+    seeds: Seeds = None
+    checkpoints: Annotated[str, OneOf(KEPT_CHECKPOINTS)] = "all"
+    verbose: Switch = False
+    optimizer: Optimizer
+    sweep: Sweep | None = None  # of the command line alone: runs do not keep it
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.data.batch_size is None and s.data.max_tokens is None,
+            "neither data.batch_size nor data.max_tokens is set",
+            "set model.batch_size=16",
+        ),
+    )
+    ineffective: ClassVar[tuple[Ineffective, ...]] = (
+        Ineffective(("sweep",), "without -m: faithkit train -m ..."),
+        Ineffective(
+            ("data.embedded_rows",),
+            "on files: data.path=embedded reads so many rows",
+            lambda s: not _is_embedded(s),
+        ),
+        Ineffective(
+            ("data.num_readers", "data.num_buffer_rows"),
+            "without data.streaming=true",
+            lambda s: not s.data.streaming,
+        ),
+        Ineffective(("data.num_folds",), "without data.fold", lambda s: s.data.fold is None),
+        Ineffective(
+            ("optimizer.floor",),
+            "with optimizer.schedule=constant",
+            lambda s: s.optimizer.schedule == "constant",
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _monitors_a_logged_metric(self) -> Self:
+        monitor, mode = self.callbacks.monitor, self.callbacks.mode
+        kind = kind_of(self.model.model_dump(by_alias=True))
+        if kind not in METRICS:
+            return self
+        shown = display_name(self.data.name, data_path(self.data.model_dump(by_alias=True)))
+        short = monitor.rpartition("/")[2]
+        logged = [f"validation/{data}/{name}" for data in (self.data.name, shown) for name in METRICS[kind]]
+        if monitor not in [*logged, "train/loss"]:
+            hint = f"validation/{shown}/NAME: {choice_hint(short, METRICS[kind])}"
+            raise UserError(f"callbacks.monitor is {monitor!r}", hint=hint)
+        best = "min" if short in LOWER_IS_BETTER else "max"
+        if mode != best:
+            problem = f"callbacks.mode is {mode!r}, which would keep the worst {monitor}"
+            raise UserError(problem, hint=f"set callbacks.mode={best}")
+        return self
+
+    def preflight(self) -> Iterator[UserError]:
+        yield from super().preflight()
+        model: Any = self.model
+        yield from preflight.check_weights("model.weights", getattr(model, "weights", None))
+        yield from preflight.check_prompts("model", getattr(model, "ask", None), getattr(model, "prompts", None))
+        if getattr(model, "lora_rank", None) is not None:
+            yield from preflight.check_package("model.lora_rank", "peft", "lora")
