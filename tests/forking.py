@@ -17,13 +17,13 @@ from tests.running import ROOT
 
 WARM = (
     "train",
-    "detection_benchmark",
-    "response_benchmark",
+    "benchmarks.detection",
+    "benchmarks.responses",
     "generate",
     "score",
     "export",
     "chat",
-    "transfer",
+    "benchmarks.transfer",
     "construct",
 )
 HEAVY = (

@@ -300,11 +300,6 @@ class Estimate(Pipeline):
             "pipeline.columns.id=NAME",
         ),
         Conflict(
-            lambda s: not s.is_sharded and s.labels is None and s.label_next is None,
-            "there is nothing to do: neither labels nor label_next is given",
-            "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first",
-        ),
-        Conflict(
             lambda s: s.is_sharded and s.dataset is not None,
             "pipeline.dataset needs a single file, and these are shards",
             "name columns of the shards: pipeline.by, pipeline.columns.group",
@@ -329,6 +324,9 @@ class Estimate(Pipeline):
         yield from preflight.check_file("pipeline.predictions", self.predictions)
         if settings.engine.name == RAY:
             yield UserError("engine=ray reads scored shards", hint="pipeline.predictions=FOLDER; or leave engine out")
+        if self.labels is None and self.label_next is None:
+            hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
+            yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)
         if self.dataset is not None:
             yield from preflight.check_dataset_block("pipeline", self)
 

@@ -313,9 +313,9 @@ def test_a_folder_without_scored_shards_is_told(tmp_path: Path) -> None:
     ("overrides", "words"),
     [
         (["pipeline.label_next=5"], "pipeline.rule=uncertainty weighs all rows"),
-        (["pipeline.dataset=ragtruth"], "pipeline.dataset is of a single file"),
+        (["pipeline.dataset=ragtruth"], "pipeline.dataset needs a single file"),
         (["pipeline.width=0.1"], "pipeline.width needs labels"),
-        (["engine=ray", "ray.address=ray://h:1"], "is of the Ray client"),
+        (["engine=ray", "ray.address=ray://h:1"], "for the Ray client"),
         (["engine=ray", "pipeline=spontaneous"], "engine=ray asks no model"),
         (["engine=ray", "pipeline.predictions={file}"], "engine=ray reads scored shards"),
         (["pipeline.columns.id=null", "pipeline.predictions={file}"], "names the rows of shards"),

@@ -108,5 +108,5 @@ def test_a_path_that_workers_would_not_find_is_refused(
     config = plain_config("score", f"path={tmp_path}", f"checkpoint={file}", "engine=ray", f"out={tmp_path}-out")
     with pytest.raises(UserError) as caught:
         check_settings(config, ScoreSettings)
-    assert f"names {trained.name}, and workers stand in another folder" in str(caught.value)
+    assert f"names {trained.name}, and workers run in another folder" in str(caught.value)
     assert f"write checkpoint: {trained}" in str(caught.value)
