@@ -80,7 +80,8 @@ def marked_problems(settings: Any, prefix: str = "") -> Iterator[UserError]:
         return
     if not isinstance(settings, Block) and not is_dataclass(settings):
         return
-    model = type(settings) if isinstance(settings, Block) else options_model(type(settings))
+    kind: Any = type(settings)
+    model: type[Block] = kind if issubclass(kind, Block) else options_model(kind)
     for name, field in model.model_fields.items():
         value, key = getattr(settings, name), f"{prefix}{field.alias or name}"
         for mark in field.metadata:

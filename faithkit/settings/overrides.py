@@ -107,7 +107,7 @@ def _choice_problems(configs: Path, override: Override) -> Iterator[UserError]:
 
 def _compose_known_groups(configs: Path, config_name: str, choices: Sequence[Override]) -> tuple[Any, list[Override]]:
     """Composes choices of groups; gives those of groups that the script does not have apart."""
-    used, unknown = list(choices), []
+    used, unknown = list(choices), list[Override]()
     while True:
         try:
             return deepcopy(_compose(configs, config_name, tuple(str(one.input_line) for one in used))), unknown

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -146,7 +146,7 @@ class Responses(Benchmark):
     """A benchmark of generated responses."""
 
     task: Annotated[str, OneOf((RESPONSES,))]
-    path: PathText | None = None
+    path: PathText | None = None  # type: ignore[assignment]
     predictions: PathText | None
     against: PathText | None
     incomplete: Switch
@@ -325,7 +325,7 @@ class Rates(Protocol):
         if not self.systems:
             yield UserError("no language models are named", place="benchmark.systems", hint=SYSTEMS)
         for name, one in (self.systems or {}).items():
-            key, system = f"benchmark.systems.{name}.model", one
+            key, system = f"benchmark.systems.{name}.model", cast(Any, one)
             if system.name and not system.model:
                 yield UserError(f"benchmark.systems.{name} has an engine without a model", hint=f"{key}=NAME")
             if system.name:
@@ -357,7 +357,12 @@ AnyBenchmark = Annotated[
 
 def _is(*kinds: type, names: tuple[str, ...] = ()) -> Any:
     """Makes a condition on the kind of benchmark, and on its name."""
-    return lambda s: isinstance(s.benchmark, kinds) and (not names or s.benchmark.name in names)
+
+    def applies(settings: Any) -> bool:
+        block = settings.benchmark
+        return any(isinstance(block, kind) for kind in kinds) and (not names or block.name in names)
+
+    return applies
 
 
 def _asks(settings: Any) -> bool:

@@ -62,7 +62,7 @@ class Task(OpenBlock):
     """`model.task`: the class that learns, and the blocks besides `model` that it takes."""
 
     target: Annotated[Text, Hint("use the name of a class: package.module.Class"), Preflight(preflight.check_class)] = (
-        Field(alias=TARGET)
+        Field(alias="_target_")
     )
     optimizer: Annotated[dict[str, Any] | None, Hint("set the keys of the block optimizer itself")] = None
     objective: Annotated[dict[str, Any] | None, Hint("set the keys of the block objective itself")] = None
@@ -106,10 +106,10 @@ def kind_of(model: Any) -> str:
 
 
 AnyModel = Annotated[
-    Annotated[Critic, Tag("<critic>")]
-    | Annotated[Tagger, Tag("<tagger>")]
-    | Annotated[Generator, Tag("<generator>")]
-    | Annotated[Judge, Tag("<judge>")]
+    Annotated[Critic, Tag("<critic>")]  # type: ignore[valid-type]
+    | Annotated[Tagger, Tag("<tagger>")]  # type: ignore[valid-type]
+    | Annotated[Generator, Tag("<generator>")]  # type: ignore[valid-type]
+    | Annotated[Judge, Tag("<judge>")]  # type: ignore[valid-type]
     | Annotated[OutsideModel, Tag("<outside>")],
     Discriminator(lambda value: f"<{kind_of(value)}>"),
 ]
@@ -118,13 +118,13 @@ AnyModel = Annotated[
 class Target(Block):
     """A block that names a class."""
 
-    target: Text = Field(alias=TARGET)
+    target: Text = Field(alias="_target_")
 
 
 class OtherObjective(OpenBlock):
     """`objective=mle`, or one of another package."""
 
-    target: Text = Field(alias=TARGET)
+    target: Text = Field(alias="_target_")
 
 
 LossTruncation = with_options(Target, LossTruncationOptions, "LossTruncation")
@@ -134,8 +134,8 @@ OBJECTIVES = {
     "generation.objectives.infonce.InfoNce": "<infonce>",
 }
 Objective = Annotated[
-    Annotated[LossTruncation, Tag("<loss_truncation>")]
-    | Annotated[InfoNce, Tag("<infonce>")]
+    Annotated[LossTruncation, Tag("<loss_truncation>")]  # type: ignore[valid-type]
+    | Annotated[InfoNce, Tag("<infonce>")]  # type: ignore[valid-type]
     | Annotated[OtherObjective, Tag("<other>")],
     Discriminator(lambda value: OBJECTIVES.get(_target_of(value), "<other>")),
 ]
@@ -144,7 +144,7 @@ Objective = Annotated[
 class ControlBlock(OpenBlock):
     """`control=ctrl`."""
 
-    target: Text = Field(alias=TARGET)
+    target: Text = Field(alias="_target_")
     groups: Annotated[
         list[Annotated[str, OneOf(GROUPS)]],
         Field(min_length=1),

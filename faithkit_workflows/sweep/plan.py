@@ -76,10 +76,9 @@ def plan_of(line: CommandLine) -> Plan:
     for key in parsed:
         if parsed[key].is_sweep_override() and (key in ("run_dir", "sweep") or key.startswith("sweep.")):
             raise UserError(f"{key} cannot be swept over", hint=f"give {key} one value")
-    varied = {
-        override.input_line.partition("=")[0]: override for override in parsed.values() if override.is_sweep_override()
-    }
-    folder = parsed["run_dir"].value() if "run_dir" in parsed else None
+    swept = [override for override in parsed.values() if override.is_sweep_override()]
+    varied = {str(override.input_line).partition("=")[0]: override for override in swept}
+    folder: Any = parsed["run_dir"].value() if "run_dir" in parsed else None
     if isinstance(folder, str) and "${" in folder:
         hint = "name one folder for the whole sweep: its runs get folders in it, named by what differs"
         raise UserError(f"run_dir is {folder!r}", hint=hint)
