@@ -71,11 +71,11 @@ check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m mypy
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(PY) $(PIP_QUIETLY) -e '.[bench]'
+	$(PY) $(PIP_QUIETLY) -e '.[bench,onnx]'
 	@touch $@
 
-bench: $(VENV)/.installed-bench ## the speed figures of speed/RESULTS.md: about 15 minutes on one core
-	OMP_NUM_THREADS=1 $(PY) -m speed
+bench: $(VENV)/.installed-bench ## the benchmarks of speed/RESULTS.md, on one core; BENCH=--quick: small sizes, changes no file
+	OMP_NUM_THREADS=1 $(PY) -m speed $(BENCH)
 
 bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU
 	$(PY) -m speed.gpu_train

@@ -1,6 +1,6 @@
-"""Figures about speed and memory, one file each: `python -m speed.NAME`. `python -m speed` takes all that need no GPU.
+"""Benchmarks of speed and memory, one file each: `python -m speed.NAME`; `python -m speed` runs all that need no GPU.
 
-Each file says what it compares and what it needs; `pip install -e '.[bench]'` (or `make bench`) installs the libraries.
+Each file states what it compares and needs; `pip install -e '.[bench]'` (or `make bench`) installs the libraries.
 Everything runs on one thread: the limits are set here, before anything that starts threads is imported.
 """
 

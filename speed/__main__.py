@@ -1,6 +1,8 @@
-"""Takes every figure that needs no GPU, one after the other, each in a process of its own.
+"""Runs every benchmark that needs no GPU, one after the other, each in another process that gets the same arguments.
 
-Needs: the `bench` extra. `tagger_speed` skips itself where LettuceDetect is not there (peers/README.md).
+python -m speed [--quick]    --quick: small sizes, one round, RESULTS.md is not changed
+
+Needs: the `bench` and `onnx` extras. `tagger_speed` is skipped without LettuceDetect (peers/README.md).
 """
 
 import subprocess
@@ -9,27 +11,23 @@ import sys
 from speed.measure import require
 
 NAMES = (
-    "help_speed",
-    "prepare_speed",
-    "stream_memory",
-    "table_memory",
+    "command_speed",
+    "data_speed",
     "score_speed",
-    "onnx_speed",
     "train_speed",
     "tagger_speed",
     "metric_speed",
-    "infonce_speed",
     "lm_speed",
     "generate_speed",
-    "describe_speed",
-    "report_speed",
 )
 
 
 def main() -> int:
-    """Runs them all; the exit code is the number that failed."""
+    """Returns the number of benchmarks that failed."""
     require("accelerate", "bert_score", "rouge_score")
-    failed = [name for name in NAMES if subprocess.run([sys.executable, "-m", f"speed.{name}"]).returncode]
+    require("onnx", "onnxscript", "onnxruntime", hint="pip install -e '.[onnx]'")
+    command = [sys.executable, "-m"]
+    failed = [name for name in NAMES if subprocess.run([*command, f"speed.{name}", *sys.argv[1:]]).returncode]
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return len(failed)

@@ -6,120 +6,87 @@ AdamW are those of real training.
 
 Needs: a CUDA GPU; of the packages only torch, transformers and numpy.
 
-python -m speed.gpu_train                          eager, then with torch.compile
-python -m speed.gpu_train --device cpu --tiny      tries the program itself, without figures to keep
+python -m speed.gpu_train                        eager, then with torch.compile
+python -m speed.gpu_train --device cpu --quick   tries the program with a small model, without figures to keep
 """
 
-import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import cycle
+from collections.abc import Callable
+from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from transformers import RobertaConfig, RobertaForSequenceClassification
 
 from data_modules.encoding.ragged import Ragged, offsets_of, pad_rows
 from faithkit.training.optimizer import build_optimizer, parameter_groups
-from speed.measure import report, table
+from speed.measure import BenchmarkParser, table, write_results
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 180, 0.6, 32, 512
-Step = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+LARGE = {"vocab_size": 50_265, "num_hidden_layers": 24, "hidden_size": 1024, "num_attention_heads": 16}
+SMALL = {"vocab_size": 500, "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2}
+Sizes = dict[str, int]  # of the model, named as in RobertaConfig
 
 
-@dataclass(frozen=True)
-class Shape:
-    """The sizes of an encoder that its arithmetic depends on."""
-
-    vocab_size: int = 50_265
-    num_layers: int = 24
-    hidden_size: int = 1024
-    num_heads: int = 16
-
-    def flops(self, batch_size: int, length: int) -> float:
-        """Counts the FLOP of a training step's matrix products: forward, and twice that backward; embeddings have none.
-
-        A layer multiplies each token with 12 hidden^2 weights (4 in attention, 8 in the feed-forward part), and with
-        `length` keys and values.
-        """
-        weights = 12 * self.hidden_size**2
-        attention = 2 * length * self.hidden_size
-        return 3 * 2 * self.num_layers * (weights + attention) * batch_size * length
-
-
-def main() -> int:
+def main() -> None:
     """Measures the matrix rate, then the training, eager and compiled."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = BenchmarkParser(__doc__, tokens=32_768, steps=40, sequences=16_384)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--tokens", type=int, default=32_768, help="of a batch, at most")
-    parser.add_argument("--steps", type=int, default=40, help="timed, after --warm-up")
-    parser.add_argument("--warm-up", type=int, default=12)
-    parser.add_argument("--tiny", action="store_true", help="a model of two small layers")
-    parser.add_argument("--compile", choices=("both", "yes", "no"), default="both")
-    options = parser.parse_args()
+    options = parser.parse()
     if options.device == "cuda" and not torch.cuda.is_available():
-        print("no CUDA device is here: skipped", file=sys.stderr)
-        return 0
-    device = torch.device(options.device)
-    shape = Shape(vocab_size=500, num_layers=2, hidden_size=64, num_heads=2) if options.tiny else Shape()
-    if options.tiny:
-        options.tokens, options.steps, options.warm_up = 1024, 4, 1
+        print("skipped: no CUDA device", file=sys.stderr)
+        return
+    device, sizes = torch.device(options.device), SMALL if options.quick else LARGE
     torch.backends.cuda.matmul.allow_tf32 = True
-    rate = matrix_rate(device, 512 if options.tiny else 8192)
-    print(f"matrix rate {rate / 1e12:.1f} TFLOP/s", file=sys.stderr, flush=True)
-    batches = make_batches(shape.vocab_size, options.tokens, 2048 if options.tiny else 16_384)
+    rate = measure_matrix_rate(device, 512 if options.quick else 8192)
+    batches = make_batches(sizes["vocab_size"], options.tokens, options.sequences)
     rows = []
-    for compiled in {"both": (False, True), "yes": (True,), "no": (False,)}[options.compile]:
-        name = "torch.compile, layer by layer" if compiled else "eager"
-        seconds, tokens, examples, flops = train(shape, batches, device, options, compiled)
-        memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else 0.0
-        share = flops / seconds / rate
-        rows.append([name, f"{tokens / seconds:,.0f}", f"{examples / seconds:,.0f}", f"{flops / seconds / 1e12:.1f}",
-                     f"{share:.0%}", f"{memory:.1f}"])  # fmt: skip
-        print(f"{name}: {tokens / seconds:,.0f} tokens/s, {share:.0%}", file=sys.stderr, flush=True)
-    header = ["way", "tokens/s", "examples/s", "TFLOP/s", "share of the matrix rate", "GiB"]
-    mean = np.mean([ids.shape[1] for ids in batches for _ in ids])
-    body = (
+    for compiled in (False,) if options.quick else (False, True):
+        seconds, shapes, gib = train(sizes, batches, device, options.steps, compiled)
+        flops = sum(count_flops(sizes, *shape) for shape in shapes) / seconds
+        tokens, examples = (sum(column) / seconds for column in zip(*((n * m, n) for n, m in shapes), strict=True))
+        figures = [f"{tokens:,.0f}", f"{examples:,.0f}", f"{flops / 1e12:.1f}", f"{flops / rate:.0%}", f"{gib:.1f}"]
+        rows.append(["torch.compile, layer by layer" if compiled else "eager", *figures])
+    about = (
         f"BF16 autocast over fp32 weights, batches of up to {options.tokens:,} tokens, no padding; lengths log-normal "
-        f"(median {MEDIAN_TOKENS}, sigma {SPREAD}, {SHORTEST} to {LONGEST}; mean {mean:.0f}). Matrix rate measured in "
-        f"this run: {rate / 1e12:.0f} TFLOP/s.\n\n{table(header, rows)}"
+        f"(median {MEDIAN_TOKENS}, sigma {SPREAD}, {SHORTEST} to {LONGEST}). Matrix rate measured in this run: "
+        f"{rate / 1e12:.1f} TFLOP/s."
     )
-    if options.tiny:
-        print(body)
-    else:
-        name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
-        report("Training RoBERTa-large on a GPU", body, device=name)
-    return 0
+    header = ["way", "tokens/s", "examples/s", "TFLOP/s", "share of the matrix rate", "GiB"]
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    write_results("Training RoBERTa-large on a GPU", about, table(header, rows), quick=options.quick, device=name)
 
 
-def matrix_rate(device: torch.device, size: int, seconds: float = 1.0) -> float:
-    """Measures the FLOP/s of BF16 matrix products: the best of five runs, since it serves as the ceiling."""
-    left = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    right = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    _timed(lambda: left @ right, device)  # the first one chooses the kernel
-    count = max(1, int(seconds / 5 / max(_timed(lambda: left @ right, device), 1e-6)))
+def count_flops(sizes: Sizes, batch_size: int, length: int) -> int:
+    """Counts the FLOP of a training step's matrix products: forward, and twice that backward; embeddings have none.
 
-    def multiply() -> None:
-        for _ in range(count):
-            left @ right
-
-    return 2 * size**3 * count / min(_timed(multiply, device) for _ in range(5))
+    A layer multiplies each token with 12 hidden^2 weights (4 in attention, 8 in the feed-forward part), and with
+    `length` keys and values.
+    """
+    weights, attention = 12 * sizes["hidden_size"] ** 2, 2 * length * sizes["hidden_size"]
+    return 3 * 2 * sizes["num_hidden_layers"] * (weights + attention) * batch_size * length
 
 
-def _timed(work: Callable[[], Any], device: torch.device) -> float:
-    _wait(device)
+def measure_matrix_rate(device: torch.device, size: int, seconds: float = 1.0) -> float:
+    """Measures the FLOP/s of BF16 matrix products: the best of five runs, because it serves as the ceiling."""
+    left, right = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    time_work(lambda: left @ right, device)  # the first one chooses the kernel
+    count = max(1, int(seconds / 5 / max(time_work(lambda: left @ right, device), 1e-6)))
+    best = min(time_work(lambda: [left @ right for _ in range(count)], device) for _ in range(5))
+    return 2 * size**3 * count / best
+
+
+def time_work(work: Callable[[], Any], device: torch.device) -> float:
+    """Returns the seconds of some work, the device's included."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else int
+    wait()
     begin = time.perf_counter()
     work()
-    _wait(device)
+    wait()
     return time.perf_counter() - begin
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def make_batches(vocab_size: int, max_tokens: int, count: int, seed: int = 0) -> list[NDArray[np.int64]]:
@@ -132,89 +99,50 @@ def make_batches(vocab_size: int, max_tokens: int, count: int, seed: int = 0) ->
     for length in np.unique(lengths):
         of_length, size = np.flatnonzero(lengths == length), max(1, max_tokens // length)
         chunks = [of_length[i : i + size] for i in range(0, len(of_length), size)]
-        # The rest of a length makes a small batch: a stream would fill it from its next window.
+        # The rest of a length would make a small batch; a stream would fill it from its next window.
         batches += [pad_rows(rows.take(chunk), 1) for chunk in chunks if len(chunk) == size or len(chunks) == 1]
     rng.shuffle(batches)
     return batches
 
 
-def build(shape: Shape, device: torch.device) -> Any:
-    """Builds the classifier with random weights."""
-    from transformers import RobertaConfig, RobertaForSequenceClassification
-
-    config = RobertaConfig(
-        vocab_size=shape.vocab_size,
-        num_hidden_layers=shape.num_layers,
-        hidden_size=shape.hidden_size,
-        num_attention_heads=shape.num_heads,
-        intermediate_size=4 * shape.hidden_size,
-        max_position_embeddings=LONGEST + 2,
-        type_vocab_size=1,
-    )
+def train(
+    sizes: Sizes, batches: list[NDArray[np.int64]], device: torch.device, num_steps: int, compiled: bool
+) -> tuple[float, list[tuple[int, int]], float]:
+    """Trains a model with random weights; returns the seconds, the shapes and the peak GiB of the timed steps."""
+    config: dict[str, Any] = {**sizes, "intermediate_size": 4 * sizes["hidden_size"], "type_vocab_size": 1}
     torch.manual_seed(0)
     with torch.device(device):
-        model = RobertaForSequenceClassification(config)
-    model.set_attn_implementation("sdpa")  # with no mask it takes the flash kernel
-    return model.train()
-
-
-def make_step(model: Any, device: torch.device) -> Step:
-    """Makes the optimiser step: forward, backward, clipping at 1, fused AdamW; nothing makes the GPU wait."""
-    optimizer = build_optimizer(parameter_groups(model, 1e-5, 0.1), 1e-5, betas=(0.9, 0.98))
-
-    def step(ids: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        with torch.autocast(device.type, torch.bfloat16):
-            logits = model(input_ids=ids).logits
-        loss = torch.nn.functional.cross_entropy(logits.float(), labels)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=device.type == "cuda")
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        return loss.detach()
-
-    return step
-
-
-def train(
-    shape: Shape, batches: list[NDArray[np.int64]], device: torch.device, options: Any, compiled: bool
-) -> tuple[float, int, int, float]:
-    """Trains; returns the seconds, tokens, examples and FLOP of the timed steps."""
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(device)
-    model = build(shape, device)
+        model: Any = RobertaForSequenceClassification(RobertaConfig(**config, max_position_embeddings=LONGEST + 2))
+    model.set_attn_implementation("sdpa")  # without a mask it uses the flash kernel
+    model.train()
     if compiled:
-        for layer in model.roberta.encoder.layer:  # equal layers share what is compiled: seconds instead of minutes
+        for layer in model.roberta.encoder.layer:  # equal layers share the compiled code: seconds instead of minutes
             layer.compile(dynamic=True)
-    step = make_step(model, device)
-    supply = feed(batches, device)
-    for _ in range(options.warm_up):
-        step(*next(supply))
-    done: list[torch.Size] = []
-    losses = []
+    optimizer = build_optimizer(parameter_groups(model, 1e-5, 0.1), 1e-5, betas=(0.9, 0.98))
+    is_cuda, supply, losses, shapes = device.type == "cuda", cycle(batches), [], []
+    if is_cuda:
+        torch.cuda.reset_peak_memory_stats(device)
 
-    def run() -> None:
-        for _ in range(options.steps):
-            ids, labels = next(supply)
-            losses.append(step(ids, labels))
-            done.append(ids.shape)
+    def run(count: int) -> None:
+        for array in islice(supply, count):
+            ids = torch.from_numpy(array)
+            ids = (ids.pin_memory() if is_cuda else ids).to(device, non_blocking=True)  # nothing makes the GPU wait
+            with torch.autocast(device.type, torch.bfloat16):
+                logits = model(input_ids=ids).logits
+            loss = torch.nn.functional.cross_entropy(logits.float(), ids[:, 0] % 2)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0, foreach=is_cuda)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(loss.detach())
+            shapes.append(array.shape)
 
-    seconds = _timed(run, device)
+    run(max(1, num_steps // 3))  # to warm up
+    shapes.clear()
+    seconds = time_work(lambda: run(num_steps), device)
     assert bool(torch.isfinite(torch.stack(losses)).all()), "every loss is a number"
-    tokens, examples = sum(rows * length for rows, length in done), sum(rows for rows, _ in done)
-    return seconds, tokens, examples, sum(shape.flops(*size) for size in done)
-
-
-def feed(batches: list[NDArray[np.int64]], device: torch.device) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yields the batches on the device, over and over, copied while it computes."""
-    pinned = device.type == "cuda"
-    for array in cycle(batches):
-        ids = torch.from_numpy(array)
-        labels = ids[:, 0] % 2
-        if pinned:
-            ids, labels = ids.pin_memory(), labels.pin_memory()
-        yield ids.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+    return seconds, shapes, torch.cuda.max_memory_allocated(device) / 2**30 if is_cuda else 0.0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,16 +1,18 @@
-"""Compares training on dialogue turns with a padded loop like FaithDial's: tokens a CPU-second.
+"""Compares training a generator with padded loops of plain transformers: likelihood, and the contrastive InfoNCE.
 
-The padded loop takes rows in random order, pads them to the longest of their batch, and computes logits at every place.
-Ours batches turns of similar length (causal models: without padding), and computes logits only of responses. Both take
-the same steps from the same weights: forward, backward, clipping, AdamW. Padding is never counted. The padded loop is
-in fp32, as FaithDial's is by default; ours in fp32, and in bf16-mixed where `precision=auto` chooses that.
+Likelihood: the padded loop, like FaithDial's, takes rows in random order, pads them to the longest of their batch, and
+computes logits of every token. Ours batches turns of similar length (causal models: without padding), and computes
+logits only of responses. Both run forward, backward, clipping and AdamW from the same weights; padding is not counted.
 
-Needs: nothing more than faithkit, and `flan-t5-small` (fetched once).
+InfoNCE: the naive way reads the context again with each of the N + 1 candidates; ours reads it once. Both run forward
+and backward and compute logits of the gold responses only. That both give the same loss is tested in tests/generation.
 
-python -m speed.lm_speed
+Needs: `flan-t5-small` (fetched once).
+
+python -m speed.lm_speed [--negatives 1 4 8]
 """
 
-import argparse
+import copy
 from collections import Counter
 from collections.abc import Mapping
 from functools import partial
@@ -19,137 +21,171 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from data_modules.build import build_source
-from data_modules.encoding.ragged import Ragged, join_rows, pad_rows
-from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ
+from data_modules.encoding.ragged import Ragged
+from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.hardware import best_precision
+from faithkit.packing import use_packed_attention
 from faithkit.training.batching import plan_batches
-from faithkit.training.language_model import run_model, token_losses
+from faithkit.training.language_model import INPUTS, OneProcess, run_model, token_losses
 from faithkit.training.optimizer import build_optimizer, parameter_groups
-from speed.infonce_speed import WEIGHTS, build
-from speed.measure import Ratio, alternate, report, table
+from faithkit.weights.resolve import resolve
+from generation.candidate_forward import last_states
+from generation.objectives.infonce import InfoNce
+from generation.objectives.objective import Step
+from generation.weights import load_generator
+from speed.measure import BenchmarkParser, Ratio, alternate, rates, table, write_results
 
 BATCH_SIZE, LR, CLIP = 16, 1e-4, 1.0
-IGNORED = -100  # what transformers leaves out of its loss
-Batches = list[tuple[Any, dict[str, Tensor]]]  # the rows and the model's inputs of each batch
+ROWS, CONTEXT, RESPONSE = 8, (100, 12), (25, 5)  # of InfoNCE: rows of a batch; tokens: mean and standard deviation
+IGNORED = -100  # labels that transformers leaves out of its loss
+WEIGHTS = "flan-t5-small"
+MODELS = {WEIGHTS: SEQ2SEQ, "a random Llama, 6 layers of 384": CAUSAL}
+Batch = dict[str, Tensor]
 
 
 def main() -> None:
-    """Times an epoch of both ways in turns."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--turns", type=int, default=1024, help="turns to make batches of")
-    parser.add_argument("--batches", type=int, default=4, help="batches that each side is timed on")
-    parser.add_argument("--rounds", type=int, default=2)
-    options = parser.parse_args()
+    """Times training steps of both sides in turns."""
+    parser = BenchmarkParser(__doc__, rounds=2, batches=4)
+    parser.add_argument("--negatives", type=int, nargs="+", default=[1, 4, 8])
+    options = parser.parse()
     torch.set_num_threads(1)
-    rows = []
-    for name, kind in (("flan-t5-small", SEQ2SEQ), ("Llama", CAUSAL)):
-        rows += compare(name, kind, options.turns, options.batches, options.rounds)
-    body = (
-        f"{options.turns} turns of the embedded corpus in FaithDial's layout, in batches of {BATCH_SIZE}; each side "
-        f"does {options.batches} of them, and is measured by token. No dropout. `{WEIGHTS}`, and a random "
-        "Llama of 6 layers of 384."
+    rows = [[name, *row] for name, kind in MODELS.items() for row in compare(kind, options.batches, options.rounds)]
+    about = (
+        f"Turns of the embedded corpus in FaithDial's layout; each side trains on {options.batches} batches of "
+        f"{BATCH_SIZE}, without dropout."
     )
-    header = ["model", "side", "tokens a CPU-second", "of what is read padding", "faster"]
-    report("Training generators", f"{body}\n\n{table(header, rows)}")
+    header = ["model", "side", "tokens a CPU-second", "faster"]
+    write_results("Training generators", about, table(header, rows), quick=options.quick)
+    numbers = options.negatives[: 1 if options.quick else None]
+    contrasts = [[name, *compare_infonce(k, n, options.rounds)] for name, k in MODELS.items() for n in numbers]
+    about = (
+        f"{ROWS} rows, contexts of {CONTEXT[0]} tokens (standard deviation {CONTEXT[1]}), responses of {RESPONSE[0]} "
+        f"({RESPONSE[1]}); fp32, no dropout. Naive: N + 1 padded passes of plain transformers."
+    )
+    header = ["model", "negatives", "ours, s a step", "naive, s a step", "faster"]
+    write_results("InfoNCE", about, table(header, contrasts), quick=options.quick)
 
 
-def compare(name: str, kind: str, num_turns: int, num_batches: int, num_rounds: int) -> list[list[Any]]:
-    """Makes a model's lines of the table."""
+def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
+    """Builds a model for our side, a copy for the other one, and the encoder of turns."""
+    layout = TurnLayout(kind=kind, max_length=512, max_response_length=64)
+    tokenizer = load_tokenizer(resolve(WEIGHTS))
+    new_tokens = add_markers(tokenizer, layout)
+    if kind == SEQ2SEQ:
+        model = load_generator(WEIGHTS, "seq2seq", tokenizer=tokenizer, new_tokens=new_tokens, dropout=0.0)
+    else:
+        torch.manual_seed(0)
+        heads: dict[str, Any] = {"num_attention_heads": 8, "num_key_value_heads": 4, "num_hidden_layers": 6}
+        sizes: dict[str, Any] = {"hidden_size": 384, "intermediate_size": 1024, "vocab_size": len(tokenizer)}
+        model = LlamaForCausalLM(LlamaConfig(**heads, **sizes))
+    plain = copy.deepcopy(model)
+    if kind == CAUSAL:
+        use_packed_attention(model)
+    return model.train(), plain.train(), TurnEncoder(tokenizer, layout)
+
+
+def compare(kind: str, num_batches: int, num_rounds: int) -> list[list[str]]:
+    """Compares likelihood training; returns a row for each side."""
     model, plain, turns = build(kind)
-    columns = columns_of(turns, num_turns)
-    sides = {
-        "padded, fp32": (plain, padded(turns, columns, num_batches), torch.float32),
-        "ours, fp32": (model, bucketed(turns, columns, num_batches), torch.float32),
-    }
-    if best_precision("cpu") == "bf16-mixed":
-        sides["ours, bf16-mixed"] = (*sides["ours, fp32"][:2], torch.bfloat16)
-    tokens = {
-        side: sum(int(columns["length"][rows].sum()) for rows, _ in batches) for side, (_, batches, _) in sides.items()
-    }
-    places = {side: sum(num_places(batch) for _, batch in batches) for side, (_, batches, _) in sides.items()}
-    taken = alternate({side: partial(train, *arguments) for side, arguments in sides.items()}, num_rounds)
-    by_token = {side: [second / tokens[side] for second in seconds] for side, seconds in taken.items()}
-    return [
-        [
-            name,
-            side,
-            f"{1 / np.median(by_token[side]):,.0f}",
-            f"{max(0.0, 1 - tokens[side] / places[side]):.0%}",
-            Ratio.of(by_token["padded, fp32"], by_token[side]),
-        ]
-        for side in sides
-    ]
-
-
-def columns_of(turns: TurnEncoder, count: int) -> dict[str, Any]:
-    """Encodes turns spread evenly over the corpus: within a dialogue they grow longer."""
+    padded = TurnEncoder(turns.tokenizer, turns.layout, packed=False)
     examples = list(read_examples(build_source("faithdial", "embedded"), "train", ReadReport()))
-    return turns.encode(examples[:: len(examples) // count][:count], Counter())
+    spread = examples[:: len(examples) // 1024][:1024]  # turns grow within a dialogue
+    columns: dict[str, Any] = turns.encode(spread, Counter())
+    lengths = columns["length"]
+    order = np.random.default_rng(0).permutation(len(lengths))[: num_batches * BATCH_SIZE]
+    plan = plan_batches(lengths, BATCH_SIZE, None, np.random.default_rng(0), columns.get("second_length"))
+    plan = sorted((rows for rows in plan if len(rows) == BATCH_SIZE), key=lambda rows: lengths[rows].mean())
+    even = [plan[(2 * n + 1) * len(plan) // (2 * num_batches)] for n in range(num_batches)]  # from short to long
+
+    def collate(encoder: TurnEncoder, every: Any) -> list[Batch]:
+        batches = ({n: c.take(r) if isinstance(c, Ragged) else c[r] for n, c in columns.items()} for r in every)
+        return [to_tensors(encoder.collate(batch)) for batch in batches]
+
+    batches = {"padded": collate(padded, order.reshape(num_batches, -1)), "ours": collate(turns, even)}
+    counts = {"padded": int(lengths[order].sum()), "ours": int(lengths[np.concatenate(even)].sum())}
+    sides = {"padded, fp32": partial(train, plain, batches["padded"], torch.float32, every_logit=True)}
+    for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
+        dtype = torch.float32 if precision == "32-true" else torch.bfloat16
+        sides[f"ours, {precision}"] = partial(train, model, batches["ours"], dtype)
+    return rates(alternate(sides, num_rounds), {side: counts[side.split(",")[0]] for side in sides}, digits=0)
 
 
-def bucketed(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
-    """Takes some of our batches, evenly from the shortest to the longest."""
-    plan = plan_batches(columns["length"], BATCH_SIZE, None, np.random.default_rng(0), columns.get("second_length"))
-    plan = sorted((rows for rows in plan if len(rows) == BATCH_SIZE), key=lambda rows: columns["length"][rows].mean())
-    chosen = [plan[(2 * n + 1) * len(plan) // (2 * count)] for n in range(count)]
-    return [(rows, tensors(turns.collate(taken(columns, rows)))) for rows in chosen]
+def to_tensors(batch: Mapping[str, Any]) -> Batch:
+    return {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in batch.items()}
 
 
-def padded(turns: TurnEncoder, columns: dict[str, Any], count: int) -> Batches:
-    """Makes padded batches of turns drawn at random, with labels as transformers takes them."""
-    order, pad = np.random.default_rng(0).permutation(len(columns["response"])), turns.tokenizer.pad_token_id
-    batches = []
-    for rows in order[: count * BATCH_SIZE].reshape(count, BATCH_SIZE):
-        batch = taken(columns, rows)
-        context, response = batch["context"], batch["response"]
-        if turns.layout.kind == SEQ2SEQ:
-            decoded = np.roll(pad_rows(response, pad), 1, axis=1)
-            decoded[:, 0] = turns.decoder_prefix[0]
-            labels = pad_rows(response, IGNORED)
-            batch_inputs = {**inputs(context, pad), "decoder_input_ids": decoded, "labels": labels}
-        else:
-            silent = Ragged(np.full(len(context.values), IGNORED, np.int32), context.offsets)
-            labels = pad_rows(join_rows([silent, response]), IGNORED)
-            batch_inputs = {**inputs(join_rows([context, response]), pad), "labels": labels}
-        batches.append((rows, tensors(batch_inputs)))
-    return batches
-
-
-def taken(columns: dict[str, Any], rows: Any) -> dict[str, Any]:
-    return {name: c.take(rows) if isinstance(c, Ragged) else c[rows] for name, c in columns.items()}
-
-
-def inputs(rows: Ragged, pad: int) -> dict[str, Any]:
-    inside = np.arange(int(rows.lengths.max())) < rows.lengths[:, None]
-    return {"input_ids": pad_rows(rows, pad), "attention_mask": inside.astype(np.int64)}
-
-
-def tensors(batch: Mapping[str, Any]) -> dict[str, Tensor]:
-    return {name: torch.from_numpy(array) for name, array in batch.items()}
-
-
-def num_places(batch: dict[str, Tensor]) -> int:
-    return sum(batch[name].numel() for name in ("input_ids", "decoder_input_ids") if name in batch)
-
-
-def train(model: Any, batches: Batches, dtype: torch.dtype) -> None:
-    """Takes a step on each batch, with the weights in fp32."""
+def train(model: Any, batches: list[Batch], dtype: torch.dtype, *, every_logit: bool = False) -> None:
+    """Runs an optimizer step on each batch, with the weights in fp32."""
     optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
-    for _, batch in batches:
+    for batch in batches:
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-            if "labels" in batch:
-                loss = model(**batch, use_cache=False).loss
+            if every_logit:  # as transformers computes its loss
+                given = {name: batch[name] for name in INPUTS if name in batch and name != "position_ids"}
+                logits = model(**given, use_cache=False).logits.flatten(0, 1)
+                labels = torch.full((len(logits),), IGNORED).index_copy(0, batch["target_at"], batch["target"].long())
+                loss = cross_entropy(logits.float(), labels, ignore_index=IGNORED)
             else:
                 loss = token_losses(run_model(model, batch).logits, batch["target"]).mean()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad()
+
+
+def compare_infonce(kind: str, num: int, num_rounds: int) -> list[str]:
+    """Compares a step of InfoNCE with a number of negatives; returns the row's figures."""
+    model, plain, turns = build(kind)
+    objective = InfoNce(weight=0.1, temperature=1.0, query=None, num_negatives=num)
+    encoder: Any = objective.encoder(turns, turns)
+    objective.set_up(model, 0)
+    rng = np.random.default_rng(0)
+
+    def draw(mean: int, deviation: int) -> Ragged:
+        sizes = rng.normal(mean, deviation, ROWS).round().clip(2).astype(int)
+        return Ragged.from_lists([rng.integers(5, len(turns.tokenizer) - 200, size).tolist() for size in sizes])
+
+    context, response, negatives = draw(*CONTEXT), draw(*RESPONSE), [draw(*RESPONSE) for _ in range(num)]
+    by_row = [[negative.row(row).tolist() for negative in negatives] for row in range(ROWS)]
+    columns = {
+        "context": context,
+        "response": response,
+        "negative": Ragged.from_lists([[token for ids in row for token in ids] for row in by_row]),
+        "negative_length": Ragged.from_lists([[len(ids) for ids in row] for row in by_row]),
+    }
+    batch = to_tensors(encoder.collate(columns)) | {"index": torch.arange(ROWS), "num_rows": torch.tensor(ROWS)}
+    padded = TurnEncoder(turns.tokenizer, turns.layout, packed=False)
+    passes = [to_tensors(padded.collate({"context": context, "response": c})) for c in (response, *negatives)]
+
+    def run_ours() -> None:
+        output = objective.run(model, batch)
+        losses = token_losses(output.logits, batch["target"])
+        process: dict[str, Any] = {"processes": OneProcess(), "log": lambda *_: None}
+        objective(Step(batch=batch, model=model, output=output, losses=losses, **process)).backward()
+        model.zero_grad()
+
+    def run_naive() -> None:
+        loss = torch.zeros(())
+        for place, given in enumerate(passes):
+            targets = given["target_at"] if place == 0 else given["target_at"][:0]
+            with last_states(plain) as states:
+                logits = run_model(plain, given | {"target_at": targets}).logits
+            # Any loss of the candidates' states costs the same.
+            loss = loss + states[0].flatten(0, 1)[given["target_at"]].square().mean()
+            loss = loss if place else loss + token_losses(logits, given["target"]).mean()
+        loss.backward()
+        plain.zero_grad()
+
+    taken = alternate({"ours": run_ours, "naive": run_naive}, num_rounds, warm_up=True)
+    seconds = [f"{np.median(taken[side]):.2f}" for side in ("ours", "naive")]
+    return [str(num), *seconds, str(Ratio.of(taken["naive"], taken["ours"]))]
 
 
 if __name__ == "__main__":

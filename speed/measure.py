@@ -1,32 +1,53 @@
-"""Takes figures (CPU-seconds in alternating rounds) and writes them, with the machine, to a section of RESULTS.md."""
+"""Measures CPU-seconds in alternating rounds, memory and processes, and writes results with their conditions."""
 
+import argparse
 import os
 import platform
 import re
 import resource
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path(__file__).parent / "RESULTS.md"
-HEAD = """# Results
+NUM_READINGS = 10  # of the memory, while a benchmark of memory runs
+Side = Callable[[], object]  # does the work; may return its CPU-seconds (a float) if only a part of the work counts
 
-Written by the files of this folder. A ratio is the median over rounds in which the two sides took turns, in CPU-seconds
-of one thread; the lowest and highest round stand behind it.
-"""
-Side = Callable[[], object]  # does the work; returns its CPU-seconds, a float, where only a part of the work counts
+
+class BenchmarkParser(argparse.ArgumentParser):
+    """Parses the options of a benchmark: `--rounds`, `--quick` and one integer option for each size.
+
+    `--quick` divides the sizes by 16, runs one round and leaves RESULTS.md alone.
+    """
+
+    def __init__(self, description: str | None, *, rounds: int = 3, **sizes: int):
+        super().__init__(description=(description or "").splitlines()[0])
+        self.sizes = sizes
+        self.add_argument("--quick", action="store_true", help="small sizes and one round; RESULTS.md is not changed")
+        self.add_argument("--rounds", type=int, default=rounds)
+        for name, default in sizes.items():
+            self.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=f"default: {default}")
+
+    def parse(self) -> argparse.Namespace:
+        """Parses the command line."""
+        options = self.parse_args()
+        if options.quick:
+            vars(options).update({name: max(2, getattr(options, name) // 16) for name in self.sizes}, rounds=1)
+        return options
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """The CPU-seconds of one side over those of another: median, lowest and highest round."""
+    """The CPU-seconds of one side divided by those of another: median, lowest and highest round."""
 
     median: float
     low: float
@@ -34,7 +55,7 @@ class Ratio:
 
     @classmethod
     def of(cls, slow: Sequence[float], fast: Sequence[float]) -> "Ratio":
-        """Divides round by round: whatever else the machine does in a round slows both sides."""
+        """Divides round by round, because other load of the machine slows both sides of a round."""
         ratios = [a / b for a, b in zip(slow, fast, strict=True)]
         return cls(statistics.median(ratios), min(ratios), max(ratios))
 
@@ -43,7 +64,7 @@ class Ratio:
 
 
 def require(*modules: str, hint: str = "pip install -e '.[bench]'") -> None:
-    """Ends the program with a hint where a package is missing; to be called before any work."""
+    """Ends the program with a hint if a package is missing; called before any work."""
     missing = [name.replace("_", "-") for name in modules if find_spec(name) is None]
     if missing:
         print(f"error: not installed: {', '.join(missing)}; hint: {hint}", file=sys.stderr)
@@ -59,15 +80,10 @@ def cpu_seconds() -> float:
 def alternate(
     sides: Mapping[str, Side], num_rounds: int, *, warm_up: bool = False, clock: Callable[[], float] = cpu_seconds
 ) -> dict[str, list[float]]:
-    """Times each side once a round; every other round goes through the sides backwards.
-
-    Args:
-        sides: What is timed, by name.
-        warm_up: First runs each side once without counting it.
-        clock: Tells the seconds.
+    """Times each side once a round, after a warm-up that does not count; every other round reverses the order.
 
     Returns:
-        The CPU-seconds of each side, round by round.
+        The seconds of each side, round by round.
     """
     taken: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(-warm_up, num_rounds):
@@ -82,12 +98,40 @@ def alternate(
     return taken
 
 
-def anonymous_mib(pid: int | str = "self") -> float:
-    """Returns the MiB of a process that are not mapped from files; of this one where none is named."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    found = re.search(r"^Anonymous:\s+(\d+) kB", text, re.MULTILINE)
+def rates(taken: Mapping[str, Sequence[float]], sizes: int | Mapping[str, int], *, digits: int = 1) -> list[list[str]]:
+    """Makes a row of each side: its name, items a CPU-second (`sizes`: of a round), and the ratio to the first side."""
+    size = sizes if isinstance(sizes, Mapping) else dict.fromkeys(taken, sizes)
+    per_item = {name: [second / size[name] for second in seconds] for name, seconds in taken.items()}
+    first = next(iter(per_item.values()))
+    return [
+        [name, f"{1 / statistics.median(seconds):,.{digits}f}", str(Ratio.of(first, seconds))]
+        for name, seconds in per_item.items()
+    ]
+
+
+def anonymous_mib() -> float:
+    """Returns the MiB of this process that are not mapped from files."""
+    found = re.search(r"^Anonymous:\s+(\d+) kB", Path("/proc/self/smaps_rollup").read_text(), re.MULTILINE)
     assert found is not None, "smaps_rollup always has the line"
     return int(found[1]) / 1024
+
+
+def read_memory(counts: Iterable[int], total: int) -> tuple[list[float], float]:
+    """Consumes an iterable of counts; returns the MiB before it and at each tenth, and the CPU-seconds."""
+    readings, done, begin = [anonymous_mib()], 0, time.process_time()
+    for count in counts:
+        done += count
+        if done * NUM_READINGS >= total * len(readings):
+            readings.append(anonymous_mib())
+    assert done == total, f"{done} of {total} rows were read"
+    return readings, time.process_time() - begin
+
+
+def run_process(command: Sequence[str], exit_code: int = 0) -> None:
+    """Runs a process to its end and checks its exit code."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != exit_code:
+        sys.exit(f"error: exit code {done.returncode}, expected {exit_code}: {' '.join(command)}\n{done.stderr}")
 
 
 def machine() -> str:
@@ -97,16 +141,9 @@ def machine() -> str:
     flags = set((re.search(r"^flags\s*:\s*(.+)$", facts, re.MULTILINE) or ["", ""])[1].split())
     widest = next((name for name in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if name in flags), "no AVX2")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    packages = ", ".join(f"{name} {_version(name)}" for name in ("torch", "transformers", "tokenizers"))
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "tokenizers"))
     cpu = f"{model[1] if model else platform.machine()}, {os.cpu_count()} cores, {widest}, {memory:.0f} GiB"
     return f"{cpu}; Python {platform.python_version()}, {packages}"
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "absent"
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
@@ -115,14 +152,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
-def report(title: str, body: str, *, device: str = "", path: Path = RESULTS) -> None:
-    """Prints a section and writes it to RESULTS.md, in the place of the one with the same title."""
-    name = Path(sys.argv[0]).stem
-    command = " ".join(["python -m", f"speed.{name}", *sys.argv[1:]])
-    origin = f"{date.today().isoformat()}, `{command}`\n{device + '; ' if device else ''}{machine()}"
-    section = f"## {title}\n\n{body.strip()}\n\n{origin}\n"
+def write_results(title: str, *parts: str, quick: bool = False, device: str = "", path: Path = RESULTS) -> None:
+    """Prints a section and, unless the run is quick, replaces the section with the same title in RESULTS.md."""
+    command = " ".join(["python -m", f"speed.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    commit, device = git.stdout.strip() or "unknown", f"{device}; " if device else ""
+    origin = f"{date.today().isoformat()}, `{command}`, commit {commit}\n{device}{machine()}"
+    section = "\n\n".join([f"## {title}", *parts, origin]) + "\n"
     print(section, flush=True)
-    path.write_text(replace_section(path.read_text() if path.exists() else HEAD, title, section))
+    if not quick:
+        path.write_text(replace_section(path.read_text() if path.exists() else "# Results\n", title, section))
 
 
 def replace_section(text: str, title: str, section: str) -> str:

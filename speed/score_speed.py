@@ -1,119 +1,136 @@
-"""Compares scoring pairs with our `Critic` and with transformers' text-classification pipeline in batches of 32.
+"""Compares scoring in transformers' pipeline, with our `Critic` or `Tagger` in fp32, bf16 and int8, and in onnxruntime.
 
-Needs: nothing more than faithkit; without --checkpoint the demo's critic is trained first (minutes, once).
+Also compares the metrics and probabilities of each with fp32 on rows of the embedded test split, and measures the peak
+memory of a process that scores 32 of them.
 
-python -m speed.score_speed                        with the demo's critic, trained first
-python -m speed.score_speed --checkpoint RUN
+Needs: the `onnx` extra. Without --critic and --tagger the demo's critic is trained first (once, minutes).
+
+python -m speed.score_speed
+python -m speed.score_speed --critic RUN --tagger RUN        runs or hf/ folders
 """
 
 import argparse
-import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from transformers import pipeline
 
-from speed.measure import Ratio, alternate, report, table
-from speed.mixed import DESCRIPTION, demo_critic, mixed_pairs
+from critic import Critic, Tagger
+from critic.runtime.onnx_model import ONNX
+from data_modules.embedded.corpus import generate
+from faithkit.files.model_folder import find_folder
+from faithkit.metrics.span_metrics import compare_spans
+from faithkit.records import HALLUCINATED, Example, Prediction
+from speed.measure import ROOT, BenchmarkParser, alternate, rates, require, run_process, table, write_results
+from speed.samples import LONGEST, PAIRS, TAGGED, load_demo_critic, make_pairs, make_tagged
 
-BATCH_TOKENS = (512, 2048, 8192, 16_384)
+METRICS = {"critic": ("macro_f1", "auroc"), "tagger": ("char_f1", "response_f1")}
+PRECISIONS = ("32-true", "bf16", "int8")
+FORMATS = {"onnx": "fp32", "onnx_int8": "int8"}  # formats of export.py
+PEAK = """import sys
+from critic import Critic, Tagger
+from data_modules.embedded.corpus import generate
+kind, path, precision = sys.argv[1:]
+detector = (Critic if kind == "critic" else Tagger).load(path, device="cpu", precision=precision)
+list(detector.predict_examples(list(generate("test", 32))))
+print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])"""
+Predictions = Mapping[str, Prediction]
 
 
 def main() -> None:
-    """Times the sides in turns, then compares their scores."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--checkpoint", help="a run or hf/ folder")
-    parser.add_argument("--pairs", type=int, default=400)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-
-    import torch
-
-    from critic.sequence.scorer import Critic
-    from faithkit.files.home import cache_dir
-    from faithkit.files.model_folder import find_folder
-
+    """Measures each detector."""
+    parser = BenchmarkParser(__doc__, timed=128, judged=1000)
+    parser.add_argument("--critic", help="a run or hf/ folder")
+    parser.add_argument("--tagger", help="a run or hf/ folder")
+    options = parser.parse()
+    require("onnx", "onnxscript", "onnxruntime", hint="pip install -e '.[onnx]'")
     torch.set_num_threads(1)
-    checkpoint = options.checkpoint or demo_critic(cache_dir("speed"))
-    ours, automatic = Critic.load(checkpoint, device="cpu"), Critic.load(checkpoint, device="cpu", precision="auto")
-    pairs = mixed_pairs(ours.encoder.tokenizer, options.pairs)
-    knowledge, response = [e.knowledge for e in pairs], [e.response for e in pairs]
-    theirs = huggingface(str(find_folder(checkpoint)), ours.encoder.max_length)
-    inputs = [{"text": k, "text_pair": r} for k, r in zip(knowledge, response, strict=True)]
-    sides: dict[str, Any] = {
-        "pipeline, fp32": lambda: theirs(inputs),
-        "ours, fp32": lambda: ours.score(knowledge, response),
-        "ours, precision=auto": lambda: automatic.score(knowledge, response),
-    }
-    taken = alternate(sides, options.rounds)
-    rows = []
-    for name, seconds in taken.items():
-        ratio = Ratio.of(taken["pipeline, fp32"], seconds)
-        rows.append([name, f"{len(pairs) / np.median(seconds):.1f}", ratio])
-
-    temperature = ours.calibration.temperature
-    # The pipeline applies no temperature, so it is compared with a critic that has none.
-    uncalibrated = Critic(ours.model, ours.encoder, type(ours.calibration)())
-    reference = np.array([one["score"] for one in theirs(inputs)])
-    own = np.array(uncalibrated.probabilities(knowledge, response))
-    fast = automatic.probabilities(knowledge, response)
-    calibrated = ours.probabilities(knowledge, response)
-    moved = np.abs(fast - calibrated)
-    num_flips = int(((fast >= ours.calibration.threshold) != (calibrated >= ours.calibration.threshold)).sum())
-    lines = [
-        f"{len(pairs)} pairs, {DESCRIPTION}; their mean score is {calibrated.mean():.2f}, its spread "
-        f"{calibrated.std():.2f}, the temperature {temperature:.2f}. `precision=auto` here: "
-        f"{precision_name(automatic.model)}.",
-        table(["side", "pairs a CPU-second", "against the pipeline"], rows),
-        f"Largest difference from the pipeline in fp32: {np.abs(own - reference).max():.1e}. Largest difference of "
-        f"our fp32 scores over shuffles and batch_tokens {BATCH_TOKENS[0]} to {BATCH_TOKENS[-1]}: "
-        f"{spread(ours, knowledge, response, calibrated):.1e}.",
-        f"`precision=auto` against fp32: largest difference {moved.max():.3f}, mean {moved.mean():.4f}, "
-        f"{num_flips} of {len(pairs)} labels changed; over shuffles and batch_tokens "
-        f"{spread(automatic, knowledge, response, fast):.1e}.",
-    ]
-    report("Scoring", "\n\n".join(lines))
+    if not options.critic and not options.tagger:
+        options.critic = load_demo_critic()
+    for kind in METRICS:
+        if checkpoint := getattr(options, kind):
+            with tempfile.TemporaryDirectory() as folder:
+                measure(kind, checkpoint, Path(folder), options)
 
 
-def huggingface(folder: str, max_length: int) -> Any:
-    """Builds the pipeline as its documentation shows it; it returns P(hallucinated) of each pair."""
-    import torch
-    from transformers import pipeline
+def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:
+    """Times all ways to run a detector in turns, compares their predictions, and writes the section."""
+    load: Any = Critic.load if kind == "critic" else Tagger.load
+    models = {f"torch, {name}": (checkpoint, name) for name in PRECISIONS}
+    models |= {f"onnxruntime, {FORMATS[n]}": (export(checkpoint, folder / n, n), ONNX) for n in FORMATS}
+    detectors = {name: load(path, device="cpu", precision=precision) for name, (path, precision) in models.items()}
+    first = next(iter(detectors))
+    timed = (make_pairs if kind == "critic" else make_tagged)(detectors[first].encoder.tokenizer, options.timed)
+    judged = list(generate("test", options.judged))
+    sides: dict[str, Callable[[], object]] = {}
+    if kind == "critic":
+        sides["transformers' pipeline, fp32"] = partial(load_pipeline(checkpoint), timed)
+    sides |= {name: partial(predict, detector, timed) for name, detector in detectors.items()}
+    taken = alternate(sides, options.rounds, warm_up=True)
+    predicted = {name: predict(detector, judged) for name, detector in detectors.items()}
+    fp32, rows = predicted[first], []
+    for name, *figures in rates(taken, len(timed)):
+        if found := predicted.get(name):
+            figures += ["" if name == first else format_change(kind, m, judged, found, fp32) for m in METRICS[kind]]
+            scores = [np.array([side[e.id].score for e in judged], np.float64) for side in (found, fp32)]
+            moved = np.abs(scores[0] - scores[1])
+            figures += [f"{moved.mean():.4f}, {moved.max():.3f}", f"{peak_mib(kind, *models[name]):.0f}"]
+        rows.append([name, *figures])
+    changes = [f"change in {metric}" for metric in METRICS[kind]]
+    header = ["side", "responses a CPU-second", f"against {next(iter(taken))}", *changes]
+    header += ["change of P(hallucinated): mean, most", "peak MiB of a process that scores 32"]
+    about = (
+        f"Timed: {len(timed)} responses; {PAIRS if kind == 'critic' else TAGGED}. Judged: {len(judged)} rows of the "
+        "embedded test split; changes from fp32 in points, with 95% intervals."
+    )
+    full = [[*row, *[""] * (len(header) - len(row))] for row in rows]
+    write_results(f"Scoring: {kind}", about, table(header, full), quick=options.quick)
 
-    from faithkit.records import HALLUCINATED
 
-    made = pipeline("text-classification", model=folder, dtype=torch.float32, device="cpu", batch_size=32)
+def export(checkpoint: str, folder: Path, format_name: str) -> str:
+    """Exports as a user does, in another process."""
+    arguments = [f"checkpoint={checkpoint}", f"output_dir={folder}", f"format={format_name}"]
+    run_process([sys.executable, "export.py", *arguments])
+    return str(folder)
 
-    def score(inputs: list[dict[str, str]]) -> list[dict[str, float]]:
-        every: Any = made(inputs, top_k=None, truncation="only_first", max_length=max_length)
-        return [next(one for one in scores if one["label"] == HALLUCINATED) for scores in every]
+
+def load_pipeline(checkpoint: str) -> Callable[[Sequence[Example]], list[float]]:
+    """Builds transformers' pipeline as its documentation shows it; it scores pairs in batches of 32."""
+    folder = str(find_folder(checkpoint))
+    classify: Any = pipeline("text-classification", folder, dtype=torch.float32, device="cpu", batch_size=32)
+
+    def score(examples: Sequence[Example]) -> list[float]:
+        inputs = [{"text": example.knowledge, "text_pair": example.response} for example in examples]
+        scores = classify(inputs, top_k=None, truncation="only_first", max_length=LONGEST)
+        return [next(one["score"] for one in labels if one["label"] == HALLUCINATED) for labels in scores]
 
     return score
 
 
-def spread(critic: Any, knowledge: list[str], response: list[str], expected: NDArray[np.float64]) -> float:
-    """Finds the largest change of any score when its batch has other pairs and another size."""
-    before, worst = critic.batch_tokens, 0.0
-    for seed, batch_tokens in enumerate(BATCH_TOKENS):
-        order = list(range(len(knowledge)))
-        random.Random(seed).shuffle(order)
-        order = order[: len(order) // 2]
-        critic.batch_tokens = batch_tokens
-        scores = critic.probabilities([knowledge[i] for i in order], [response[i] for i in order])
-        worst = max(worst, float(np.abs(scores - expected[order]).max()))
-    critic.batch_tokens = before
-    return worst
+def predict(detector: Any, examples: Sequence[Example]) -> Predictions:
+    """Predicts examples; returns the predictions by id."""
+    return {prediction.id: prediction for prediction in detector.predict_examples(examples)}
 
 
-def precision_name(model: Any) -> str:
-    """Names the precision of a loaded model."""
-    import torch
+def format_change(kind: str, metric: str, examples: Sequence[Example], ours: Predictions, fp32: Predictions) -> str:
+    """Formats the paired difference of a metric from fp32, in points with its interval."""
+    compare_sides: Any = compare if kind == "critic" else compare_spans
+    found = compare_sides(examples, ours, fp32)[metric]
+    return f"{100 * found.value:+.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
-    from critic.runtime.precision import Int8Linear
 
-    if any(isinstance(module, Int8Linear) for module in model.modules()):
-        return "int8"
-    return "bf16" if next(model.parameters()).dtype == torch.bfloat16 else "fp32"
+def peak_mib(kind: str, path: str, precision: str) -> float:
+    """Measures the peak memory of a process that loads a detector and scores 32 responses."""
+    command = [sys.executable, "-c", PEAK, kind, path, precision]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[-1]) / 1024  # unlike ru_maxrss, without the peak of the parent
 
 
 if __name__ == "__main__":

@@ -8,86 +8,56 @@ Needs: accelerate (the `bench` extra), which transformers' Trainer asks for.
 python -m speed.train_speed
 """
 
-import argparse
 import tempfile
+from functools import partial
 from typing import Any
 
-import numpy as np
+import torch
+from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
+from critic.sequence.module import CriticModule
+from critic.sequence.options import CriticOptions
+from critic.weights import load_classifier
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.tokens import load_tokenizer
+from faithkit.hardware import best_precision
 from faithkit.records import LABELS, Example
-from speed.measure import Ratio, alternate, cpu_seconds, report, require, table
-from speed.mixed import DESCRIPTION, LONGEST, InMemory, mixed_pairs
-from speed.own_training import train_one_epoch
+from faithkit.weights.resolve import resolve
+from speed.measure import BenchmarkParser, alternate, cpu_seconds, rates, require, table, write_results
+from speed.samples import LONGEST, PAIRS, make_pairs, train_one_epoch
 
 BATCH_SIZE, LR = 32, 3e-5
 
 
 def main() -> None:
-    """Trains over the same examples in turns."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    """Trains on the same examples in turns."""
+    parser = BenchmarkParser(__doc__, examples=256)
     parser.add_argument("--weights", default="minilm")
-    parser.add_argument("--examples", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-
+    options = parser.parse()
     require("accelerate")
-    import torch
-
-    from data_modules.encoding.tokens import load_tokenizer
-    from faithkit.hardware import best_precision
-    from faithkit.weights.resolve import resolve
-
     torch.set_num_threads(1)
     tokenizer = load_tokenizer(resolve(options.weights))
-    examples = mixed_pairs(tokenizer, options.examples)
-    automatic = best_precision("cpu")
-    sides = {
-        "transformers.Trainer, fp32": lambda: huggingface(options.weights, tokenizer, examples),
-        "ours, fp32": lambda: ours(options.weights, tokenizer, examples, "32-true"),
-    }
-    if automatic != "32-true":
-        sides[f"ours, {automatic}"] = lambda: ours(options.weights, tokenizer, examples, automatic)
+    examples = make_pairs(tokenizer, options.examples)
+    sides = {"transformers.Trainer, fp32": partial(train_with_transformers, options.weights, tokenizer, examples)}
+    for precision in dict.fromkeys(("32-true", best_precision("cpu"))):  # equal where the CPU has no bf16
+        name = f"ours, {'fp32' if precision == '32-true' else precision}"
+        sides[name] = partial(train_with_faithkit, options.weights, tokenizer, examples, precision)
     taken = alternate(sides, options.rounds)
-    theirs, own = taken["transformers.Trainer, fp32"], taken["ours, fp32"]
-    rows = [
-        [name, f"{len(examples) / np.median(seconds):.2f}", Ratio.of(theirs, seconds), Ratio.of(own, seconds)]
-        for name, seconds in taken.items()
-    ]
-    header = ["side", "examples a CPU-second", "against transformers.Trainer", "against our fp32"]
-    body = f"{len(examples)} examples, {DESCRIPTION}; `{options.weights}`, batches of {BATCH_SIZE}."
-    if automatic == "32-true":
-        body += " This CPU computes in fp32 only (no AVX512-BF16, no AMX), so precision=auto trains in fp32 too."
-    report("Training", f"{body}\n\n{table(header, rows)}")
+    header = ["side", "examples a CPU-second", "against transformers.Trainer"]
+    about = f"{len(examples)} examples, {PAIRS}; `{options.weights}`, batches of {BATCH_SIZE}."
+    rows = rates(taken, len(examples), digits=2)
+    write_results("Training", about, table(header, rows), quick=options.quick)
 
 
-def ours(weights: str, tokenizer: Any, examples: list[Example], precision: str) -> float:
+def train_with_faithkit(weights: str, tokenizer: Any, examples: list[Example], precision: str) -> float:
     """Trains one epoch in our Trainer with its callbacks; returns CPU-seconds."""
-    from critic.sequence.module import CriticModule
-    from critic.sequence.options import CriticOptions
-    from data_modules.data_module import DataModule
-    from data_modules.encoding.pairs import PairEncoder
-    from faithkit.training.options import OptimizerOptions
-    from faithkit.training.trainer import seed_and_threads
-
-    seed_and_threads(seed=0, num_threads=1)
     encoder = PairEncoder(tokenizer=tokenizer, max_length=LONGEST)
-    data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=BATCH_SIZE)
-    data.setup()
-    module = CriticModule(
-        CriticOptions(weights=weights),
-        OptimizerOptions(lr=LR, weight_decay=0.01, warmup=0.1, schedule="linear"),
-        num_steps=data.num_batches,
-        dataset="mixed",
-    )
-    return train_one_epoch(data, module, precision=precision, monitor="validation/mixed/macro_f1")
+    build = partial(CriticModule, CriticOptions(weights=weights))
+    return train_one_epoch(encoder, build, examples, BATCH_SIZE, LR, precision=precision, monitor="macro_f1")[1]
 
 
-def huggingface(weights: str, tokenizer: Any, examples: list[Example]) -> float:
+def train_with_transformers(weights: str, tokenizer: Any, examples: list[Example]) -> float:
     """Trains one epoch in transformers' Trainer, padded by DataCollatorWithPadding; returns CPU-seconds."""
-    from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
-
-    from critic.weights import load_classifier
-
     clock = [0.0]
 
     class Clock(TrainerCallback):
@@ -115,14 +85,13 @@ def huggingface(weights: str, tokenizer: Any, examples: list[Example]) -> float:
             logging_steps=10,
             disable_tqdm=True,
         )
-        trainer = Trainer(
+        Trainer(
             model=load_classifier(weights),
             args=arguments,
             train_dataset=rows,
             data_collator=DataCollatorWithPadding(tokenizer),
             callbacks=[Clock()],
-        )
-        trainer.train()
+        ).train()
     return clock[0]
 
 

@@ -1,7 +1,7 @@
 """Chooses the windows of a long knowledge text that are read: those that share most tokens with the response.
 
 A response takes the judgement of the window that supports it best, and a window without its words seldom is that one.
-So a few windows give nearly the judgement of all, for a part of the work (speed/RESULTS.md, "Long knowledge").
+So a few windows give nearly the judgement of all, for a part of the work (speed/RESULTS.md, "Removed studies").
 """
 
 import numpy as np

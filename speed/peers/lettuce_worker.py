@@ -1,50 +1,109 @@
-"""Parts that the scripts of this folder share: rows as LettuceDetect takes them, and commands read line by line.
+"""Trains and predicts with LettuceDetect; run by the Python of its environment, so it imports nothing of ours.
 
-A row is a JSON line {"id", "prompt", "answer", "labels": [{"start", "end"}], "task"}.
+PYTHON lettuce_worker.py --weights FOLDER (trains) or --model FOLDER (predicts) --rows ROWS
+
+A row is a JSON line {"prompt", "answer", "labels": [{"start", "end"}]}. Each line of the input is
+`WHAT START STOP` and is answered by one line of JSON. `train` trains one epoch on these rows and answers the
+CPU-seconds between the first batch and the last, without loading, evaluation and checkpoint; model and optimizer stay
+from one call to the next. `predict_prompt_batch` and `predict` (row by row) answer CPU-seconds, `spans` the spans.
 """
 
+import argparse
 import json
 import os
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-
-def read_rows(path: str) -> list[dict[str, Any]]:
-    """Reads the rows of a JSONL file."""
-    return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+Row = dict[str, Any]
 
 
-def sample(row: dict[str, Any]) -> Any:
-    """Makes its sample from a row."""
-    from lettucedetect import HallucinationSample
+class TimedLoader:
+    """A loader that keeps the CPU-seconds between the request for its first batch and the end of its last."""
 
-    return HallucinationSample(row["prompt"], row["answer"], row["labels"], "train", row["task"], "ragtruth", "en")
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.dataset, self.seconds = inner, inner.dataset, 0.0
 
+    def __len__(self) -> int:
+        return len(self.inner)
 
-def loader(rows: list[dict[str, Any]], tokenizer: Any, *, batch_size: int, max_length: int, shuffle: bool) -> Any:
-    """Builds its dataset with the loader and the collator of its training script."""
-    from lettucedetect import HallucinationDataset
-    from torch.utils.data import DataLoader
-    from transformers import DataCollatorForTokenClassification
-
-    dataset = HallucinationDataset([sample(row) for row in rows], tokenizer, max_length)
-    collator = DataCollatorForTokenClassification(tokenizer=tokenizer, label_pad_token_id=-100)
-    return DataLoader(dataset, batch_size=batch_size, shuffle=shuffle, collate_fn=collator)
+    def __iter__(self) -> Iterator[Any]:
+        begin = time.process_time()
+        yield from self.inner
+        self.seconds = time.process_time() - begin
 
 
-def serve(run: Callable[..., Any]) -> None:
-    """Answers each line of words with a line of JSON, until the input ends; what libraries print goes to stderr."""
-    sys.stdout.flush()
+def main() -> None:
+    """Loads the model, then works line by line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--weights", help="of an encoder to train")
+    parser.add_argument("--model", help="a trained detector")
+    parser.add_argument("--rows", required=True)
+    parser.add_argument("--lr", type=float)
+    parser.add_argument("--batch-size", type=int)
+    parser.add_argument("--max-length", type=int, required=True)
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in Path(options.rows).read_text(encoding="utf-8").splitlines()]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    print(json.dumps("ready"), file=answers, flush=True)
+    os.dup2(2, 1)  # what libraries print goes to stderr
+    work = load_trainer(rows, options) if options.weights else load_detector(rows, options)
     for line in sys.stdin:
-        print(json.dumps(run(*line.split())), file=answers, flush=True)
+        what, start, stop = line.split()
+        print(json.dumps(work(what, rows[int(start) : int(stop)])), file=answers, flush=True)
 
 
-def cpu_seconds() -> float:
-    """Returns the CPU-seconds of this process, all threads."""
-    return time.process_time()
+def load_trainer(rows: list[Row], options: argparse.Namespace) -> Callable[[str, list[Row]], float]:
+    """Builds its Trainer, with the loader and the collator of its training script."""
+    import torch
+    from lettucedetect import HallucinationDataset, HallucinationSample
+    from lettucedetect.models.trainer import Trainer
+    from torch.utils.data import DataLoader
+    from transformers import AutoModelForTokenClassification, AutoTokenizer, DataCollatorForTokenClassification
+
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(options.weights)
+    model = AutoModelForTokenClassification.from_pretrained(options.weights, num_labels=2)
+    collator = DataCollatorForTokenClassification(tokenizer=tokenizer, label_pad_token_id=-100)
+
+    def load(some: list[Row]) -> Any:
+        texts = [(row["prompt"], row["answer"], row["labels"], "train", "QA", "ragtruth", "en") for row in some]
+        dataset = HallucinationDataset([HallucinationSample(*one) for one in texts], tokenizer, options.max_length)
+        return DataLoader(dataset, batch_size=options.batch_size, shuffle=True, collate_fn=collator)
+
+    few, folder = load(rows[:2]), tempfile.mkdtemp()
+    trainer = Trainer(model, tokenizer, few, few, epochs=1, learning_rate=options.lr, save_path=folder)
+
+    def train(what: str, some: list[Row]) -> float:
+        trainer.train_loader = timed = TimedLoader(load(some))
+        trainer.train()
+        return timed.seconds
+
+    return train
+
+
+def load_detector(rows: list[Row], options: argparse.Namespace) -> Callable[[str, list[Row]], Any]:
+    """Loads its detector."""
+    from lettucedetect import HallucinationDetector
+
+    detector = HallucinationDetector(method="transformer", model_path=options.model, max_length=options.max_length)
+
+    def predict(what: str, some: list[Row]) -> Any:
+        begin = time.process_time()
+        if what == "predict":
+            for row in some:
+                detector.predict([row["prompt"]], row["answer"], output_format="spans")
+        else:
+            sides = ([row[side] for row in some] for side in ("prompt", "answer"))
+            found = detector.predict_prompt_batch(*sides, output_format="spans")
+            if what == "spans":
+                return [[(span["start"], span["end"]) for span in spans] for spans in found]
+        return time.process_time() - begin
+
+    return predict
+
+
+if __name__ == "__main__":
+    main()

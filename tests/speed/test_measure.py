@@ -5,7 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from speed.measure import Ratio, alternate, machine, replace_section, report, require, table
+from speed.measure import (
+    BenchmarkParser,
+    Ratio,
+    alternate,
+    machine,
+    rates,
+    replace_section,
+    require,
+    table,
+    write_results,
+)
 
 
 def test_a_ratio_is_taken_round_by_round() -> None:
@@ -41,7 +51,7 @@ def test_a_missing_package_ends_the_program_with_a_hint(capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "error: not installed: no-such-package; hint: pip install -e '.[bench]'\n"
 
 
-def test_a_side_may_say_its_own_seconds() -> None:
+def test_a_side_may_return_its_seconds() -> None:
     assert alternate({"a": lambda: 5.0}, 1) == {"a": [5.0]}
 
 
@@ -56,10 +66,27 @@ def test_a_section_replaces_the_one_of_its_title_alone() -> None:
     assert text == "# Results\n\n## One\n\nnew\n\n## Two\n\nkept\n"
 
 
-def test_a_report_names_command_and_machine_and_no_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rates_are_compared_by_item_with_the_first_side() -> None:
+    taken = {"slow": [4.0, 4.0], "fast": [1.0, 1.0]}
+    assert rates(taken, 8) == [["slow", "2.0", "1.00x (1.00 to 1.00)"], ["fast", "8.0", "4.00x (4.00 to 4.00)"]]
+    assert rates(taken, {"slow": 2, "fast": 1}, digits=2)[1] == ["fast", "1.00", "2.00x (2.00 to 2.00)"]
+
+
+def test_quick_divides_the_sizes_and_runs_one_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["x_speed", "--quick", "--num-rows", "320"])
+    options = BenchmarkParser("Measures.", num_rows=64, pairs=8).parse()
+    assert (options.rounds, options.num_rows, options.pairs, options.quick) == (1, 20, 2, True)
+
+
+def test_results_name_command_and_machine_and_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "train_speed.py"), "--rounds", "3"])
-    report("Training", "| a |", path=tmp_path / "RESULTS.md")
-    text = (tmp_path / "RESULTS.md").read_text()
+    path = tmp_path / "RESULTS.md"
+    write_results("Training", "| a |", quick=True, path=path)
+    assert "| a |" in capsys.readouterr().out and not path.exists()
+    write_results("Training", "| a |", path=path)
+    text = path.read_text()
     assert "`python -m speed.train_speed --rounds 3`" in text
     assert machine() in text
     assert str(tmp_path) not in text

@@ -1,8 +1,8 @@
-"""The official protocol against what the q-squared scripts themselves said of 50 pairs.
+"""The official protocol against the values of the q-squared scripts for 50 pairs.
 
-`official_figures.json` was written by `python -m speed.official_metrics --write`: the scripts ran unchanged under the
-versions that they ask for (spaCy 2.3.2, sacrebleu 1.4.14, transformers 3.2.0, ...), with the models by rule
-of `speed.stand_ins`. It holds their values, and all that was asked and answered, so that no model is needed here.
+`official_figures.json` was written by `speed/official_metrics.py` of commit 11bf9ef; the scripts ran unchanged in the
+versions that they require (spaCy 2.3.2, sacrebleu 1.4.14, transformers 3.2.0, ...), with rule-based models. It holds
+their values and every question with its answer, so that no model is needed here.
 """
 
 import json
