@@ -121,7 +121,7 @@ def predict(detector: Any, examples: Sequence[Example]) -> Predictions:
 
 def format_change(kind: str, metric: str, examples: Sequence[Example], ours: Predictions, fp32: Predictions) -> str:
     """Formats the paired difference of a metric from fp32, in points with its interval."""
-    compare_sides: Any = compare if kind == "critic" else compare_spans
+    compare_sides: Any = compare_predictions if kind == "critic" else compare_spans
     found = compare_sides(examples, ours, fp32)[metric]
     return f"{100 * found.value:+.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
