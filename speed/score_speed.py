@@ -26,6 +26,7 @@ from critic import Critic, Tagger
 from critic.runtime.onnx_model import ONNX
 from data_modules.embedded.corpus import generate
 from faithkit.files.model_folder import find_folder
+from faithkit.metrics.classification import compare_predictions
 from faithkit.metrics.span_metrics import compare_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
 from speed.measure import ROOT, BenchmarkParser, alternate, rates, require, run_process, table, write_results
