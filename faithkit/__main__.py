@@ -20,7 +20,7 @@ COMMANDS = {
     "score": "score pairs of knowledge and response in a file",
     "chat": "talk to a generator in the terminal, with a verdict on each answer",
     "report": "compare runs: tables, paired tests, one page",
-    "reproduce": "make tables of the papers, ours beside theirs with a verdict",
+    "reproduce": "recompute tables of the papers, and compare them with the published ones",
     "models": "say which models there are, what each takes, and what is known of it",
     "export": "write a run's best model as a Hugging Face folder",
 }
@@ -30,12 +30,13 @@ def usage() -> str:
     """The commands on one screen."""
     lines = ["usage: faithkit COMMAND [key=value ...]", ""]
     lines += [f"  {name:<10} {does}" for name, does in COMMANDS.items()]
-    return "\n".join([*lines, "", "`faithkit COMMAND --help` tells more; `faithkit --version` tells the version."])
+    return "\n".join(
+        [*lines, "", "`faithkit COMMAND --help` explains a command; `faithkit --version` prints the version."]
+    )
 
 
 def main() -> None:
-    """Runs one command as `python -m faithkit_workflows.COMMAND` would, so that processes it starts find their way
-    back."""
+    """Runs one command as `python -m faithkit_workflows.COMMAND` would, which processes that it starts rely on."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"
     if name in ("--help", "-h"):
         print(usage())

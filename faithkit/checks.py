@@ -1,6 +1,6 @@
-"""Checks of single values where a record is built: each names the field, the value, and what is allowed.
+"""Checks single values where a record is built; errors name the field, the value, and what is allowed.
 
-Booleans are no numbers here, and texts are none either: what JSON or a caller gives is taken as it is or refused.
+Nothing is converted: booleans and texts are no numbers.
 """
 
 import numbers
@@ -10,7 +10,7 @@ from typing import Any
 
 from faithkit.errors import UserError, shorten
 
-FAR = 100_000  # a bound so high that nobody is helped by reading it
+FAR = 100_000  # a higher bound is left out of hints
 
 
 def check_number(name: str, value: Any, low: float, high: float, *, whole: bool = False) -> None:
@@ -50,11 +50,11 @@ def check_mapping(name: str, value: Any) -> None:
 
 
 def check_names(name: str, given: Mapping[str, Any], kind: Any, *, others: Iterable[str] = ()) -> None:
-    """Refuses a mapping whose keys are not those of a dataclass: none lacks, and none is too many.
+    """Refuses a mapping that lacks a key of a dataclass, or has another one.
 
     Args:
         kind: The dataclass; a field with a default may not lack either.
-        others: Keys that the mapping has beside the fields.
+        others: Keys that the mapping has besides the fields.
     """
     check_mapping(name, given)
     wanted = {field.name for field in fields(kind)} | set(others)

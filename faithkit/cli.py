@@ -25,7 +25,7 @@ from faithkit.signals import Interrupted
 
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
 COMMAND_VARIABLE = "FAITHKIT_COMMAND"  # the same for all jobs of one sweep, in whichever process
-SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep, where each job is a process of its own
+SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep, where each job is a separate process
 
 HELP_END = """
 Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
@@ -84,7 +84,7 @@ def _run(main: Callable[[Any], None], config_name: str, settings: str, sweep: st
             gc.enable()
             with _own_environment({COMMAND_VARIABLE: command}):
                 main(cfg)
-        except Exception as error:  # ended here: Hydra would print lines of its own before handing it on
+        except Exception as error:  # ended here: Hydra would print further lines
             _end(error, debug)
 
     try:

@@ -1,8 +1,8 @@
-"""The code that a configuration may name: this project's own, and an outsider's that the user named in this command.
+"""The code that a configuration may name.
 
-A configuration says what is built by `_target_`, or by the name of a dataset. What stands here may always be built.
-Anything else executes code of somebody else, so a file alone cannot ask for it: the user must name it on the command
-line, within an override (`data.parts=[{_target_: my.Dataset}]`) or, as always when a run is resumed, by
+A configuration names what is built by `_target_`, or by the name of a dataset. The names listed here may always be
+built. Other names execute code of other packages, so a file alone cannot ask for them: the user must give the name on
+the command line, within an override (`data.parts=[{_target_: my.Dataset}]`) or, when a run is resumed, by
 `extensions=[my.Dataset]`. Callers of the Python API name their classes themselves, and are not restricted.
 """
 
@@ -56,17 +56,17 @@ DATASETS = {
 
 
 def check_names(config: Mapping[str, Any], named: Sequence[str], *, place: str | None = None) -> None:
-    """Refuses a configuration that names code which is neither this project's own nor named by the user.
+    """Refuses a configuration that names code of another package which the user has not named.
 
     Args:
         named: Classes and datasets that the user named in this command: see `named_in`.
-        place: Where the configuration stands.
+        place: The file of the configuration.
     """
     from importlib.metadata import entry_points
 
     outsiders = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - DATASETS.keys()
-    own = {*TARGETS, *DATASETS.values(), *named}
-    found = [(key, target) for key, target in _targets(config) if target not in own]
+    allowed = {*TARGETS, *DATASETS.values(), *named}
+    found = [(key, target) for key, target in _targets(config) if target not in allowed]
     found += [(key, name) for key, name in _datasets(config) if name in outsiders and name not in named]
     if found:
         key, name = found[0]
@@ -82,8 +82,8 @@ def named_in(overrides: Sequence[str], candidates: Mapping[str, Any]) -> list[st
     return [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", typed)]
 
 
-def outsiders_in(stored: Sequence[str]) -> str | None:
-    """Finds an override in a stored command that may name somebody else's code; a file alone cannot ask for it."""
+def find_outside_code(stored: Sequence[str]) -> str | None:
+    """Finds an override in a stored command that may name code of another package."""
     from importlib.metadata import entry_points
 
     outsiders = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - DATASETS.keys()
@@ -94,7 +94,7 @@ def outsiders_in(stored: Sequence[str]) -> str | None:
 
 
 def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Gives each `_target_` with its key, wherever it is nested; one that is no text is given as it would be shown."""
+    """Yields each `_target_` with its key, wherever it is nested; its representation where it is no text."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             here = f"{key}.{name}" if key else str(name)
@@ -107,7 +107,7 @@ def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _datasets(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Gives each text that may name a dataset, with its key: `dataset: NAME`, and the names of a benchmark's sets."""
+    """Yields each text that may name a dataset, with its key: `dataset: NAME`, and the names of a benchmark's sets."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             here = f"{key}.{name}" if key else str(name)

@@ -21,7 +21,7 @@ TURNS_HINT = 'give texts, or turns such as ("user", "Is it long?") or {"role": "
 
 
 def is_list(value: Any) -> bool:
-    """Tells whether a value can stand for a list: something with one dimension and an order, but no text."""
+    """Reports whether a value is accepted as a list: it has one dimension and an order, and is no text."""
     if isinstance(value, str | bytes | bytearray | Mapping | Set | Turn | Example) or not isinstance(value, Iterable):
         return False
     return getattr(value, "ndim", 1) == 1  # arrays and tables have others

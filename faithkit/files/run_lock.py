@@ -42,7 +42,7 @@ def run_lock(folder: Path, key: str = "run_dir") -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Tells whether a command works in a folder now; the lock is tried only where its last holder may still live."""
+    """Reports whether a command works in a folder now; the lock is tried only where its last holder may still run."""
     try:
         handle = os.open(folder / NAME, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -85,16 +85,16 @@ def _lock(handle: int, folder: Path, key: str) -> None:
             raise
         log.warning("%s: this file system has no locks: let one command at a time work in the folder", folder)
         return
-    with suppress(OSError):  # a full disk: the lock holds, though nobody can read whose it is
+    with suppress(OSError):  # a full disk: the lock holds without the name of its holder
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
 
-def _let_go() -> None:
+def _close_inherited() -> None:
     """Closes the handles that a forked process inherits: a loader's worker must not keep the lock of a dead parent."""
     while _held:
         with suppress(OSError):
             os.close(_held.pop())
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_close_inherited)

@@ -1,8 +1,8 @@
 """The config.yaml of a run's folder: plain data, written and read so that nothing in it can act on its reader.
 
 A run's folder may come from anyone. Its configuration holds texts, numbers, lists and maps; there are no
-interpolations, tags or aliases, no key stands twice, and it is bounded before it is read. A text in which `${` is meant
-as it stands is written as OmegaConf escapes it, `\\${`.
+interpolations, tags, aliases or repeated keys, and its size is checked before it is read. A literal `${` in a text is
+written as OmegaConf escapes it, `\\${`.
 """
 
 import re
@@ -47,7 +47,7 @@ class _Dumper(yaml.SafeDumper):
     yaml_implicit_resolvers = _resolvers()  # the same: what the loader would not read as text is quoted
 
     def ignore_aliases(self, data: Any) -> bool:
-        return True  # a value that stands in two places is written twice
+        return True  # a value in two places is written twice
 
     def text(self, data: str) -> yaml.ScalarNode:
         """Writes a text; one with a line break that is none for most programs is quoted, or it would become a space."""
@@ -96,7 +96,7 @@ def read_config(path: Path) -> dict[str, Any]:
         _refuse(f"not UTF-8: {error.reason} at byte {error.start:,}", str(path))
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        too_deep = "nesting depth" in str(error.problem)  # PyYAML's own limit: it reads ahead of the count below
+        too_deep = "nesting depth" in str(error.problem)  # PyYAML's limit, which can be reached before the one here
         problem = _TOO_DEEP if too_deep else f"not YAML: {error.problem}"
         _refuse(problem, f"{path}{line}")
     except yaml.YAMLError as error:
@@ -137,7 +137,7 @@ def _value(node: yaml.Node, key: str, path: Path) -> Any:
         if type(name) not in (str, int):
             _refuse(f"a key that is no text: {shorten(getattr(name_node, 'value', None))}", place)
         if name in found:
-            _refuse(f"the key {shorten(name)} stands twice", place)
+            _refuse(f"the key {shorten(name)} is repeated", place)
         found[name] = _value(item, f"{key}.{name}" if key else str(name), path)
     return found
 

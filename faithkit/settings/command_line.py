@@ -81,16 +81,16 @@ class CommandLine:
         return list(self.options.overrides)
 
     def _has_only(self, *options: str) -> bool:
-        """Tells whether these are all options, and no override is about Hydra itself."""
+        """Reports whether these are the only options, and no override is about Hydra itself."""
         given = {name for name, value in vars(self.options).items() if value and name != "overrides"}
         return given == set(options) and not any(text.lstrip("+~").startswith("hydra") for text in self.overrides)
 
     def is_sweep(self) -> bool:
-        """Tells whether it is `-m` with keys and choices alone; Hydra itself carries out other sweeps."""
+        """Reports whether it is `-m` with keys and choices alone; Hydra itself carries out other sweeps."""
         return self._has_only("multirun") and not any("glob(" in text for text in self.overrides)
 
     def is_one_job(self) -> bool:
-        """Tells whether it is keys and choices alone."""
+        """Reports whether it is keys and choices alone."""
         return self._has_only()
 
     def compose(self) -> Any:

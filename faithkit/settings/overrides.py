@@ -28,7 +28,7 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[UserErro
         try:
             override = parser.parse_override(text)
         except HydraException as error:
-            if "ConfigLoader" not in str(error):  # glob(...) needs Hydra's own loader, which reads it later
+            if "ConfigLoader" not in str(error):  # glob(...) needs Hydra's loader, which reads it later
                 problems.append(_unreadable(text))
             continue
         if override.key_or_group:
@@ -63,7 +63,7 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
     Hydra composes the choices of groups; the values are then set one by one, so that every wrong one is found.
 
     Returns:
-        The configuration, with Hydra's own block, and a problem for each override that cannot be applied.
+        The configuration with the block `hydra`, and a problem for each override that cannot be applied.
     """
     last = {override.key_or_group: override for override in overrides}
     groups = {key: override for key, override in last.items() if _is_choice(configs, override)}
@@ -83,7 +83,7 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
 
 
 def _is_choice(configs: Path, override: Override) -> bool:
-    """Tells whether an override chooses from a group; a block of keys for a group's name sets values."""
+    """Reports whether an override chooses from a group; a block of keys for a group's name sets values."""
     is_group = (configs / override.key_or_group).is_dir()
     return is_group and (override.is_sweep_override() or not isinstance(override.value(), dict))
 

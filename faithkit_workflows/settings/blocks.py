@@ -9,34 +9,15 @@ from data_modules.reading.dataset import SPLITS
 from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS
 from faithkit.inference.decoding import Decoding
 from faithkit.records import LABELS
+from faithkit.settings import types
 from faithkit.settings.check import AsBlock, ScriptSettings
-from faithkit.settings.types import (
-    DETECTOR_PRECISIONS,
-    Block,
-    Conflict,
-    Count,
-    Hint,
-    NonNegative,
-    NonNegativeInt,
-    OneOf,
-    OpenBlock,
-    PartialShare,
-    PathText,
-    Positive,
-    Preflight,
-    Seconds,
-    Seed,
-    Switch,
-    Text,
-    Tokens,
-)
 from faithkit.training.options import TIMEOUT_SECONDS, OptimizerOptions
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.engines import DETECTORS, check_checkpoint
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 STRATEGIES = ("auto", "ddp", "fsdp", "ddp_find_unused_parameters_true")
-# Lightning's, without those that need packages of their own.
+# Lightning's, without those that need further packages.
 TRAINING_PRECISIONS = (
     *("auto", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true"),
     *("bf16", "16", "32", "64", 16, 32, 64),
@@ -49,49 +30,49 @@ def _without_repetition(values: list[Any]) -> list[Any]:
     return values
 
 
-def checkpoint_of(*kinds: str) -> Preflight:
+def checkpoint_of(*kinds: str) -> types.Preflight:
     """Marks a key that names a checkpoint of one of these kinds."""
 
     def check(key: str, path: str) -> Any:
         return check_checkpoint(key, path, *kinds)
 
-    return Preflight(check)
+    return types.Preflight(check)
 
 
-DetectorPath = Annotated[PathText | None, checkpoint_of(*DETECTORS)]
-RequiredDetector = Annotated[PathText, checkpoint_of(*DETECTORS)]
-RequiredGenerator = Annotated[PathText, checkpoint_of("generator")]
-InputFile = Annotated[PathText | None, Preflight(preflight.check_file)]
-OutputFile = Annotated[PathText | None, Preflight(preflight.check_output_file)]
-Folder = Annotated[PathText | None, Hint("use a folder's path; a name that is a number is written ./5")]
-OutputFolder = Annotated[Folder, Preflight(preflight.check_output_folder)]
-Weights = Annotated[Text | None, Preflight(preflight.check_weights)]
-DetectorPrecision = Annotated[str, OneOf(DETECTOR_PRECISIONS), Preflight(preflight.check_precision)]
-Plots = Annotated[Switch, Preflight(preflight.check_plots)]
+DetectorPath = Annotated[types.PathText | None, checkpoint_of(*DETECTORS)]
+RequiredDetector = Annotated[types.PathText, checkpoint_of(*DETECTORS)]
+RequiredGenerator = Annotated[types.PathText, checkpoint_of("generator")]
+InputFile = Annotated[types.PathText | None, types.Preflight(preflight.check_file)]
+OutputFile = Annotated[types.PathText | None, types.Preflight(preflight.check_output_file)]
+Folder = Annotated[types.PathText | None, types.Hint("use a folder's path; a name that is a number is written ./5")]
+OutputFolder = Annotated[Folder, types.Preflight(preflight.check_output_folder)]
+Weights = Annotated[types.Text | None, types.Preflight(preflight.check_weights)]
+DetectorPrecision = Annotated[str, types.OneOf(types.DETECTOR_PRECISIONS), types.Preflight(preflight.check_precision)]
+Plots = Annotated[types.Switch, types.Preflight(preflight.check_plots)]
 
-Length = Annotated[Tokens | None, Hint("use 1 or more tokens, or null for what the model was trained with")]
-BatchTokens = Annotated[Count | None, Hint("use 1 or more tokens, or null for what suits the device")]
-BatchSize = Annotated[Count | None, Hint("use 1 or more examples, or null with data.max_tokens")]
-MaxWindows = Annotated[Count | None, Hint("use 1 or more windows, or null for all")]
-Names = Annotated[list[Text] | None, Hint("use a list of names, [high-overlap,entailed], or null")]
-BestOf = Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more answers")]
-NumRows = Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
-OnBadRow = Annotated[str, OneOf(("stop", "skip"))]
-Split = Annotated[Text | None, Hint("use the name of a split, or null for the official ones")]
-Resamples = Annotated[int, Field(ge=1, le=10**6), Hint("use a whole number from 1 to 1000000; 1000 is usual")]
+Length = Annotated[types.Tokens | None, types.Hint("use 1 or more tokens, or null for what the model was trained with")]
+BatchTokens = Annotated[types.Count | None, types.Hint("use 1 or more tokens, or null for what suits the device")]
+BatchSize = Annotated[types.Count | None, types.Hint("use 1 or more examples, or null with data.max_tokens")]
+MaxWindows = Annotated[types.Count | None, types.Hint("use 1 or more windows, or null for all")]
+Names = Annotated[list[types.Text] | None, types.Hint("use a list of names, [high-overlap,entailed], or null")]
+BestOf = Annotated[int, Field(ge=1, le=10_000), types.Hint("use 1 or more answers")]
+NumRows = Annotated[types.Count | None, types.Hint("use a whole number of 1 or more, or null for all")]
+OnBadRow = Annotated[str, types.OneOf(("stop", "skip"))]
+Split = Annotated[types.Text | None, types.Hint("use the name of a split, or null for the official ones")]
+Resamples = Annotated[int, Field(ge=1, le=10**6), types.Hint("use a whole number from 1 to 1000000; 1000 is usual")]
 DatasetOptions = dict[str, Any]  # which the dataset checks
 EmbeddedRows = Annotated[
-    dict[Annotated[str, OneOf(SPLITS)], NonNegativeInt] | None,
-    Hint("use {train: N, validation: N, test: N}, or null for thousands"),
+    dict[Annotated[str, types.OneOf(SPLITS)], types.NonNegativeInt] | None,
+    types.Hint("use {train: N, validation: N, test: N}, or null for thousands"),
 ]
 # The meaning of the classes of a critic from elsewhere; the critic checks which classes there are.
 ClassLabels = Annotated[
-    Annotated[dict[int | str, Annotated[str, OneOf(LABELS)]], Field(min_length=2)] | None,
-    Hint("use labels={0: faithful, 1: hallucinated}, in quotes, or null for a critic of faithkit"),
+    Annotated[dict[int | str, Annotated[str, types.OneOf(LABELS)]], Field(min_length=2)] | None,
+    types.Hint("use labels={0: faithful, 1: hallucinated}, in quotes, or null for a critic of faithkit"),
 ]
 Seeds = Annotated[
-    Annotated[list[Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
-    Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
+    Annotated[list[types.Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
+    types.Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
 ]
 Optimizer = Annotated[OptimizerOptions, AsBlock()]
 DecodingBlock = Annotated[Decoding, AsBlock()]
@@ -100,13 +81,13 @@ DecodingBlock = Annotated[Decoding, AsBlock()]
 class Script(ScriptSettings):
     """The key that every script has."""
 
-    debug: Switch = False
+    debug: types.Switch = False
 
 
 class RunScript(Script):
     """Keys of scripts that work in a run's folder."""
 
-    seed: Seed
+    seed: types.Seed
     run_dir: OutputFolder = None
     resume: Folder = None
 
@@ -115,49 +96,51 @@ class ExtensibleScript(RunScript):
     """Keys of scripts that build datasets or tasks, also those of other packages."""
 
     extensions: Annotated[
-        list[Text], Hint("use a list of class names or dataset names: extensions=[my_package.MyData]")
+        list[types.Text], types.Hint("use a list of class names or dataset names: extensions=[my_package.MyData]")
     ] = Field(default_factory=list)
 
 
-class Trainer(Block):
+class Trainer(types.Block):
     """`trainer`: the hardware."""
 
-    accelerator: Annotated[str, OneOf(ACCELERATORS), Preflight(preflight.check_accelerator)]
+    accelerator: Annotated[str, types.OneOf(ACCELERATORS), types.Preflight(preflight.check_accelerator)]
     devices: Annotated[
         Annotated[int, Field(ge=1, le=4096)]
-        | Annotated[Any, OneOf(("auto", -1, "-1"))]
-        | Annotated[list[NonNegativeInt], Field(min_length=1)],
-        Hint("use 1 or more, auto for all, or a list of their numbers: [0,1]"),
+        | Annotated[Any, types.OneOf(("auto", -1, "-1"))]
+        | Annotated[list[types.NonNegativeInt], Field(min_length=1)],
+        types.Hint("use 1 or more, auto for all, or a list of their numbers: [0,1]"),
     ]
-    strategy: Annotated[str, OneOf(STRATEGIES)]
-    num_nodes: Count
-    precision: Annotated[Any, OneOf(TRAINING_PRECISIONS)]
-    num_threads: Annotated[Count | None, Hint("use 1 or more, or null to leave it to torch")]
-    timeout_seconds: Seconds = TIMEOUT_SECONDS
+    strategy: Annotated[str, types.OneOf(STRATEGIES)]
+    num_nodes: types.Count
+    precision: Annotated[Any, types.OneOf(TRAINING_PRECISIONS)]
+    num_threads: Annotated[types.Count | None, types.Hint("use 1 or more, or null to leave it to torch")]
+    timeout_seconds: types.Seconds = TIMEOUT_SECONDS
 
 
-class Callbacks(Block):
+class Callbacks(types.Block):
     """`callbacks`: what chooses the best checkpoint, when training stops, how often it saves."""
 
-    monitor: Text
-    mode: Annotated[str, OneOf(("max", "min"))]
-    patience: Annotated[NonNegativeInt | None, Hint("use 0 or more validations, or null to never stop early")]
-    save_every_seconds: NonNegative
-    log_every_num_steps: Count
-    progress_bar: Switch
-    save_texts: Switch = True
-    num_examples: NonNegativeInt
+    monitor: types.Text
+    mode: Annotated[str, types.OneOf(("max", "min"))]
+    patience: Annotated[
+        types.NonNegativeInt | None, types.Hint("use 0 or more validations, or null to never stop early")
+    ]
+    save_every_seconds: types.NonNegative
+    log_every_num_steps: types.Count
+    progress_bar: types.Switch
+    save_texts: types.Switch = True
+    num_examples: types.NonNegativeInt
     num_resamples: Resamples
 
 
-class Wandb(OpenBlock):
+class Wandb(types.OpenBlock):
     """`logger.wandb`, with further arguments of WandbLogger."""
 
-    project: Text | None = None
-    offline: Switch = False
+    project: types.Text | None = None
+    offline: types.Switch = False
 
 
-class LoggerBlocks(Block):
+class LoggerBlocks(types.Block):
     """`logger`: any of csv, tensorboard, wandb."""
 
     csv: dict[str, Any] | None = None
@@ -165,19 +148,19 @@ class LoggerBlocks(Block):
     wandb: Wandb | None = None
 
 
-Loggers = Annotated[LoggerBlocks, Preflight(preflight.check_loggers)]
+Loggers = Annotated[LoggerBlocks, types.Preflight(preflight.check_loggers)]
 
 
-class NamedDataset(OpenBlock):
+class NamedDataset(types.OpenBlock):
     """A dataset by its name or its class, with options that the dataset checks."""
 
     title: ClassVar[str] = "a dataset"
-    dataset: Text | None = None
-    target: Text | None = Field(None, alias="_target_")
-    path: PathText | None = None
+    dataset: types.Text | None = None
+    target: types.Text | None = Field(None, alias="_target_")
+    path: types.PathText | None = None
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: s.dataset is None and s.target is None,
             "{s.title} names no dataset",
             "{{dataset: NAME, path: PATH}}",
@@ -190,15 +173,15 @@ class Part(NamedDataset):
 
     title: ClassVar[str] = "a part of data.parts"
     embedded_rows: EmbeddedRows = None
-    weight: Positive = 1.0
-    only: Annotated[Any, OneOf(("train", "test", None))] = None
+    weight: types.Positive = 1.0
+    only: Annotated[Any, types.OneOf(("train", "test", None))] = None
 
 
 class ExcludedSet(NamedDataset):
     """A test set of `data.exclude`."""
 
     title: ClassVar[str] = "a test set of data.exclude"
-    path: PathText
+    path: types.PathText
     split: Split = None
 
 
@@ -221,83 +204,83 @@ Parts = Annotated[
 ]
 
 
-class Negatives(Block):
+class Negatives(types.Block):
     """`data.negatives`."""
 
     kinds: (
         Annotated[
-            list[Annotated[str, OneOf(KINDS)]],
+            list[Annotated[str, types.OneOf(KINDS)]],
             Field(min_length=1),
             AfterValidator(_without_repetition),
-            Hint(f"give a list of some of {', '.join(KINDS)}"),
+            types.Hint(f"give a list of some of {', '.join(KINDS)}"),
         ]
         | None
     ) = None
-    num: Count = 4
-    seed: Seed = 0
-    weights: Text = "spacy-sm"
+    num: types.Count = 4
+    seed: types.Seed = 0
+    weights: types.Text = "spacy-sm"
 
 
-class FirstStage(OpenBlock):
+class FirstStage(types.OpenBlock):
     """`data.first`: the name of a first training, and the values that replace those of the block `data` in it."""
 
-    stage: Text
-    path: PathText | None = None
+    stage: types.Text
+    path: types.PathText | None = None
     embedded_rows: EmbeddedRows = None
     num_rows: NumRows = None
     parts: Parts | None = None
 
 
-class Data(OpenBlock):
+class Data(types.OpenBlock):
     """`data`: where examples come from, how they are divided, and how they become batches.
 
     Some datasets have further keys here.
     """
 
-    name: Text
-    path: PathText | None
+    name: types.Text
+    path: types.PathText | None
     embedded_rows: EmbeddedRows
     split: Split
     num_rows: NumRows
     on_bad_row: OnBadRow
-    validation_fraction: PartialShare
-    test_fraction: PartialShare
-    fold: Annotated[NonNegativeInt | None, Hint("use 0, 1, ... up to data.num_folds - 1, or null")]
-    num_folds: Annotated[int, Field(ge=2, le=10**6), Hint("use 2 or more")]
+    validation_fraction: types.PartialShare
+    test_fraction: types.PartialShare
+    fold: Annotated[types.NonNegativeInt | None, types.Hint("use 0, 1, ... up to data.num_folds - 1, or null")]
+    num_folds: Annotated[int, Field(ge=2, le=10**6), types.Hint("use 2 or more")]
     exclude: list[ExcludedSet]
     negatives: Negatives | None
     batch_size: BatchSize
-    max_tokens: Annotated[Count | None, Hint("use 1 or more tokens, or null")]
-    eval_max_tokens: Count
-    num_workers: Annotated[int, Field(ge=0, le=1024), Hint("use 0 or more processes, at most 1024")]
-    streaming: Switch
-    num_readers: Count = NUM_READERS
-    num_buffer_rows: Count = NUM_BUFFER_ROWS
+    max_tokens: Annotated[types.Count | None, types.Hint("use 1 or more tokens, or null")]
+    eval_max_tokens: types.Count
+    num_workers: Annotated[int, Field(ge=0, le=1024), types.Hint("use 0 or more processes, at most 1024")]
+    streaming: types.Switch
+    num_readers: types.Count = NUM_READERS
+    num_buffer_rows: types.Count = NUM_BUFFER_ROWS
     parts: Parts
     first: FirstStage | None = None
     # Sizes of the embedded corpus, also here so that the command line can set them.
-    num_train: Count = 1
-    num_validation: Count = 1
-    num_test: Count = 1
-    corpus_seed: Seed = 0
+    num_train: types.Count = 1
+    num_validation: types.Count = 1
+    num_test: types.Count = 1
+    corpus_seed: types.Seed = 0
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: not s.parts,
             "data.parts is empty",
             "name a dataset: data.parts=[{{dataset: NAME, path: PATH}}]",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.fold is not None and s.fold >= s.num_folds,
             "data.fold is {s.fold}, data.num_folds {s.num_folds}",
             "use a fold from 0 to num_folds - 1",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.validation_fraction + s.test_fraction >= 1,
             "data.validation_fraction is {s.validation_fraction}, data.test_fraction {s.test_fraction}",
             "lower them: nothing would be left to train on",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.streaming and s.negatives is not None,
             "data.streaming with data.negatives: negatives are made from a whole split",
             "set data.streaming=false, or data.negatives=null",

@@ -15,51 +15,15 @@ from data_modules.reading.fields import ANY
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text_engines import OPENAI, EngineOptions
+from faithkit.settings import types
 from faithkit.settings.check import AsBlock, Ineffective
-from faithkit.settings.types import (
-    Block,
-    Conflict,
-    Count,
-    Hint,
-    NonNegative,
-    NonNegativeInt,
-    OneOf,
-    PartialShare,
-    PathText,
-    Positive,
-    PositiveShare,
-    Preflight,
-    Switch,
-    Text,
-)
-from faithkit_workflows.settings import preflight
-from faithkit_workflows.settings.blocks import (
-    ClassLabels,
-    DatasetOptions,
-    DetectorPath,
-    EmbeddedRows,
-    ExtensibleScript,
-    InputFile,
-    OnBadRow,
-    Plots,
-    Resamples,
-    Split,
-)
-from faithkit_workflows.settings.engines import (
-    LOCAL_KEYS,
-    RAY,
-    SERVER_KEYS,
-    WITHOUT_RAY,
-    EngineOrRay,
-    Ray,
-    check_model,
-)
+from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.ray import check_cluster, is_sharded
 
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert")
 RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")  # as in faithkit.statistics.label_sampling, without numpy
 EXTRA = "pip install 'faithkit[construction]'"
-Language = Annotated[Any, OneOf((ENGLISH, None))]
+Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
 
 def _check_near_duplicates(key: str, near: float) -> Iterator[UserError]:
@@ -68,12 +32,12 @@ def _check_near_duplicates(key: str, near: float) -> Iterator[UserError]:
 
 NearDuplicates = Annotated[
     Annotated[float, Field(ge=0.1, le=1)] | None,
-    Hint("use a share from 0.1 to 1, or null for equal texts alone"),
-    Preflight(_check_near_duplicates),
+    types.Hint("use a share from 0.1 to 1, or null for equal texts alone"),
+    types.Preflight(_check_near_duplicates),
 ]
 
 
-class Pipeline(Block):
+class Pipeline(types.Block):
     """The keys of every pipeline.
 
     Attributes:
@@ -81,7 +45,7 @@ class Pipeline(Block):
     """
 
     asks: ClassVar[bool] = True
-    name: Text
+    name: types.Text
 
     def preflight(self, settings: Any) -> Iterator[UserError]:
         """Yields what is missing outside of the command line, besides what the marks of keys find."""
@@ -91,11 +55,11 @@ class Pipeline(Block):
 class DatasetPipeline(Pipeline):
     """A pipeline over the rows of a dataset."""
 
-    dataset: Text
-    path: PathText
-    split: Split
-    options: DatasetOptions
-    on_bad_row: OnBadRow
+    dataset: types.Text
+    path: types.PathText
+    split: blocks.Split
+    options: blocks.DatasetOptions
+    on_bad_row: blocks.OnBadRow
 
     def preflight(self, settings: Any) -> Iterator[UserError]:
         yield from preflight.check_dataset_block("pipeline", self)
@@ -104,41 +68,43 @@ class DatasetPipeline(Pipeline):
 class Spontaneous(DatasetPipeline):
     """`pipeline=spontaneous`."""
 
-    embedded_rows: EmbeddedRows
-    test_fraction: PartialShare
+    embedded_rows: blocks.EmbeddedRows
+    test_fraction: types.PartialShare
     near_duplicates: NearDuplicates
-    temperature: NonNegative
-    max_words: Count
-    max_new_tokens: Count
-    max_judgement_tokens: Count
-    weigh_verdicts: Switch
-    detector: DetectorPath
+    temperature: types.NonNegative
+    max_words: types.Count
+    max_new_tokens: types.Count
+    max_judgement_tokens: types.Count
+    weigh_verdicts: types.Switch
+    detector: blocks.DetectorPath
     language: Language
 
 
 class Induced(DatasetPipeline):
     """`pipeline=induced`."""
 
-    embedded_rows: EmbeddedRows
-    test_fraction: PartialShare
+    embedded_rows: blocks.EmbeddedRows
+    test_fraction: types.PartialShare
     near_duplicates: NearDuplicates
-    kinds: Annotated[list[Annotated[str, OneOf(KINDS)]], Field(min_length=1), Hint(f"use some of {', '.join(KINDS)}")]
-    temperature: NonNegative
-    max_new_tokens: Count
+    kinds: Annotated[
+        list[Annotated[str, types.OneOf(KINDS)]], Field(min_length=1), types.Hint(f"use some of {', '.join(KINDS)}")
+    ]
+    temperature: types.NonNegative
+    max_new_tokens: types.Count
     language: Language
 
 
 class Rag(Pipeline):
     """`pipeline=rag`."""
 
-    path: PathText
-    embedded_rows: EmbeddedRows
-    on_bad_row: OnBadRow
-    nulls: Annotated[str, OneOf(NULLS)]
-    temperature: NonNegative
-    max_new_tokens: Count
+    path: types.PathText
+    embedded_rows: blocks.EmbeddedRows
+    on_bad_row: blocks.OnBadRow
+    nulls: Annotated[str, types.OneOf(NULLS)]
+    temperature: types.NonNegative
+    max_new_tokens: types.Count
     language: Language
-    test_fraction: PartialShare
+    test_fraction: types.PartialShare
     near_duplicates: NearDuplicates
 
     def preflight(self, settings: Any) -> Iterator[UserError]:
@@ -150,19 +116,19 @@ class Rag(Pipeline):
 class FaithdialEdit(DatasetPipeline):
     """`pipeline=faithdial_edit`."""
 
-    embedded_rows: EmbeddedRows
-    which: Annotated[str, OneOf(("tags", "detector", "all"))]
-    detector: DetectorPath
-    candidates: Annotated[int, Field(ge=1, le=100), Hint("use a whole number from 1 to 100")]
-    temperature: Positive
-    top_p: PositiveShare
-    max_words: Count
-    max_new_tokens: Count
-    max_copied_words: NonNegativeInt
+    embedded_rows: blocks.EmbeddedRows
+    which: Annotated[str, types.OneOf(("tags", "detector", "all"))]
+    detector: blocks.DetectorPath
+    candidates: Annotated[int, Field(ge=1, le=100), types.Hint("use a whole number from 1 to 100")]
+    temperature: types.Positive
+    top_p: types.PositiveShare
+    max_words: types.Count
+    max_new_tokens: types.Count
+    max_copied_words: types.NonNegativeInt
     language: Language
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: s.which == "detector" and s.detector is None,
             "pipeline.which=detector names no detector",
             "pipeline.detector=runs/...",
@@ -170,57 +136,59 @@ class FaithdialEdit(DatasetPipeline):
     )
 
 
-SomeDomains = Annotated[list[Annotated[str, OneOf(DOMAINS)]], Hint(f"use a list of some of {', '.join(DOMAINS)}")]
+SomeDomains = Annotated[
+    list[Annotated[str, types.OneOf(DOMAINS)]], types.Hint(f"use a list of some of {', '.join(DOMAINS)}")
+]
 
 
 class SelfDialogue(Pipeline):
     """`pipeline=self_dialogue`."""
 
     topics: Annotated[
-        PathText | Annotated[list[PathText], Field(min_length=1)],
-        Hint(f"use {EMBEDDED}, a file, a folder, or a list of them"),
+        types.PathText | Annotated[list[types.PathText], Field(min_length=1)],
+        types.Hint(f"use {EMBEDDED}, a file, a folder, or a list of them"),
     ]
     domains: Annotated[
-        Annotated[str, OneOf((ANY,))] | Annotated[SomeDomains, Field(min_length=1)],
-        Hint(f"use {ANY}, or a list of some of {', '.join(DOMAINS)}"),
+        Annotated[str, types.OneOf((ANY,))] | Annotated[SomeDomains, Field(min_length=1)],
+        types.Hint(f"use {ANY}, or a list of some of {', '.join(DOMAINS)}"),
     ]
-    on_bad_row: OnBadRow
-    opening: Annotated[str, OneOf(("model", "topic"))]
-    rounds: Annotated[int, Field(ge=1, le=100), Hint("use a whole number from 1 to 100")]
-    min_rounds: Count
-    temperature: NonNegative
-    max_words: Count
-    max_new_tokens: Count
+    on_bad_row: blocks.OnBadRow
+    opening: Annotated[str, types.OneOf(("model", "topic"))]
+    rounds: Annotated[int, Field(ge=1, le=100), types.Hint("use a whole number from 1 to 100")]
+    min_rounds: types.Count
+    temperature: types.NonNegative
+    max_words: types.Count
+    max_new_tokens: types.Count
     language: Language
     edit_domains: SomeDomains
-    judge: Text | None = None
-    judge_types: Switch = False
-    weigh_verdicts: Switch = False
-    max_judgement_tokens: Count = 100
-    detector: DetectorPath = None
+    judge: types.Text | None = None
+    judge_types: types.Switch = False
+    weigh_verdicts: types.Switch = False
+    max_judgement_tokens: types.Count = 100
+    detector: blocks.DetectorPath = None
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: s.min_rounds > s.rounds,
             "pipeline.min_rounds is {s.min_rounds}, and a dialogue has {s.rounds} rounds",
             "pipeline.min_rounds={s.rounds}",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.judge is not None and s.detector is not None,
             "pipeline.judge and pipeline.detector are both named",
             "leave one of them out",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.judge_types and s.judge is None,
             "pipeline.judge_types=true names no judge",
             "pipeline.judge=NAME: a language model",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.weigh_verdicts and s.judge is None,
             "pipeline.weigh_verdicts=true names no judge",
             "pipeline.judge=NAME: a language model",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: EMBEDDED in s.paths and len(s.paths) > 1,
             f"pipeline.topics names {EMBEDDED} and files",
             "use one or the other",
@@ -236,7 +204,7 @@ class SelfDialogue(Pipeline):
         from construction.dialogues.topics import topic_files
 
         if self.judge is not None:
-            yield from check_model("pipeline.judge", settings.engine.name, self.judge)
+            yield from engines.check_model("pipeline.judge", settings.engine.name, self.judge)
         try:
             if EMBEDDED not in self.paths:
                 topic_files(self.paths)
@@ -248,63 +216,67 @@ class Describe(DatasetPipeline):
     """`pipeline=describe`."""
 
     asks: ClassVar[bool] = False
-    facets: Annotated[list[Text] | None, Hint("use a list of names, [task,model], or null for all known ones")]
-    plots: Plots
-    num_resamples: Resamples
+    facets: Annotated[
+        list[types.Text] | None, types.Hint("use a list of names, [task,model], or null for all known ones")
+    ]
+    plots: blocks.Plots
+    num_resamples: blocks.Resamples
 
 
-class EstimateColumns(Block):
+class EstimateColumns(types.Block):
     """`pipeline.columns`: the names of the columns that are read."""
 
-    id: Text | None
-    label: Text
-    score: Text | None
-    group: Text | None
+    id: types.Text | None
+    label: types.Text
+    score: types.Text | None
+    group: types.Text | None
 
 
-class LabelColumns(Block):
+class LabelColumns(types.Block):
     """`pipeline.label_columns`: those of the labels."""
 
-    id: Text
-    label: Text
+    id: types.Text
+    label: types.Text
 
 
 class Estimate(Pipeline):
     """`pipeline=estimate`."""
 
     asks: ClassVar[bool] = False
-    predictions: PathText
-    labels: InputFile
-    dataset: Text | None
-    path: PathText | None
-    split: Split
-    options: DatasetOptions
+    predictions: types.PathText
+    labels: blocks.InputFile
+    dataset: types.Text | None
+    path: types.PathText | None
+    split: blocks.Split
+    options: blocks.DatasetOptions
     columns: EstimateColumns
     label_columns: LabelColumns
-    by: Text | None
-    width: Annotated[float | None, Field(gt=0, lt=1), Hint("use a share between 0 and 1, 0.1 for ten points, or null")]
-    label_next: Annotated[Count | None, Hint("use 1 or more responses, or null for none")]
-    rule: Annotated[str, OneOf(RULES)]
-    power: Annotated[float | None, Field(ge=0, le=2), Hint("use 0 (labels alone), 1, or null to tune it")]
-    num_resamples: Resamples
+    by: types.Text | None
+    width: Annotated[
+        float | None, Field(gt=0, lt=1), types.Hint("use a share between 0 and 1, 0.1 for ten points, or null")
+    ]
+    label_next: Annotated[types.Count | None, types.Hint("use 1 or more responses, or null for none")]
+    rule: Annotated[str, types.OneOf(RULES)]
+    power: Annotated[float | None, Field(ge=0, le=2), types.Hint("use 0 (labels alone), 1, or null to tune it")]
+    num_resamples: blocks.Resamples
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: s.width is not None and s.labels is None,
             "pipeline.width needs labels to plan by",
             "pipeline.labels=FILE",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: not s.is_sharded and s.columns.id is None,
             "pipeline.columns.id=null names the rows of shards, and this is a single file",
             "pipeline.columns.id=NAME",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.is_sharded and s.dataset is not None,
             "pipeline.dataset needs a single file, and these are shards",
             "name columns of the shards: pipeline.by, pipeline.columns.group",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.is_sharded and s.label_next is not None and s.rule != RANDOM,
             "pipeline.rule={s.rule} weighs all rows of a file at once, and these are shards",
             "pipeline.rule=random",
@@ -318,11 +290,11 @@ class Estimate(Pipeline):
 
     def preflight(self, settings: Any) -> Iterator[UserError]:
         if self.is_sharded:
-            if settings.engine.name == RAY:
+            if settings.engine.name == engines.RAY:
                 yield from check_cluster(settings.ray.address)
             return
         yield from preflight.check_file("pipeline.predictions", self.predictions)
-        if settings.engine.name == RAY:
+        if settings.engine.name == engines.RAY:
             yield UserError("engine=ray reads scored shards", hint="pipeline.predictions=FOLDER; or leave engine out")
         if self.labels is None and self.label_next is None:
             hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
@@ -340,29 +312,29 @@ class Annotate(DatasetPipeline):
     """`pipeline=annotate`."""
 
     asks: ClassVar[bool] = False
-    scheme: Annotated[str, OneOf(SCHEMES)]
-    sample: Count | None
-    suggest: Annotated[str, OneOf(("none", "gold", "predictions"))]
-    predictions: InputFile
+    scheme: Annotated[str, types.OneOf(SCHEMES)]
+    sample: types.Count | None
+    suggest: Annotated[str, types.OneOf(("none", "gold", "predictions"))]
+    predictions: blocks.InputFile
     systems: Annotated[
-        Annotated[dict[Text, PathText], Field(min_length=1)] | None,
-        Hint("use {NAME: FILE, NAME: FILE}, or null"),
-        Preflight(_check_systems),
+        Annotated[dict[types.Text, types.PathText], Field(min_length=1)] | None,
+        types.Hint("use {NAME: FILE, NAME: FILE}, or null"),
+        types.Preflight(_check_systems),
     ]
-    export: InputFile
-    on_bad_annotation: Annotated[str, OneOf(("stop", "skip"))]
-    adjudicate: Annotated[str, OneOf(("majority", "severe", "expert", "hand"))]
-    expert: Text | None
-    decisions: InputFile
-    min_annotators: Count
+    export: blocks.InputFile
+    on_bad_annotation: Annotated[str, types.OneOf(("stop", "skip"))]
+    adjudicate: Annotated[str, types.OneOf(("majority", "severe", "expert", "hand"))]
+    expert: types.Text | None
+    decisions: blocks.InputFile
+    min_annotators: types.Count
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: s.suggest == "predictions" and s.predictions is None,
             "pipeline.suggest=predictions, and there are none",
             "pipeline.predictions=FILE",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.adjudicate == "expert" and s.expert is None,
             "pipeline.adjudicate=expert, and no expert is named",
             "pipeline.expert=NAME, or a file",
@@ -374,9 +346,9 @@ class Agreement(Pipeline):
     """`pipeline=agreement`."""
 
     asks: ClassVar[bool] = False
-    annotations: PathText
+    annotations: types.PathText
     title: Annotated[str, Field(pattern="^[^/]+$")] | None
-    num_resamples: Count
+    num_resamples: types.Count
 
     def preflight(self, settings: Any) -> Iterator[UserError]:
         from faithkit_workflows.pipelines.agreement import annotations_file
@@ -400,42 +372,42 @@ AnyPipeline = Annotated[
     Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
 ]
 Models = Annotated[
-    Annotated[list[Text], Field(min_length=1)]
-    | Annotated[dict[Text, Annotated[EngineOptions, AsBlock()]], Field(min_length=1)]
+    Annotated[list[types.Text], Field(min_length=1)]
+    | Annotated[dict[types.Text, Annotated[EngineOptions, AsBlock()]], Field(min_length=1)]
     | None,
-    Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'"),
+    types.Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'"),
 ]
 
 
-class ConstructSettings(ExtensibleScript):
+class ConstructSettings(blocks.ExtensibleScript):
     """construct.py."""
 
     scale: dict[str, Any]
     pipeline: AnyPipeline
-    engine: EngineOrRay
+    engine: engines.EngineOrRay
     models: Models
-    prompts: PathText | None
-    labels: ClassLabels = None
-    ray: Ray
-    limit: Annotated[Count | None, Hint("use a whole number of 1 or more, or null for all")]
-    retry_holes: Switch
-    dry_run: Switch
-    verbose: Switch = False
+    prompts: types.PathText | None
+    labels: blocks.ClassLabels = None
+    ray: engines.Ray
+    limit: Annotated[types.Count | None, types.Hint("use a whole number of 1 or more, or null for all")]
+    retry_holes: types.Switch
+    dry_run: types.Switch
+    verbose: types.Switch = False
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
-            lambda s: s.pipeline.asks and s.engine.name == RAY,
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
+            lambda s: s.pipeline.asks and s.engine.name == engines.RAY,
             "engine=ray asks no model, as pipeline={s.pipeline.name} does",
             "engine=transformers engine.model=NAME; pipeline=estimate alone takes engine=ray",
         ),
-        Conflict(
-            lambda s: s.pipeline.asks and s.engine.name != RAY and not (s.engine.name and s.engine.model),
+        types.Conflict(
+            lambda s: s.pipeline.asks and s.engine.name != engines.RAY and not (s.engine.name and s.engine.model),
             "no language model is named",
             "engine=transformers engine.model=smollm2-135m, or engine=openai engine.base_url=URL engine.model=NAME",
         ),
     )
     ineffective: ClassVar[tuple[Ineffective, ...]] = (
-        WITHOUT_RAY,
+        engines.WITHOUT_RAY,
         Ineffective(
             ("labels",),
             "without pipeline.detector",
@@ -449,11 +421,11 @@ class ConstructSettings(ExtensibleScript):
         Ineffective(
             ("engine",),
             "with pipeline={s.pipeline.name}",
-            lambda s: not s.pipeline.asks and s.engine.name != RAY,
+            lambda s: not s.pipeline.asks and s.engine.name != engines.RAY,
         ),
-        Ineffective(LOCAL_KEYS, "with engine=openai", lambda s: s.pipeline.asks and s.engine.name == OPENAI),
+        Ineffective(engines.LOCAL_KEYS, "with engine=openai", lambda s: s.pipeline.asks and s.engine.name == OPENAI),
         Ineffective(
-            SERVER_KEYS,
+            engines.SERVER_KEYS,
             "without engine=openai",
             lambda s: s.pipeline.asks and s.engine.name != OPENAI and not isinstance(s.models, dict),
         ),
@@ -462,9 +434,9 @@ class ConstructSettings(ExtensibleScript):
     def preflight(self) -> Iterator[UserError]:
         yield from super().preflight()
         if self.pipeline.asks:
-            yield from check_model("engine.model", self.engine.name, self.engine.model)
+            yield from engines.check_model("engine.model", self.engine.name, self.engine.model)
             for key, name, model in self._writers():
-                yield from check_model(key, name, model)
+                yield from engines.check_model(key, name, model)
         yield from self.pipeline.preflight(self)
 
     def _writers(self) -> Iterator[tuple[str, str, str]]:

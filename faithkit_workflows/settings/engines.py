@@ -13,23 +13,10 @@ from faithkit.detector import CRITIC, JUDGE, TAGGER, detector_kinds, kind_in_nam
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
 from faithkit.inference.text_engines import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, EngineOptions
+from faithkit.settings import types
 from faithkit.settings.check import AsBlock, Ineffective, check_fields, check_settings
-from faithkit.settings.types import (
-    Block,
-    Conflict,
-    Count,
-    Hint,
-    OneOf,
-    OpenBlock,
-    PathText,
-    Positive,
-    PositiveShare,
-    Seconds,
-    Share,
-    Text,
-)
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
-from faithkit_workflows.settings.preflight import check_package, check_weights, read_kind, suggest_path
+from faithkit_workflows.settings import preflight
 from judge.asking import AskOptions
 from judge.examiner_options import ExaminerOptions
 from judge.selfcheck_options import DRAWN, NLI, PROMPT, SelfCheckOptions
@@ -51,21 +38,21 @@ MODEL_HINT = "engine.model=NAME: a folder, a local name or a hub name; of a serv
 class EngineOrRayOptions(EngineOptions):
     """The block `engine` where `ray`, which runs on a cluster, is a choice too."""
 
-    name: Annotated[Any, OneOf((None, *ENGINES, RAY))] = None
+    name: Annotated[Any, types.OneOf((None, *ENGINES, RAY))] = None
 
 
-class GeneratorEngine(Block):
+class GeneratorEngine(types.Block):
     """`engine` of generate.py."""
 
-    name: Annotated[str, OneOf(GENERATOR_ENGINES)]
+    name: Annotated[str, types.OneOf(GENERATOR_ENGINES)]
 
 
-class ScoreEngine(OpenBlock):
+class ScoreEngine(types.OpenBlock):
     """`engine` of `faithkit score`: the other choices of the group are for scripts that ask language models."""
 
     name: Annotated[
-        Annotated[str, OneOf((RAY,))] | None,
-        Hint("use ray, or leave it out; checkpoint=FILE.yaml names a language model"),
+        Annotated[str, types.OneOf((RAY,))] | None,
+        types.Hint("use ray, or leave it out; checkpoint=FILE.yaml names a language model"),
     ] = None
 
 
@@ -80,22 +67,24 @@ class CascadeOptions:
         max_budget: The table compares budgets up to this share, and judges as many rows; None takes `budget`.
     """
 
-    budget: PositiveShare | None = None
-    precision: PositiveShare | None = None
+    budget: types.PositiveShare | None = None
+    precision: types.PositiveShare | None = None
     band: Annotated[
-        Annotated[list[Share], Field(min_length=2, max_length=2)] | None,
-        Hint("use two scores from 0 to 1: [0.2,0.8]"),
+        Annotated[list[types.Share], Field(min_length=2, max_length=2)] | None,
+        types.Hint("use two scores from 0 to 1: [0.2,0.8]"),
     ] = None
-    max_budget: PositiveShare | None = None
+    max_budget: types.PositiveShare | None = None
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(lambda s: len(s.given) > 1, "{s.given_names} are given, and one of them chooses", "leave out one"),
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
+            lambda s: len(s.given) > 1, "{s.given_names} are given, and one of them chooses", "leave out one"
+        ),
+        types.Conflict(
             lambda s: s.band is not None and s.band[0] > s.band[1],
             "cascade.band is {s.band}",
             "the lower score first: [{s.band[1]}, {s.band[0]}]",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.max_budget is not None and not s.given,
             "cascade.max_budget without a cascade",
             "set cascade.budget=0.2 too",
@@ -130,14 +119,16 @@ class RetrievalOptions:
         num_passages: Passages that an example gets, at most.
     """
 
-    path: PathText | None = None
-    num_passages: Count = 3
+    path: types.PathText | None = None
+    num_passages: types.Count = 3
 
     def __post_init__(self) -> None:
         check_fields(self, "retrieval")
 
 
-Gpus = Annotated[float, Field(ge=0, le=1000), Hint("use 0, 1 or a share of one, such as 0.5; null where there are any")]
+Gpus = Annotated[
+    float, Field(ge=0, le=1000), types.Hint("use 0, 1 or a share of one, such as 0.5; null where there are any")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +144,14 @@ class RayOptions:
         timeout_seconds: How long a cluster may take to answer.
     """
 
-    address: Text | None = None
-    workers: Annotated[Count | None, Hint("use 1 or more workers, or null for all that there is room for")] = None
-    cpus: Count = 1
+    address: types.Text | None = None
+    workers: Annotated[
+        types.Count | None, types.Hint("use 1 or more workers, or null for all that there is room for")
+    ] = None
+    cpus: types.Count = 1
     gpus: Gpus | None = None
-    memory_gb: Positive | None = None
-    timeout_seconds: Seconds = 60.0
+    memory_gb: types.Positive | None = None
+    timeout_seconds: types.Seconds = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +162,7 @@ class AnswerRayOptions(RayOptions):
         engine: Decodes in each worker; explicit, since a head node without a GPU would choose for all nodes.
     """
 
-    engine: Annotated[str, OneOf((TRANSFORMERS, VLLM))] = TRANSFORMERS
+    engine: Annotated[str, types.OneOf((TRANSFORMERS, VLLM))] = TRANSFORMERS
 
 
 # With defaults: a file that describes a detector has some of these blocks.
@@ -184,7 +177,7 @@ Ray = Annotated[RayOptions, AsBlock()]
 AnswerRay = Annotated[AnswerRayOptions, AsBlock()]
 
 
-class DetectorFile(Block):
+class DetectorFile(types.Block):
     """The keys of a file that describes a detector which no folder holds.
 
         engine: {name: openai, model: NAME, base_url: URL}
@@ -193,29 +186,29 @@ class DetectorFile(Block):
     They are those of evaluate.py. Every key that takes a detector takes such a file.
     """
 
-    checkpoint: PathText | None = None
+    checkpoint: types.PathText | None = None
     engine: Engine
     judge: Ask
     cascade: Cascade
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: any(value is not None for value in (s.cascade.budget, s.cascade.precision, s.cascade.max_budget)),
             "a file of a cascade gives its band: a budget or a precision is chosen on rows",
             "evaluate.py cascade.budget=0.2 writes such a file into its run's folder",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.cascade.band is not None and not (s.checkpoint and s.engine.name),
             "a cascade needs a checkpoint and a language model",
             "name both: checkpoint, engine",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.cascade.band is None and s.checkpoint and s.engine.name,
             "checkpoint and engine are both named",
             "leave one out, or cascade: {{band: [LOW, HIGH]}}",
         ),
-        Conflict(lambda s: not s.checkpoint and not s.engine.name, "the file names no detector", FILE_HINT),
-        Conflict(
+        types.Conflict(lambda s: not s.checkpoint and not s.engine.name, "the file names no detector", FILE_HINT),
+        types.Conflict(
             lambda s: s.checkpoint and Path(s.checkpoint).suffix in SUFFIXES,
             "checkpoint is another such file",
             "name a run, a folder or a hub name",
@@ -253,14 +246,14 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
     if not place.exists():
         has_neighbours = place.parent != Path() and place.parent.is_dir()  # runs/typo is no hub name if runs/ exists
         if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or has_neighbours:
-            hint = suggest_path(key, place, "a run's folder or a hub name")
+            hint = preflight.suggest_path(key, place, "a run's folder or a hub name")
             yield UserError("no such run or folder", place=path, hint=hint)
         return
     try:
         if JUDGE in kinds and is_detector_file(path):
             read_detector_file(path)
             return
-        kind = read_kind(path)
+        kind = preflight.read_kind(path)
     except UserError as error:
         yield error
         return
@@ -273,14 +266,14 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
 def check_engine(name: str | None) -> Iterator[UserError]:
     """Yields a problem for an engine whose package is not installed."""
     if name in (VLLM, OPENAI):
-        yield from check_package(f"engine={name}", name, name)
+        yield from preflight.check_package(f"engine={name}", name, name)
 
 
 def check_model(key: str, engine: str | None, model: str | None) -> Iterator[UserError]:
     """Yields problems for an engine and the model that it asks."""
     yield from check_engine(engine)
     if engine != OPENAI:
-        yield from check_weights(key, model)
+        yield from preflight.check_weights(key, model)
 
 
 def check_judge(
@@ -329,10 +322,10 @@ def check_baseline(settings: Any) -> Iterator[UserError]:
         hint = "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name"
         yield UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
     if selfcheck.measure:
-        yield from check_weights("selfcheck.nli", selfcheck.nli)
-        yield from check_weights("selfcheck.encoder", selfcheck.encoder)
+        yield from preflight.check_weights("selfcheck.nli", selfcheck.nli)
+        yield from preflight.check_weights("selfcheck.encoder", selfcheck.encoder)
     if engine.name != OPENAI:
-        yield from check_weights("examiner.examinee", examiner.examinee)
+        yield from preflight.check_weights("examiner.examinee", examiner.examinee)
 
 
 # Of the block `engine` where it asks a language model.

@@ -9,63 +9,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text_engines import EngineOptions
+from faithkit.settings import types
 from faithkit.settings.check import Ineffective, with_options
-from faithkit.settings.types import (
-    Block,
-    Conflict,
-    Count,
-    Hint,
-    NonNegative,
-    NonNegativeInt,
-    OneOf,
-    OpenBlock,
-    OpenShare,
-    PathText,
-    Switch,
-    Text,
-)
 from faithkit.training.options import Aim
-from faithkit_workflows.settings import preflight
-from faithkit_workflows.settings.blocks import (
-    BatchTokens,
-    ClassLabels,
-    DatasetOptions,
-    DecodingBlock,
-    DetectorPath,
-    DetectorPrecision,
-    ExtensibleScript,
-    InputFile,
-    LabelledSet,
-    Length,
-    LoggerBlocks,
-    Loggers,
-    MaxWindows,
-    NumRows,
-    OnBadRow,
-    Plots,
-    Resamples,
-    Split,
-    Weights,
-    checkpoint_of,
-)
-from faithkit_workflows.settings.engines import (
-    DETECTORS,
-    ENGINE_KEYS,
-    RAY,
-    WITHOUT_RAY,
-    Ask,
-    Cascade,
-    EngineOrRay,
-    Examiner,
-    Ray,
-    Retrieval,
-    SelfCheck,
-    check_baseline,
-    check_cascade,
-    check_checkpoint,
-    check_judge,
-    check_model,
-)
+from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.preflight import USER_DATASETS
 from faithkit_workflows.settings.ray import check_evaluating
 
@@ -79,39 +26,41 @@ DOMAIN_HISTORIES = ("apart", "joined")  # as in faithkit_workflows.domains.defin
 DOMAIN_PARTS = ("dev", "held", "all")  # as in faithkit_workflows.domains.rows
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
 GENERATOR_KEYS = ("max_length", "decoding")
-TargetName = Annotated[Text | None, Field(alias="_target_")]
+TargetName = Annotated[types.Text | None, Field(alias="_target_")]
 
 
-class Benchmark(Block):
+class Benchmark(types.Block):
     """The keys that most benchmarks have."""
 
-    name: Text
+    name: types.Text
     target: TargetName = None
-    dataset: Text | None = None
-    path: PathText
-    split: Split
-    num_rows: NumRows
-    on_bad_row: OnBadRow
-    options: DatasetOptions
+    dataset: types.Text | None = None
+    path: types.PathText
+    split: blocks.Split
+    num_rows: blocks.NumRows
+    on_bad_row: blocks.OnBadRow
+    options: blocks.DatasetOptions
 
 
-class BertScore(Block):
+class BertScore(types.Block):
     """`benchmark.bert_score`: its encoder, and the number of its layers."""
 
-    encoder: Text | None
-    num_layers: Annotated[Count | None, Hint("use 1 or more, or null for all layers")]
-    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
+    encoder: types.Text | None
+    num_layers: Annotated[types.Count | None, types.Hint("use 1 or more, or null for all layers")]
+    baseline: Annotated[float | None, Field(gt=-1, lt=1), types.Hint("use a number below 1, or null")] = None
 
 
-class Detection(Benchmark, OpenBlock):
+class Detection(Benchmark, types.OpenBlock):
     """A benchmark of a detector; RAGTruth's analysis and suppression have further keys."""
 
-    fit_on: list[LabelledSet] = Field(default_factory=list)
-    by: Annotated[list[Text], Hint("use a list of columns, [language,customer]")] = Field(default_factory=list)
+    fit_on: list[blocks.LabelledSet] = Field(default_factory=list)
+    by: Annotated[list[types.Text], types.Hint("use a list of columns, [language,customer]")] = Field(
+        default_factory=list
+    )
     bert_score: BertScore | None = None
-    plots: Plots = False
-    groups: dict[str, list[Text] | None] | None = None
-    strategies: Annotated[list[Annotated[str, OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
+    plots: blocks.Plots = False
+    groups: dict[str, list[types.Text] | None] | None = None
+    strategies: Annotated[list[Annotated[str, types.OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -123,70 +72,70 @@ class Detection(Benchmark, OpenBlock):
         return block
 
 
-class Q2(Block):
+class Q2(types.Block):
     """`benchmark.q2`: the models of Q2."""
 
-    candidates: Text | None
-    questions: Text | None
-    question_template: Text
-    answers: Text | None
+    candidates: types.Text | None
+    questions: types.Text | None
+    question_template: types.Text
+    answers: types.Text | None
 
 
-class ResponseSet(OpenBlock):
+class ResponseSet(types.OpenBlock):
     """A dataset of `benchmark.datasets`, with the values that it sets for itself."""
 
-    path: PathText
-    predictions: PathText | None = None
-    against: PathText | None = None
-    split: Split = None
-    num_rows: NumRows = None
+    path: types.PathText
+    predictions: types.PathText | None = None
+    against: types.PathText | None = None
+    split: blocks.Split = None
+    num_rows: blocks.NumRows = None
 
 
 class Responses(Benchmark):
     """A benchmark of generated responses."""
 
-    task: Annotated[str, OneOf((RESPONSES,))]
-    path: PathText | None = None  # type: ignore[assignment]
-    predictions: PathText | None
-    against: PathText | None
-    incomplete: Switch
-    baselines: list[Annotated[str, OneOf(BASELINES)]]
-    critic: DetectorPath
-    judges: list[Text] = Field(default_factory=list)
-    judge_labels: list[LabelledSet] = Field(default_factory=list)
+    task: Annotated[str, types.OneOf((RESPONSES,))]
+    path: types.PathText | None = None  # type: ignore[assignment]
+    predictions: types.PathText | None
+    against: types.PathText | None
+    incomplete: types.Switch
+    baselines: list[Annotated[str, types.OneOf(BASELINES)]]
+    critic: blocks.DetectorPath
+    judges: list[types.Text] = Field(default_factory=list)
+    judge_labels: list[blocks.LabelledSet] = Field(default_factory=list)
     bert_score: BertScore | None
-    nli: Text | None
+    nli: types.Text | None
     q2: Q2 | None
-    official: Switch = False
+    official: types.Switch = False
     datasets: dict[str, ResponseSet] | None = None
 
 
-class TransferTraining(Block):
+class TransferTraining(types.Block):
     """A critic of the transfer table: trained on `path`, or given as `checkpoint`."""
 
-    path: PathText
-    checkpoint: Annotated[PathText | None, checkpoint_of("critic")]
+    path: types.PathText
+    checkpoint: Annotated[types.PathText | None, blocks.checkpoint_of("critic")]
 
 
-class TransferTest(Block):
+class TransferTest(types.Block):
     """A test set of the transfer table."""
 
-    path: PathText
-    split: Split
-    num_rows: NumRows
-    on_bad_row: OnBadRow
-    options: DatasetOptions
+    path: types.PathText
+    split: blocks.Split
+    num_rows: blocks.NumRows
+    on_bad_row: blocks.OnBadRow
+    options: blocks.DatasetOptions
 
 
-class Transfer(Block):
+class Transfer(types.Block):
     """`benchmark=transfer`."""
 
-    name: Text
+    name: types.Text
     train: Annotated[dict[str, TransferTraining], Field(min_length=1)]
     test: Annotated[dict[str, TransferTest], Field(min_length=1)]
     threshold_aim: Aim | None = None
-    validation_fraction: OpenShare | None = None
-    overrides: list[Text]
+    validation_fraction: types.OpenShare | None = None
+    overrides: list[types.Text]
 
     def preflight(self) -> Iterator[UserError]:
         """Yields problems for the corpora."""
@@ -199,48 +148,51 @@ class Transfer(Block):
             yield from preflight.check_dataset(f"benchmark.test.{name}", one)
 
 
-class DomainSource(OpenBlock):
+class DomainSource(types.OpenBlock):
     """A dataset of a domain; the dataset checks further keys."""
 
-    dataset: Text | None = None
+    dataset: types.Text | None = None
     target: TargetName = None
-    path: PathText
-    splits: list[Text] | None = None
+    path: types.PathText
+    splits: list[types.Text] | None = None
     where: dict[str, Any] | None = None
-    fit_only: Switch = False
+    fit_only: types.Switch = False
 
 
-class Domain(Block):
+class Domain(types.Block):
     """A domain of `benchmark.domains`; `faithkit_workflows.domains.definition.Domain` explains the keys."""
 
-    title: Text
+    title: types.Text
     sources: Annotated[list[DomainSource], Field(min_length=1)]
-    texts: list[Text]
-    corpora: list[Text]
-    authors: list[Text]
-    history: Annotated[str, OneOf(DOMAIN_HISTORIES)] = "apart"
-    max_length_gap: Annotated[NonNegativeInt | None, Hint("use a number of words, or null for all pairs")] = None
-    beside: Switch = False
-    max_rows: NumRows = None
-    looks: NonNegativeInt = 0
-    nli: PathText | None = None
+    texts: list[types.Text]
+    corpora: list[types.Text]
+    authors: list[types.Text]
+    history: Annotated[str, types.OneOf(DOMAIN_HISTORIES)] = "apart"
+    max_length_gap: Annotated[
+        types.NonNegativeInt | None, types.Hint("use a number of words, or null for all pairs")
+    ] = None
+    beside: types.Switch = False
+    max_rows: blocks.NumRows = None
+    looks: types.NonNegativeInt = 0
+    nli: types.PathText | None = None
 
 
-class Domains(Block):
+class Domains(types.Block):
     """`benchmark=domains`."""
 
-    name: Text
-    path: PathText
-    part: Annotated[str, OneOf(DOMAIN_PARTS)]
+    name: types.Text
+    path: types.PathText
+    part: Annotated[str, types.OneOf(DOMAIN_PARTS)]
     only: Annotated[
-        Annotated[list[Text], Field(min_length=1)] | None, Hint("use a list of domains, [wow,xsum], or null for all")
+        Annotated[list[types.Text], Field(min_length=1)] | None,
+        types.Hint("use a list of domains, [wow,xsum], or null for all"),
     ]
-    encoder: Weights
-    nli: Weights
-    max_fit_rows: NumRows
-    on_bad_row: OnBadRow
-    domains: Annotated[dict[Text, Domain], Field(min_length=1)]
-    fit_on: ClassVar[list[LabelledSet]] = []
+    encoder: blocks.Weights
+    nli: blocks.Weights
+    max_fit_rows: blocks.NumRows
+    on_bad_row: blocks.OnBadRow
+    domains: Annotated[dict[types.Text, Domain], Field(min_length=1)]
+    fit_on: ClassVar[list[blocks.LabelledSet]] = []
 
     @model_validator(mode="after")
     def _only_names_domains(self) -> Any:
@@ -274,7 +226,7 @@ class Domains(Block):
 class Protocol(Benchmark):
     """The keys of every judging protocol."""
 
-    task: Annotated[str, OneOf(PROTOCOLS)]
+    task: Annotated[str, types.OneOf(PROTOCOLS)]
 
 
 class Comparative(Protocol):
@@ -284,23 +236,23 @@ class Comparative(Protocol):
 class MetaJudging(Protocol):
     """`task: meta_judging` asks whether a judge's judgements are right: a second judge, or people."""
 
-    judgements: InputFile
-    labels: list[PathText]
-    only_hallucinated: Switch
+    judgements: blocks.InputFile
+    labels: list[types.PathText]
+    only_hallucinated: types.Switch
 
 
-class SystemFiles(Block):
+class SystemFiles(types.Block):
     """Files with the responses of a system."""
 
-    gold_predictions: InputFile = None
-    self_predictions: InputFile = None
+    gold_predictions: blocks.InputFile = None
+    self_predictions: blocks.InputFile = None
 
 
 class System(with_options(SystemFiles, EngineOptions, "SystemEngine")):  # type: ignore[misc]
     """A language model whose responses are judged: an engine that writes them, or files that hold them."""
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: not (s.name or s.gold_predictions or s.self_predictions),
             "a system without an engine and without predictions",
             SYSTEMS.replace("{", "{{").replace("}", "}}"),
@@ -311,14 +263,15 @@ class System(with_options(SystemFiles, EngineOptions, "SystemEngine")):  # type:
 class Rates(Protocol):
     """`task: rates` measures how often language models hallucinate."""
 
-    systems: Annotated[dict[Text, System] | None, Hint(SYSTEMS)]
-    histories: Annotated[list[Annotated[str, OneOf(RATE_HISTORIES)]], Field(min_length=1)]
+    systems: Annotated[dict[types.Text, System] | None, types.Hint(SYSTEMS)]
+    histories: Annotated[list[Annotated[str, types.OneOf(RATE_HISTORIES)]], Field(min_length=1)]
     temperatures: Annotated[
-        Annotated[list[NonNegative], Field(min_length=1)] | None, Hint("use a list such as [0,0.5,1], or null")
+        Annotated[list[types.NonNegative], Field(min_length=1)] | None,
+        types.Hint("use a list such as [0,0.5,1], or null"),
     ]
-    prompts: PathText | None
-    judge_labels: list[LabelledSet]
-    plots: Plots
+    prompts: types.PathText | None
+    judge_labels: list[blocks.LabelledSet]
+    plots: blocks.Plots
 
     def preflight(self) -> Iterator[UserError]:
         """Yields problems for the language models."""
@@ -329,7 +282,7 @@ class Rates(Protocol):
             if system.name and not system.model:
                 yield UserError(f"benchmark.systems.{name} has an engine without a model", hint=f"{key}=NAME")
             if system.name:
-                yield from check_model(key, system.name, system.model)
+                yield from engines.check_model(key, system.name, system.model)
 
 
 TAGS = {RESPONSES: "<responses>"} | {task: f"<{task}>" for task in PROTOCOLS}
@@ -368,7 +321,7 @@ def _is(*kinds: type, names: tuple[str, ...] = ()) -> Any:
 def _asks(settings: Any) -> bool:
     """Reports whether a language model judges."""
     judged = isinstance(settings.benchmark, Detection | Domains | Protocol)
-    return judged and bool(settings.engine.name) and settings.engine.name != RAY
+    return judged and bool(settings.engine.name) and settings.engine.name != engines.RAY
 
 
 def _with_judge(row: Ineffective) -> Ineffective:
@@ -380,47 +333,47 @@ JUDGING_KEYS = ("judge.ask", "judge.num_samples", "judge.temperature")
 DETECTOR_KEYS = ("checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels", "precision")
 
 
-class EvaluateSettings(ExtensibleScript):
+class EvaluateSettings(blocks.ExtensibleScript):
     """evaluate.py."""
 
     scale: dict[str, Any]
     benchmark: AnyBenchmark
-    decoding: DecodingBlock
-    logger: Loggers = Field(default_factory=LoggerBlocks)
-    checkpoint: PathText | None
-    predictions: PathText | None
-    against: PathText | None
-    html: PathText | None
-    batch_tokens: BatchTokens
-    max_windows: MaxWindows = None
-    labels: ClassLabels = None
-    engine: EngineOrRay
-    judge: Ask
-    cascade: Cascade
-    selfcheck: SelfCheck
-    examiner: Examiner
-    retrieval: Retrieval
-    precision: DetectorPrecision
-    max_length: Length
-    save_every_num_rows: Count = 2048
-    save_texts: Switch = True
-    ray: Ray
-    num_resamples: Resamples
-    num_examples: NonNegativeInt
-    verbose: Switch = False
+    decoding: blocks.DecodingBlock
+    logger: blocks.Loggers = Field(default_factory=blocks.LoggerBlocks)
+    checkpoint: types.PathText | None
+    predictions: types.PathText | None
+    against: types.PathText | None
+    html: types.PathText | None
+    batch_tokens: blocks.BatchTokens
+    max_windows: blocks.MaxWindows = None
+    labels: blocks.ClassLabels = None
+    engine: engines.EngineOrRay
+    judge: engines.Ask
+    cascade: engines.Cascade
+    selfcheck: engines.SelfCheck
+    examiner: engines.Examiner
+    retrieval: engines.Retrieval
+    precision: blocks.DetectorPrecision
+    max_length: blocks.Length
+    save_every_num_rows: types.Count = 2048
+    save_texts: types.Switch = True
+    ray: engines.Ray
+    num_resamples: blocks.Resamples
+    num_examples: types.NonNegativeInt
+    verbose: types.Switch = False
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: isinstance(s.benchmark, Protocol) and s.html,
             "the page is for answers with marked spans, as of benchmark=ragtruth",
             "leave html out",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: isinstance(s.benchmark, MetaJudging) and s.benchmark.judgements is None,
             "there are no judgements to judge",
             "benchmark.judgements=FILE: predictions of a judge, with its replies",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: (
                 isinstance(s.benchmark, Domains)
                 and (s.selfcheck.measure or s.examiner.turns or isinstance(s.judge.examples, int))
@@ -430,14 +383,16 @@ class EvaluateSettings(ExtensibleScript):
         ),
     )
     ineffective: ClassVar[tuple[Ineffective, ...]] = (
-        Ineffective(("engine.name", "engine.model", "judge"), "with engine=ray", lambda s: s.engine.name == RAY),
+        Ineffective(
+            ("engine.name", "engine.model", "judge"), "with engine=ray", lambda s: s.engine.name == engines.RAY
+        ),
         Ineffective(
             ("engine", "judge"),
             "without a language model as judge",
-            lambda s: s.engine.name != RAY and not _asks(s),
+            lambda s: s.engine.name != engines.RAY and not _asks(s),
         ),
-        *(_with_judge(row) for row in ENGINE_KEYS),
-        WITHOUT_RAY,
+        *(_with_judge(row) for row in engines.ENGINE_KEYS),
+        engines.WITHOUT_RAY,
         Ineffective(("against", "predictions", "max_length"), NAMED, _is(Rates)),
         Ineffective(
             ("decoding.strategy", "decoding.temperature"),
@@ -469,7 +424,7 @@ class EvaluateSettings(ExtensibleScript):
     def preflight(self) -> Iterator[UserError]:
         yield from super().preflight()
         block: Any = self.benchmark
-        if self.engine.name == RAY:
+        if self.engine.name == engines.RAY:
             judges = isinstance(block, Detection | Domains) and block.name != ANALYSIS
             yield from check_evaluating(self, is_supported=judges or isinstance(block, Responses))
         if isinstance(block, Transfer):
@@ -499,9 +454,9 @@ class EvaluateSettings(ExtensibleScript):
             for path in block.labels:
                 yield from preflight.check_file("benchmark.labels", path)
         if self.engine.name:
-            yield from check_judge(self.engine, checkpoint=self.checkpoint, predictions=self.predictions)
+            yield from engines.check_judge(self.engine, checkpoint=self.checkpoint, predictions=self.predictions)
         elif takes_checkpoint and self.checkpoint:
-            yield from check_checkpoint("checkpoint", self.checkpoint, *DETECTORS)
+            yield from engines.check_checkpoint("checkpoint", self.checkpoint, *engines.DETECTORS)
         elif not has_replies:
             hint = "engine=NAME engine.model=NAME" + (" or checkpoint=PATH" if takes_checkpoint else "")
             yield UserError("nothing judges: no language model is named", hint=hint)
@@ -510,17 +465,17 @@ class EvaluateSettings(ExtensibleScript):
         if block.name == ANALYSIS:
             return
         is_baseline = bool(self.selfcheck.measure or self.examiner.turns)
-        if self.engine.name == RAY or not (self.engine.name or self.cascade.is_on or is_baseline):
-            yield from self._check_checkpoint(*DETECTORS, has_predictions=bool(self.predictions))
+        if self.engine.name == engines.RAY or not (self.engine.name or self.cascade.is_on or is_baseline):
+            yield from self._check_checkpoint(*engines.DETECTORS, has_predictions=bool(self.predictions))
             return
         if is_baseline:
-            yield from check_baseline(self)
+            yield from engines.check_baseline(self)
         if self.cascade.is_on:
-            yield from check_cascade(self, block.fit_on)
-            yield from check_checkpoint("checkpoint", self.checkpoint, *DETECTORS)
+            yield from engines.check_cascade(self, block.fit_on)
+            yield from engines.check_checkpoint("checkpoint", self.checkpoint, *engines.DETECTORS)
         if self.engine.name:
             given = {"checkpoint": self.checkpoint, "predictions": self.predictions}
-            yield from check_judge(self.engine, **given, cascade=self.cascade.is_on)
+            yield from engines.check_judge(self.engine, **given, cascade=self.cascade.is_on)
             yield from preflight.check_prompts("judge", self.judge.ask, self.judge.prompts)
             examples = self.judge.examples
             yield from preflight.check_file("judge.examples", examples if isinstance(examples, str) else None)
@@ -529,7 +484,7 @@ class EvaluateSettings(ExtensibleScript):
         if not has_predictions and not self.checkpoint:
             hint = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
             yield UserError("nothing to evaluate: neither checkpoint nor predictions is given", hint=hint)
-        yield from check_checkpoint("checkpoint", self.checkpoint, *kinds)
+        yield from engines.check_checkpoint("checkpoint", self.checkpoint, *kinds)
 
 
 def _check_benchmark_sets(block: Any) -> Iterator[UserError]:
@@ -537,7 +492,7 @@ def _check_benchmark_sets(block: Any) -> Iterator[UserError]:
         return
     datasets = getattr(block, "datasets", None) or {}
     for name, one in datasets.items():
-        # Several systems on one dataset have names of their own.
+        # Of several systems on one dataset, each has another name.
         dataset = (one.model_extra or {}).get("dataset", name)
         split = one.split or block.split
         yield from preflight.check_dataset(

@@ -8,54 +8,9 @@ from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS
+from faithkit.settings import types
 from faithkit.settings.check import Ineffective
-from faithkit.settings.types import (
-    PRECISIONS,
-    Block,
-    Conflict,
-    Count,
-    Hint,
-    NonNegativeInt,
-    OneOf,
-    PathText,
-    Seed,
-    Share,
-    Switch,
-    Text,
-)
-from faithkit_workflows.settings import preflight
-from faithkit_workflows.settings.blocks import (
-    BatchTokens,
-    BestOf,
-    ClassLabels,
-    Data,
-    DecodingBlock,
-    DetectorPath,
-    DetectorPrecision,
-    ExtensibleScript,
-    Folder,
-    Length,
-    MaxWindows,
-    Names,
-    NumRows,
-    OnBadRow,
-    OutputFile,
-    RequiredDetector,
-    RequiredGenerator,
-    Resamples,
-    RunScript,
-    Script,
-    Weights,
-)
-from faithkit_workflows.settings.engines import (
-    RAY,
-    WITHOUT_RAY,
-    AnswerRay,
-    GeneratorEngine,
-    Ray,
-    ScoreEngine,
-    check_engine,
-)
+from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.ray import check_answering, check_shards
 
 # Keys of the block `data` that are about training.
@@ -65,46 +20,46 @@ TRAINING_KEYS = (
     *("num_readers", "num_buffer_rows", "first"),
 )
 RUN_KEYS = ("data.split", "data.num_rows", "data.on_bad_row", "data.labels", "save_texts", "num_examples", "verbose")
-NEEDS_DETECTOR = Conflict(
+NEEDS_DETECTOR = types.Conflict(
     lambda s: s.decoding.num_samples > 1 and not s.detector,
     "best_of={s.decoding.num_samples} needs a judge",
     "detector=PATH of a critic or a tagger",
 )
-WITHOUT_OUT = Ineffective(("out",), "without engine=ray", lambda s: s.engine.name != RAY)
+WITHOUT_OUT = Ineffective(("out",), "without engine=ray", lambda s: s.engine.name != engines.RAY)
 
 
-class GenerateSettings(ExtensibleScript):
+class GenerateSettings(blocks.ExtensibleScript):
     """generate.py."""
 
     scale: dict[str, Any]
-    best_of: BestOf
-    data: Data
-    decoding: DecodingBlock
-    checkpoint: RequiredGenerator
-    engine: GeneratorEngine
-    precision: Annotated[str, OneOf(PRECISIONS)]
-    batch_size: Annotated[Count | None, Hint("use 1 or more texts, or null for what suits the device")]
-    max_length: Length
-    num_rows: NumRows
-    control_tokens: Names
-    resample: Annotated[Count | None, Hint("use 1 or more answers, or null")]
-    entailment: Weights
-    detector: DetectorPath
-    save_every_num_rows: Count
-    save_texts: Switch = True
-    num_examples: NonNegativeInt
-    verbose: Switch = False
-    out: Folder = None
-    ray: AnswerRay
+    best_of: blocks.BestOf
+    data: blocks.Data
+    decoding: blocks.DecodingBlock
+    checkpoint: blocks.RequiredGenerator
+    engine: engines.GeneratorEngine
+    precision: Annotated[str, types.OneOf(types.PRECISIONS)]
+    batch_size: Annotated[types.Count | None, types.Hint("use 1 or more texts, or null for what suits the device")]
+    max_length: blocks.Length
+    num_rows: blocks.NumRows
+    control_tokens: blocks.Names
+    resample: Annotated[types.Count | None, types.Hint("use 1 or more answers, or null")]
+    entailment: blocks.Weights
+    detector: blocks.DetectorPath
+    save_every_num_rows: types.Count
+    save_texts: types.Switch = True
+    num_examples: types.NonNegativeInt
+    verbose: types.Switch = False
+    out: blocks.Folder = None
+    ray: engines.AnswerRay
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
         NEEDS_DETECTOR,
-        Conflict(
+        types.Conflict(
             lambda s: s.resample is not None and s.detector,
             "resample={s.resample} chooses by features, and detector= by a detector's score",
             "leave one of them out; evaluate.py judges what was resampled",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.resample is not None and s.decoding.strategy != NUCLEUS,
             "{s.decoding.strategy} decoding writes the same again",
             "use decoding=nucleus",
@@ -116,82 +71,85 @@ class GenerateSettings(ExtensibleScript):
         Ineffective(
             RUN_KEYS,
             "with engine=ray, which puts bad rows aside and keeps no run's folder",
-            lambda s: s.engine.name == RAY,
+            lambda s: s.engine.name == engines.RAY,
         ),
         WITHOUT_OUT,
-        WITHOUT_RAY,
+        engines.WITHOUT_RAY,
     )
 
     def preflight(self) -> Iterator[UserError]:
-        if self.engine.name == RAY:
+        if self.engine.name == engines.RAY:
             yield from check_answering(self)
         else:
             yield from preflight.check_parts(self.data)
         yield from super().preflight()
-        yield from check_engine(self.engine.name)
+        yield from engines.check_engine(self.engine.name)
 
 
-class ChatSettings(Script):
+class ChatSettings(blocks.Script):
     """faithkit chat."""
 
-    seed: Seed
-    decoding: DecodingBlock
-    checkpoint: RequiredGenerator
-    detector: DetectorPath
-    precision: Annotated[str, OneOf(PRECISIONS)]
-    max_length: Length
-    control_tokens: Names
-    best_of: BestOf
+    seed: types.Seed
+    decoding: blocks.DecodingBlock
+    checkpoint: blocks.RequiredGenerator
+    detector: blocks.DetectorPath
+    precision: Annotated[str, types.OneOf(types.PRECISIONS)]
+    max_length: blocks.Length
+    control_tokens: blocks.Names
+    best_of: blocks.BestOf
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (NEEDS_DETECTOR,)
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (NEEDS_DETECTOR,)
 
 
-class Columns(Block):
+class Columns(types.Block):
     """`columns` of score: the names of the columns that it reads."""
 
-    knowledge: Text | None
-    response: Text | None
-    history: Text | None
-    id: Text | None
-    group: Text | None
+    knowledge: types.Text | None
+    response: types.Text | None
+    history: types.Text | None
+    id: types.Text | None
+    group: types.Text | None
 
 
-class ScoreSettings(RunScript):
+class ScoreSettings(blocks.RunScript):
     """faithkit score."""
 
-    path: PathText
-    checkpoint: RequiredDetector
+    path: types.PathText
+    checkpoint: blocks.RequiredDetector
     columns: Columns
-    encoding: Text | None = None
-    by: Annotated[Text | Annotated[list[Text], Field(min_length=1)] | None, Hint("use by=COLUMN, or by=[ONE,OTHER]")]
-    output: OutputFile
-    num_rows: NumRows
-    on_bad_row: OnBadRow
-    labels: ClassLabels = None
-    precision: DetectorPrecision
-    batch_tokens: BatchTokens
-    max_windows: MaxWindows = None
-    save_every_num_rows: Count
-    save_texts: Switch = True
-    threshold: Share | None = None
-    abstain_at: Share | None = None
-    num_resamples: Resamples
-    engine: ScoreEngine = Field(default_factory=ScoreEngine)
-    out: Folder = None
-    ray: Ray
+    encoding: types.Text | None = None
+    by: Annotated[
+        types.Text | Annotated[list[types.Text], Field(min_length=1)] | None,
+        types.Hint("use by=COLUMN, or by=[ONE,OTHER]"),
+    ]
+    output: blocks.OutputFile
+    num_rows: blocks.NumRows
+    on_bad_row: blocks.OnBadRow
+    labels: blocks.ClassLabels = None
+    precision: blocks.DetectorPrecision
+    batch_tokens: blocks.BatchTokens
+    max_windows: blocks.MaxWindows = None
+    save_every_num_rows: types.Count
+    save_texts: types.Switch = True
+    threshold: types.Share | None = None
+    abstain_at: types.Share | None = None
+    num_resamples: blocks.Resamples
+    engine: engines.ScoreEngine = Field(default_factory=engines.ScoreEngine)
+    out: blocks.Folder = None
+    ray: engines.Ray
 
     ineffective: ClassVar[tuple[Ineffective, ...]] = (
         Ineffective(
             ("on_bad_row", "save_texts"),
             "with engine=ray, which puts bad rows aside and keeps no predictions file",
-            lambda s: s.engine.name == RAY,
+            lambda s: s.engine.name == engines.RAY,
         ),
         WITHOUT_OUT,
-        WITHOUT_RAY,
+        engines.WITHOUT_RAY,
     )
 
     def preflight(self) -> Iterator[UserError]:
-        if self.engine.name == RAY:
+        if self.engine.name == engines.RAY:
             yield from check_shards(self, self.path)
         else:
             if not Path(self.path).expanduser().is_dir():

@@ -9,28 +9,28 @@ from pydantic import Field
 
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
+from faithkit.settings import types
 from faithkit.settings.check import Ineffective
-from faithkit.settings.types import Conflict, Count, Hint, OneOf, PathText, Switch, Text
 from faithkit.weights.publish import REPOSITORY, has_token
-from faithkit_workflows.settings.blocks import OutputFile, OutputFolder, Resamples, Script, checkpoint_of
+from faithkit_workflows.settings import blocks
 from faithkit_workflows.settings.preflight import check_package, has_wandb_account, read_kind
 
 PLAIN, GRAPH, INT8_GRAPH = FORMATS = ("transformers", "onnx", "onnx_int8")
 
 
-class ReportSettings(Script):
+class ReportSettings(blocks.Script):
     """report.py."""
 
     runs: Annotated[
-        PathText | Annotated[list[PathText], Field(min_length=1)] | None,
-        Hint("use a folder, a pattern or a list of them: runs='runs/*', runs=[runs/a,runs/b]"),
+        types.PathText | Annotated[list[types.PathText], Field(min_length=1)] | None,
+        types.Hint("use a folder, a pattern or a list of them: runs='runs/*', runs=[runs/a,runs/b]"),
     ]
-    html: OutputFile
-    against: PathText | None
-    wandb: Text | None
-    num_compared: Count
-    max_rows: Count
-    num_resamples: Resamples
+    html: blocks.OutputFile
+    against: types.PathText | None
+    wandb: types.Text | None
+    num_compared: types.Count
+    max_rows: types.Count
+    num_resamples: blocks.Resamples
 
     def preflight(self) -> Iterator[UserError]:
         yield from super().preflight()
@@ -52,25 +52,25 @@ class ReportSettings(Script):
             yield UserError(problem, hint="wandb login; or leave wandb out: tables and html= need no account")
 
 
-class ExportSettings(Script):
+class ExportSettings(blocks.Script):
     """export.py."""
 
-    checkpoint: Annotated[PathText, checkpoint_of(CRITIC, TAGGER, GENERATOR, JUDGE)]
-    output_dir: OutputFolder
-    format: Annotated[str, OneOf(FORMATS)]
+    checkpoint: Annotated[types.PathText, blocks.checkpoint_of(CRITIC, TAGGER, GENERATOR, JUDGE)]
+    output_dir: blocks.OutputFolder
+    format: Annotated[str, types.OneOf(FORMATS)]
     push_to: Annotated[
-        Annotated[str, Field(pattern=f"^{REPOSITORY}$", max_length=96)] | None, Hint("use OWNER/NAME, or null")
+        Annotated[str, Field(pattern=f"^{REPOSITORY}$", max_length=96)] | None, types.Hint("use OWNER/NAME, or null")
     ]
-    private: Switch
-    dry_run: Switch
+    private: types.Switch
+    dry_run: types.Switch
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: s.output_dir is None and s.push_to is None and s.format == PLAIN,
             "output_dir is not set",
             "set output_dir=DIR, or push_to=OWNER/NAME, or format=onnx",
         ),
-        Conflict(
+        types.Conflict(
             lambda s: s.dry_run and s.push_to is None,
             "dry_run shows what a push would do, and push_to is not set",
             "set push_to=OWNER/NAME",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from faithkit.errors import UserError
-from faithkit.settings.types import PathText, Preflight, Seed, SomeOf, Switch
+from faithkit.settings import types
 from faithkit_workflows.reproduction.registry import ALL, NAMES
 from faithkit_workflows.settings.blocks import OutputFile, Script
 from faithkit_workflows.settings.preflight import suggest_path
@@ -20,10 +20,10 @@ class ReproduceSettings(Script):
     """faithkit reproduce."""
 
     scale: dict[str, Any]
-    table: Annotated[Any, SomeOf((*NAMES, ALL))]
-    data_dir: Annotated[PathText | None, Preflight(_check_corpora)]
-    out: PathText | None
+    table: Annotated[Any, types.SomeOf((*NAMES, ALL))]
+    data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
+    out: types.PathText | None
     report: OutputFile
-    hosted: Switch
-    dry_run: Switch
-    seed: Seed
+    hosted: types.Switch
+    dry_run: types.Switch
+    seed: types.Seed

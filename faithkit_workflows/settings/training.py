@@ -10,35 +10,9 @@ from critic.tagger.options import TaggerOptions
 from data_modules.encoding.turn_layout import CONTROL_TOKENS, check_control_groups
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
+from faithkit.settings import types
 from faithkit.settings.check import Ineffective, with_options
-from faithkit.settings.types import (
-    KEPT_CHECKPOINTS,
-    Block,
-    Conflict,
-    Count,
-    Hint,
-    NonNegative,
-    OneOf,
-    OpenBlock,
-    PathText,
-    Positive,
-    Preflight,
-    Seed,
-    Switch,
-    Text,
-)
-from faithkit_workflows.settings import preflight
-from faithkit_workflows.settings.blocks import (
-    BatchSize,
-    Callbacks,
-    Data,
-    ExtensibleScript,
-    Loggers,
-    Optimizer,
-    Seeds,
-    Trainer,
-    Weights,
-)
+from faithkit_workflows.settings import blocks, preflight
 from generation.objectives.options import InfoNceOptions, LossTruncationOptions
 from generation.options import GeneratorOptions
 from judge.options import JudgeOptions
@@ -58,33 +32,33 @@ METRICS["judge"] = (*(name for name in METRICS["critic"] if name != "loss"), "ve
 LOWER_IS_BETTER = ("loss", "verdict_loss", "perplexity", "ece", "brier", "unparsed_rate")
 
 
-class Task(OpenBlock):
+class Task(types.OpenBlock):
     """`model.task`: the class that learns, and the blocks besides `model` that it takes."""
 
-    target: Annotated[Text, Hint("use the name of a class: package.module.Class"), Preflight(preflight.check_class)] = (
-        Field(alias="_target_")
-    )
-    optimizer: Annotated[dict[str, Any] | None, Hint("set the keys of the block optimizer itself")] = None
-    objective: Annotated[dict[str, Any] | None, Hint("set the keys of the block objective itself")] = None
-    control: Annotated[dict[str, Any] | None, Hint("set the keys of the block control itself")] = None
+    target: Annotated[
+        types.Text, types.Hint("use the name of a class: package.module.Class"), types.Preflight(preflight.check_class)
+    ] = Field(alias="_target_")
+    optimizer: Annotated[dict[str, Any] | None, types.Hint("set the keys of the block optimizer itself")] = None
+    objective: Annotated[dict[str, Any] | None, types.Hint("set the keys of the block objective itself")] = None
+    control: Annotated[dict[str, Any] | None, types.Hint("set the keys of the block control itself")] = None
 
 
-class Model(Block):
+class Model(types.Block):
     """The keys that every `model=` has besides the options of its task."""
 
-    name: Text
+    name: types.Text
     task: Task
-    num_epochs: Annotated[int, Field(ge=1, le=100_000), Hint("use a whole number of 1 or more")]
-    batch_size: BatchSize
-    validations_per_epoch: Positive
-    accumulate_grad_batches: Count
-    gradient_clip_val: Annotated[NonNegative | None, Hint("use a number above 0, or null for no clipping")]
+    num_epochs: Annotated[int, Field(ge=1, le=100_000), types.Hint("use a whole number of 1 or more")]
+    batch_size: blocks.BatchSize
+    validations_per_epoch: types.Positive
+    accumulate_grad_batches: types.Count
+    gradient_clip_val: Annotated[types.NonNegative | None, types.Hint("use a number above 0, or null for no clipping")]
 
 
-class OutsideModel(OpenBlock):
+class OutsideModel(types.OpenBlock):
     """A task of another package, which checks its options."""
 
-    name: Text
+    name: types.Text
     task: Task
 
 
@@ -115,16 +89,16 @@ AnyModel = Annotated[
 ]
 
 
-class Target(Block):
+class Target(types.Block):
     """A block that names a class."""
 
-    target: Text = Field(alias="_target_")
+    target: types.Text = Field(alias="_target_")
 
 
-class OtherObjective(OpenBlock):
+class OtherObjective(types.OpenBlock):
     """`objective=mle`, or one of another package."""
 
-    target: Text = Field(alias="_target_")
+    target: types.Text = Field(alias="_target_")
 
 
 LossTruncation = with_options(Target, LossTruncationOptions, "LossTruncation")
@@ -141,16 +115,16 @@ Objective = Annotated[
 ]
 
 
-class ControlBlock(OpenBlock):
+class ControlBlock(types.OpenBlock):
     """`control=ctrl`."""
 
-    target: Text = Field(alias="_target_")
+    target: types.Text = Field(alias="_target_")
     groups: Annotated[
-        list[Annotated[str, OneOf(GROUPS)]],
+        list[Annotated[str, types.OneOf(GROUPS)]],
         Field(min_length=1),
-        Hint(f"use some of {', '.join(GROUPS)}, in this order"),
+        types.Hint(f"use some of {', '.join(GROUPS)}, in this order"),
     ]
-    entailment: Weights = None
+    entailment: blocks.Weights = None
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -164,19 +138,20 @@ JOBLIB, SLURM, LOCAL = "joblib", "submitit_slurm", "submitit_local"
 Parameter = bool | int | float | str | list[str] | dict[str, bool | int | float | str]
 
 
-class Sweep(Block):
+class Sweep(types.Block):
     """`sweep`: how the jobs of `-m` are chosen and run."""
 
-    search: Annotated[str, OneOf((GRID, OPTUNA))]
-    num_parallel: Annotated[int, Field(ge=1, le=10_000), Hint("use 1 or more jobs at a time")]
-    launcher: Annotated[str, OneOf((JOBLIB, SLURM, LOCAL))]
+    search: Annotated[str, types.OneOf((GRID, OPTUNA))]
+    num_parallel: Annotated[int, Field(ge=1, le=10_000), types.Hint("use 1 or more jobs at a time")]
+    launcher: Annotated[str, types.OneOf((JOBLIB, SLURM, LOCAL))]
     submitit: Annotated[
-        dict[str, Parameter] | None, Hint("use a block of submitit's parameters: 'sweep.submitit={timeout_min: 240}'")
+        dict[str, Parameter] | None,
+        types.Hint("use a block of submitit's parameters: 'sweep.submitit={timeout_min: 240}'"),
     ]
-    num_trials: Count = 20
-    sampler: Annotated[str, OneOf(("tpe", "random"))] = "tpe"
-    seed: Seed = 0
-    prune: Switch = False
+    num_trials: types.Count = 20
+    sampler: Annotated[str, types.OneOf(("tpe", "random"))] = "tpe"
+    seed: types.Seed = 0
+    prune: types.Switch = False
 
 
 def _is_embedded(settings: Any) -> bool:
@@ -184,26 +159,26 @@ def _is_embedded(settings: Any) -> bool:
     return any(part.path == EMBEDDED or (part.model_extra or {}).get("audit_path") == EMBEDDED for part in parts)
 
 
-class TrainSettings(ExtensibleScript):
+class TrainSettings(blocks.ExtensibleScript):
     """train.py."""
 
-    data_dir: PathText | None = None  # of experiments, which find their corpora in it
+    data_dir: types.PathText | None = None  # of experiments, which find their corpora in it
     model: AnyModel
-    data: Annotated[Data, Preflight(lambda key, data: preflight.check_parts(data))]
-    trainer: Trainer
-    callbacks: Callbacks
-    logger: Loggers
+    data: Annotated[blocks.Data, types.Preflight(lambda key, data: preflight.check_parts(data))]
+    trainer: blocks.Trainer
+    callbacks: blocks.Callbacks
+    logger: blocks.Loggers
     objective: Objective | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
-    seeds: Seeds = None
-    checkpoints: Annotated[str, OneOf(KEPT_CHECKPOINTS)] = "all"
-    verbose: Switch = False
-    optimizer: Optimizer
+    seeds: blocks.Seeds = None
+    checkpoints: Annotated[str, types.OneOf(types.KEPT_CHECKPOINTS)] = "all"
+    verbose: types.Switch = False
+    optimizer: blocks.Optimizer
     sweep: Sweep | None = None  # of the command line alone: runs do not keep it
 
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
+    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+        types.Conflict(
             lambda s: s.data.batch_size is None and s.data.max_tokens is None,
             "neither data.batch_size nor data.max_tokens is set",
             "set model.batch_size=16",

@@ -13,7 +13,7 @@ from faithkit.files.run_folder import SWEEP_FILE, RunFolder
 from faithkit.runs.sweeps import DONE, SweepJob, SweepRecord, read_sweep
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.overrides import parse_overrides, sweep_values
-from faithkit.targets import outsiders_in
+from faithkit.targets import find_outside_code
 
 LONGEST_NAME = 120  # of a job's folder
 MAY_CHANGE = "what may change: sweep.num_parallel, sweep.launcher and the other keys of sweep"
@@ -61,7 +61,7 @@ def stored_command(line: CommandLine) -> CommandLine:
         raise UserError(f"a sweep keeps its settings: {' '.join(wrong)}", place=str(folder), hint=MAY_CHANGE)
     record = read_sweep(folder)
     stored = record.arguments
-    if foreign := outsiders_in([*stored, *(text for job in record.jobs.values() for text in job.overrides)]):
+    if foreign := find_outside_code([*stored, *(text for job in record.jobs.values() for text in job.overrides)]):
         hint = f"where you trust it, type the whole command again, with run_dir={folder}"
         raise UserError(f"{SWEEP_FILE} names code that is not this project's: {foreign}", place=str(folder), hint=hint)
     replaced = {text.partition("=")[0] for text in others}
@@ -118,7 +118,7 @@ def begun(plan: Plan) -> SweepRecord:
 
 
 def _is_there(folder: Path, job: SweepJob) -> bool:
-    """Tells whether what the record says of a job still holds: somebody may have deleted its run."""
+    """Reports whether the record of a job is still right: its run can have been deleted."""
     return job.ended != DONE or RunFolder(folder / job.name).metrics.exists()
 
 
@@ -129,11 +129,11 @@ def grid(plan: Plan) -> list[dict[str, str]]:
 
 
 def job_of(settings: Mapping[str, str], jobs: Mapping[str, SweepJob], number: int | None = None) -> SweepJob:
-    """Finds the job of these settings, or makes a new one with a name of its own.
+    """Finds the job of these settings, or makes a new one with an unused name.
 
     Args:
         jobs: Those that there are.
-        number: Stands before the names of jobs whose values are no round ones.
+        number: Prefix of the names of jobs with random values.
     """
     for job in jobs.values():
         if dict(job.settings) == dict(settings):
@@ -149,7 +149,7 @@ def job_of(settings: Mapping[str, str], jobs: Mapping[str, SweepJob], number: in
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Names keys by their last parts, by as many as tell them apart."""
+    """Shortens keys to as many last parts as make them unique."""
     found = {}
     for key in keys:
         parts = key.split(".")
@@ -161,7 +161,7 @@ def _short_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _plain(value: str) -> str:
-    """Writes a value so that it may stand in a folder's name and unquoted on a command line."""
+    """Writes a value for the name of a folder, without characters that a shell would need quoted."""
     try:
         number = float(value)
         value = value if len(value) <= 8 else f"{number:.4g}"

@@ -1,4 +1,4 @@
-"""A sweep of train.py: every job a run in a folder of its own, and a table that ranks them.
+"""A sweep of train.py: every job is a run in a separate folder, with a table that ranks them.
 
 faithkit train -m optimizer.lr=1e-4,2e-4 seed=1,2
 """
@@ -82,7 +82,7 @@ def plain_block(block: Any) -> dict[str, Any]:
 
 
 def is_interval(override: Any) -> bool:
-    """Tells whether an override gives the ends of what may be chosen, not the values."""
+    """Reports whether an override gives an interval, not values."""
     from hydra.core.override_parser.types import IntervalSweep
 
     return isinstance(override.value(), IntervalSweep)

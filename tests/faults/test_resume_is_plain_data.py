@@ -210,7 +210,7 @@ DAMAGED = {
     "a text": (b"hello\n", "should be a map", None),
     "a tag": (b"a: 1\nb: !!python/object/apply:os.system [true]\n", "a tag", 2),
     "a binary": (b"a: !!binary aGVsbG8=\n", "a tag", 1),
-    "a key twice": (b"a: 1\nb:\n  c: 1\n  c: 2\n", "'c' stands twice", 4),
+    "a key twice": (b"a: 1\nb:\n  c: 1\n  c: 2\n", "'c' is repeated", 4),
     "a key of its own": (b"a: 1\n[b]: 2\n", "a key that is no text", 2),
     "two documents": (b"a: 1\n---\nb: 2\n", "not YAML", 2),
     "a tab": (b"a:\n\t- b\n", "not YAML", 2),
