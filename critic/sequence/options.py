@@ -1,15 +1,14 @@
 """The critic's hyperparameters, from the block `model`."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from data_modules.encoding.pair_layout import ORDERS
-from faithkit.errors import UserError
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, NonNegative, OneOf, PartialShare, Switch, Text, Tokens
+from faithkit.settings.types import Conflict, Count, NonNegative, OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.options import Aim
 
-WORDS, WORDS_AND_TOKENS = "words", "words_and_tokens"  # true is words, as it was before there were more
+WORDS, WORDS_AND_TOKENS = "words", "words_and_tokens"  # true means words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,19 +49,31 @@ class CriticOptions:
     evidence_alone: Switch = False
     threshold_aim: Aim = "macro_f1"
 
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.reads_tokens and not s.freeze_encoder,
+            f"model.evidence={WORDS_AND_TOKENS} compares tokens by an encoder that must not be trained",
+            "set model.freeze_encoder=true",
+        ),
+        Conflict(
+            lambda s: s.evidence_alone and not (s.evidence and s.freeze_encoder),
+            "model.evidence_alone=true trains no network, and weighs model.evidence alone",
+            f"set model.evidence={WORDS_AND_TOKENS} model.freeze_encoder=true",
+        ),
+        *(
+            Conflict(
+                lambda s, key=key: s.evidence_alone and getattr(s, key),  # type: ignore[misc]
+                f"model.{key} is a loss, and model.evidence_alone=true trains nothing",
+                f"set model.{key}=0",
+            )
+            for key in ("support_weight", "span_weight")
+        ),
+    )
+
     def __post_init__(self) -> None:
         check_fields(self, "model")
-        if self.reads_tokens and not self.freeze_encoder:
-            problem = f"model.evidence={WORDS_AND_TOKENS} compares tokens by an encoder that must stay as it came"
-            raise UserError(problem, hint="set model.freeze_encoder=true")
-        if self.evidence_alone and not (self.evidence and self.freeze_encoder):
-            problem = "model.evidence_alone=true trains no network, and weighs model.evidence alone"
-            raise UserError(problem, hint=f"set model.evidence={WORDS_AND_TOKENS} model.freeze_encoder=true")
-        for name in ("support_weight", "span_weight"):
-            if self.evidence_alone and getattr(self, name):
-                raise UserError(f"model.{name} is a loss, and nothing learns", hint=f"set model.{name}=0")
 
     @property
     def reads_tokens(self) -> bool:
-        """Tells whether the weakest tokens are among the evidence."""
+        """Whether the weakest tokens are among the evidence."""
         return self.evidence == WORDS_AND_TOKENS

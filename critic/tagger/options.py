@@ -1,10 +1,10 @@
 """The tagger's hyperparameters, from the block `model`."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from faithkit.errors import UserError
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, NonNegative, PartialShare, Positive, Switch, Text, Tokens
+from faithkit.settings.types import Conflict, Count, NonNegative, PartialShare, Positive, Switch, Text, Tokens
 from faithkit.training.options import Aim
 
 
@@ -49,8 +49,13 @@ class TaggerOptions:
     evidence: Switch = True
     threshold_aim: Aim = "f1"
 
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.token_support and (s.typed or s.support_weight),
+            "model.token_support=true trains no network: it predicts no types, and has no loss",
+            "set model.typed=false model.support_weight=0",
+        ),
+    )
+
     def __post_init__(self) -> None:
         check_fields(self, "model")
-        if self.token_support and (self.typed or self.support_weight):
-            problem = "model.token_support=true trains no network: it knows no types, and no loss"
-            raise UserError(problem, hint="set model.typed=false model.support_weight=0")

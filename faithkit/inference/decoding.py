@@ -3,12 +3,12 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from faithkit.arguments import wrong
 from faithkit.errors import UserError, shorten
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, NonNegativeInt, OneOf, Positive, PositiveShare, Seed
+from faithkit.settings.types import Conflict, Count, NonNegativeInt, OneOf, Positive, PositiveShare, Seed
 
 if TYPE_CHECKING:  # the command line is checked with `Decoding`, before anything heavy is imported
     import numpy as np
@@ -43,20 +43,26 @@ class Decoding:
     num_samples: Count = 1
     seed: Seed = 0
 
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.min_new_tokens > s.max_new_tokens,
+            "min_new_tokens is {s.min_new_tokens}, max_new_tokens {s.max_new_tokens}",
+            "lower min_new_tokens",
+        ),
+        Conflict(
+            lambda s: s.strategy == GREEDY and s.num_samples > 1,
+            "{s.num_samples} samples of greedy decoding would all be the same",
+            "use nucleus, or beam with as many beams",
+        ),
+        Conflict(
+            lambda s: s.strategy == BEAM and s.num_samples > s.num_beams,
+            "{s.num_samples} samples of {s.num_beams} beams",
+            "raise num_beams, or use nucleus",
+        ),
+    )
+
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.min_new_tokens > self.max_new_tokens:
-            problem = f"min_new_tokens is {self.min_new_tokens}, max_new_tokens {self.max_new_tokens}"
-            raise UserError(problem, hint="lower min_new_tokens")
-        self._check_samples()
-
-    def _check_samples(self) -> None:
-        if self.strategy == GREEDY and self.num_samples > 1:
-            problem = f"{self.num_samples} samples of greedy decoding would all be the same"
-            raise UserError(problem, hint="use nucleus, or beam with as many beams")
-        if self.strategy == BEAM and self.num_samples > self.num_beams:
-            problem = f"{self.num_samples} samples of {self.num_beams} beams"
-            raise UserError(problem, hint="raise num_beams, or use nucleus")
 
 
 def seed_of(*names: object, size: int) -> int:

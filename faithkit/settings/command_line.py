@@ -167,16 +167,16 @@ class CommandLine:
             use(cfg)
 
     def check_for_hydra(self) -> None:
-        """Checks what `hydra.main` is to carry out, as far as the options leave the configurations as they are."""
+        """Checks a command for `hydra.main`; where it names a folder of configurations, its syntax alone."""
         overrides, problems = parse_overrides(self.overrides)
         raise_problems(problems)
+        if self.options.config_dir is not None or self.options.config_path is not None:
+            return
         if self.options.multirun and self.options.cfg is None:
             self.check_sweep()
-        elif self.options.config_dir is None and self.options.config_path is None:
-            typed = [
-                one for one in overrides if not one.key_or_group.startswith("hydra") and not one.is_sweep_override()
-            ]
-            raise_problems(compose_config(self.configs, self.config_name, typed)[1])
+        else:
+            own = [one for one in overrides if not (one.key_or_group.startswith("hydra") or one.is_sweep_override())]
+            raise_problems(compose_config(self.configs, self.config_name, own)[1])
 
     def _check_resumed(self, resume: Any) -> None:
         """Refuses to resume what is no run, or another script's."""

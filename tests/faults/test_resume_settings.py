@@ -72,6 +72,17 @@ def test_what_would_change_finished_work_is_refused_by_name(
     assert (folder / "config.yaml").read_bytes() == before
 
 
+def test_refused_settings_are_reported_together(tmp_path: Path) -> None:
+    folder = begin("train", tmp_path / "run", "seed=7", "model.num_epochs=3")
+    overrides = ("seed=8", "callbacks.num_examples=9", "model.num_epochs=3", "model.batch_size=3", "~control")
+    problem = r"(?s)seed=8 \(it began with seed=7\), model.batch_size=3 .*, ~control \(the run has no such value\)"
+    with (
+        pytest.raises(UserError, match=problem),
+        opened("train", f"resume={folder}", *overrides, may_change=train.MAY_CHANGE),
+    ):
+        pass
+
+
 def test_a_run_without_work_is_to_be_begun_again(tmp_path: Path) -> None:
     folder = begin("train", tmp_path / "run")
     problem = rf"optimizer.lr=1.*\n.*\n  hint: nothing is written yet: .*run_dir={folder}"

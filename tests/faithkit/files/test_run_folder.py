@@ -1,54 +1,15 @@
-"""A resumed run keeps its settings; folders, logs and the ranks of processes."""
+"""Folders of runs, logs and the ranks of processes."""
 
 import logging
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RUN_DIR_VARIABLE, RunFolder, log_to, process_rank
-from faithkit.files.saved_config import read_config
-from faithkit_workflows.train import MAY_CHANGE
 from tests.running import opened
-
-
-def resume(folder: Path, *overrides: str) -> dict[str, Any]:
-    with opened("train", f"resume={folder}", *overrides, may_change=MAY_CHANGE) as (_, config):
-        return config
-
-
-def write_run(folder: Path, *overrides: str) -> Path:
-    with opened("train", f"run_dir={folder}", *overrides):
-        pass
-    return folder
-
-
-def test_a_resumed_run_keeps_its_configuration_but_for_what_may_change(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", "seed=7", "model.num_epochs=3", "callbacks.num_examples=4")
-    config = resume(folder, "callbacks.num_examples=9", "model.num_epochs=3")
-    assert config["seed"] == 7 and config["model"]["num_epochs"] == 3 and config["callbacks"]["num_examples"] == 9
-    assert read_config(folder / "config.yaml")["callbacks"]["num_examples"] == 9
-    assert "resumed with callbacks.num_examples=9" in (folder / "train.log").read_text()
-    refused = r"(?s)data.name=begin \(it began with name=embedded\).*hint: "
-    with pytest.raises(UserError, match=f"{refused}nothing is written yet: give the whole command again"):
-        resume(folder, "data=begin")
-    with pytest.raises(UserError, match=r"~control \(the run has no such value\), data.name=begin"):
-        resume(folder, "~control", "data=begin")
-    (folder / "predictions").mkdir()
-    (folder / "predictions" / "begin.jsonl").write_text("{}\n")
-    with pytest.raises(UserError, match=f"{refused}begin again in another run_dir"):
-        resume(folder, "data=begin")
-
-
-def test_what_a_resumed_run_may_not_change_stays_whatever_stands_before_it(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "run", "seed=7", "model.num_epochs=3")
-    config = resume(folder, "seed=7", "callbacks.num_examples=9", "model.num_epochs=3", "callbacks.num_resamples=50")
-    assert config["callbacks"]["num_examples"] == 9 and config["callbacks"]["num_resamples"] == 50
-    with pytest.raises(UserError, match=r"(?s)seed=8 \(it began with seed=7\).*model.batch_size"):
-        resume(folder, "seed=8", "callbacks.num_examples=9", "model.batch_size=3")
 
 
 def test_a_folder_holds_work_once_something_is_in_it_that_took_time(tmp_path: Path) -> None:
