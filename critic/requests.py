@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from data_modules.encoding.spans import question_text
-from faithkit.arguments import wrong
+from faithkit.arguments import TEXT_HINT, is_list, read_columns, read_passages, read_text, read_turns, wrong
 from faithkit.records import Example, Turn
-from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_passages, read_text, read_turns
 
 TURN_BREAK = "\n"  # between turns, as in `question_text`
 

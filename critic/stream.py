@@ -7,9 +7,8 @@ from typing import Any, TypeVar
 from tqdm.auto import tqdm
 
 from critic.requests import Join, Request, read_request
-from faithkit.arguments import read_flag
+from faithkit.arguments import name_list, read_flag, read_iterable
 from faithkit.errors import UserError
-from faithkit.text_arguments import name_list, read_iterable
 
 Result = TypeVar("Result")
 _END = object()

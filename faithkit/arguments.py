@@ -1,33 +1,39 @@
-"""Checks the arguments of Critic, Tagger, Generator and Judge: one kind of error, with the name and a hint.
+"""Checks the arguments of the public classes; errors name the argument, its value and what to pass.
 
-A check returns the value as the rest of the code takes it. Texts are checked in `faithkit.text_arguments`.
+A check returns the value as the rest of the code takes it. A list of texts may be a list, a tuple, a generator, a numpy
+array or a column of pandas; `place` is the item of a list.
 """
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from faithkit.errors import UserError, choice_hint, nearest, shorten
+from faithkit.passages import passage_text
+from faithkit.records import Example, Turn
 
 MOST = 2**31 - 1  # of any count: what fits into the arrays that are planned with it
+ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
+TEXT_HINT = 'give a text, such as "The Danube is long."'
+PASSAGES_HINT = 'give a text or a list of passages, such as ["The Danube is long.", "It ends in the Black Sea."]'
+# How Python, numpy and pandas write a missing value.
+MISSING = ("None", "nan", "np.float64(nan)", "<NA>", "NaT")
+TURNS_HINT = 'give texts, or turns such as ("user", "Is it long?") or {"role": "user", "content": "Is it long?"}'
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 def wrong(name: str, expected: str, value: Any, hint: str, place: str | None = None) -> UserError:
-    """Says what an argument must be, and what was given."""
+    """Makes the error of an argument: what it must be, and what was passed."""
     return UserError(f"{name} must be {expected}, got {shorten(value)}", place=place, hint=hint)
 
 
 def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Refuses arguments that a public method does not take, and names those that it lacks.
-
-    It is checked when the method is called, though the method be a generator that only starts later.
-    """
+    """Makes a public method explain unknown and missing arguments, when it is called even if it is a generator."""
     signature = inspect.signature(method)
     names = [name for name in signature.parameters if name not in ("self", "cls")]
 
@@ -60,20 +66,20 @@ def read_path(path: Any, name: str = "path") -> str:
     try:
         Path(text).expanduser().stat()
     except (FileNotFoundError, NotADirectoryError):
-        return text  # a hub name, or a mistake that loading explains
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, half a character, a user that is not there
+        return text  # a hub name, or an error that loading explains
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL, half a character, an unknown user
         raise UserError(f"{name} cannot be looked up: {shorten(error)}", place=shorten(text), hint=hint) from error
     return text
 
 
 def read_device(device: Any) -> str | None:
-    """Reads a torch device that is here, as text; None stays None."""
+    """Reads the name of a torch device of this machine; None stays None."""
     import torch
 
     if device is None:
         return None
-    have = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    hint = f"use {' or '.join(have)}"
+    names = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    hint = f"use {' or '.join(names)}"
     if not isinstance(device, str | torch.device):
         raise wrong("device", "the name of a device", device, hint)
     try:
@@ -117,3 +123,122 @@ def read_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise wrong(name, "True or False", value, f"use {name}=True")
     return value
+
+
+def is_list(value: Any) -> bool:
+    """Reports whether a value is accepted as a list: it has one dimension and an order, and is no text."""
+    if isinstance(value, str | bytes | bytearray | Mapping | Set | Turn | Example) or not isinstance(value, Iterable):
+        return False
+    return getattr(value, "ndim", 1) == 1  # arrays and tables have others
+
+
+def read_iterable(name: str, value: Any) -> Iterator[Any]:
+    """Reads a list of any length, item by item."""
+    if not is_list(value):
+        hint = f"give a list: {name}=[...]" if isinstance(value, str) else f"give a list, {name}=[...], or one column"
+        raise wrong(name, "a list or another iterable", value, hint)
+    return iter(value)
+
+
+def read_list(name: str, value: Any) -> list[Any]:
+    """Reads a list whole."""
+    return list(read_iterable(name, value))
+
+
+def read_text(name: str, value: Any, place: str | None = None) -> str:
+    """Reads a text that is not empty."""
+    if isinstance(value, str) and value and not value.isspace():
+        return value
+    raise wrong(name, "text that is not empty", value, _text_hint(value), place)
+
+
+def read_passages(name: str, value: Any, place: str | None = None) -> list[str]:
+    """Reads a text, or a list of passages; one that is given twice, as retrieval may do, counts once.
+
+    A passage is a text, or an object with one, {"title": ..., "text": ...} say.
+    """
+    if isinstance(value, str) or not is_list(value):
+        return [read_text(name, value, place)]
+    passages = [read_text(name, _passage_text(name, passage, place), place) for passage in value]
+    if not passages:
+        raise wrong(name, "text that is not empty", value, PASSAGES_HINT, place)
+    return list(dict.fromkeys(passages))
+
+
+def read_turns(name: str, value: Any, place: str | None = None) -> list[tuple[str | None, str]]:
+    """Reads turns, the oldest first, as speaker (None where none is named) and text."""
+    if not is_list(value):
+        raise wrong(name, "text or turns", value, TURNS_HINT, place)
+    return [_read_turn(name, turn, place) for turn in value]
+
+
+def read_names(name: str, value: Any) -> list[str] | None:
+    """Reads a list of words; None stays None."""
+    if value is None:
+        return None
+    return [read_text(name, word, f"item {number}") for number, word in enumerate(read_list(name, value))]
+
+
+def read_examples(examples: Any) -> Sequence[Example]:
+    """Reads records."""
+    found = examples if isinstance(examples, list | tuple) else read_list("examples", examples)
+    for number, example in enumerate(found):
+        if not isinstance(example, Example):
+            hint = "make records: faithkit.records.Example(id=..., knowledge=..., response=..., ...)"
+            raise wrong("examples", "Example records", example, hint, f"item {number}")
+    return found
+
+
+def _passage_text(name: str, passage: Any, place: str | None) -> Any:
+    try:
+        return passage_text(passage)
+    except UserError as error:
+        raise UserError(f"{name}: a passage is {error.problem}", place=place, hint=error.hint) from None
+
+
+def _read_turn(name: str, turn: Any, place: str | None) -> tuple[str | None, str]:
+    speaker, text = None, turn
+    if isinstance(turn, Turn):
+        speaker, text = turn.speaker, turn.text
+    elif isinstance(turn, Mapping):
+        speaker, text = turn.get("speaker", turn.get("role")), turn.get("text", turn.get("content"))
+    elif isinstance(turn, tuple) and len(turn) == 2:
+        speaker, text = turn
+    if not isinstance(text, str) or not isinstance(speaker, str | None):
+        raise wrong(name, "text, or turns that are texts or (speaker, text)", turn, TURNS_HINT, place)
+    return speaker, text
+
+
+def _text_hint(value: Any) -> str:
+    if isinstance(value, bytes | bytearray):
+        return 'decode it: .decode("utf-8")'
+    if shorten(value) in MISSING:
+        return 'give a text; in pandas leave out rows without one: frame.dropna(subset=["..."])'
+    return TEXT_HINT
+
+
+def read_columns(columns: Mapping[str, Any], first: str) -> dict[str, list[Any]]:
+    """Reads the columns of a call for many responses; the first is known to be a list.
+
+    Raises:
+        UserError: Another is none, or has another length.
+    """
+    for name, column in columns.items():
+        if not is_list(column):
+            hint = f"give {name} as a list too: one for each response"
+            raise wrong(name, f"a list, since {first} is one", column, hint)
+    rows = {name: list(column) for name, column in columns.items()}
+    check_lengths(rows)
+    return rows
+
+
+def check_lengths(columns: Mapping[str, Sequence[Any]]) -> None:
+    """Refuses lists of different lengths."""
+    if len({len(column) for column in columns.values()}) > 1:
+        lengths = name_list([f"{len(column)} {name}" for name, column in columns.items()])
+        raise UserError(f"lists of different lengths: {lengths}", hint="give as many of each")
+
+
+def name_list(parts: Sequence[str]) -> str:
+    """Joins names as a sentence does: "a, b and c"."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from data_modules.reading.fields import read_history
-from faithkit.arguments import wrong
+from faithkit.arguments import TURNS_HINT, check_lengths, is_list, read_passages, wrong
 from faithkit.records import Example, Turn
-from faithkit.text_arguments import TURNS_HINT, check_lengths, is_list, read_passages
 
 Knowledge = str | list[str] | tuple[str, ...]
 History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tuple[str | Turn, ...]

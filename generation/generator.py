@@ -14,9 +14,9 @@ from tqdm.auto import tqdm
 
 from data_modules.encoding.turns import TurnEncoder
 from faithkit import arguments
+from faithkit.arguments import read_examples, read_iterable, read_names
 from faithkit.inference.decoding import Decoding, Engine, read_decoding
 from faithkit.records import Example, Prediction
-from faithkit.text_arguments import read_examples, read_iterable, read_names
 from generation.arguments import History, Knowledge, as_examples, row_as_example
 from generation.engines import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
 from generation.load_checkpoint import load_checkpoint

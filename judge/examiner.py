@@ -8,10 +8,10 @@ the response is hallucinated, by the answers. Prompts are ours.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from faithkit.arguments import read_examples
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import Message, Reply, TextEngine
 from faithkit.records import Example, Prediction
-from faithkit.text_arguments import read_examples
 from judge.asking import AskOptions
 from judge.examiner_options import ExaminerOptions
 from judge.judge import AT_A_TIME, Judge

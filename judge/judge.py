@@ -10,14 +10,13 @@ from tqdm.auto import tqdm
 
 from data_modules.reading.fields import read_history
 from faithkit import arguments
-from faithkit.arguments import wrong
+from faithkit.arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text, wrong
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.text_arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text
 from judge.asking import ASKINGS, AskOptions, Judgement
 from judge.few_shot import Shot, prompt_of
 from judge.prompt import PromptTemplate

@@ -10,10 +10,10 @@ from math import exp
 
 from tqdm.auto import tqdm
 
+from faithkit.arguments import read_examples
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
-from faithkit.text_arguments import read_examples
 from judge.samples import Drawn
 from judge.selfcheck_measures import Checked, Measure
 

@@ -34,12 +34,12 @@ from critic.sequence.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
 from faithkit import arguments
+from faithkit.arguments import read_examples
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError
 from faithkit.passages import join_passages
 from faithkit.records import Example, Prediction
-from faithkit.text_arguments import read_examples
 
 CHUNK = 2048  # pairs tokenised and ordered at a time
 # Tokens of a batch. A CPU is fastest while a layer's activations stay in its cache, and small batches of like lengths

@@ -27,11 +27,11 @@ from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.spans import SpanEncoder
 from faithkit import arguments
+from faithkit.arguments import read_examples
 from faithkit.detector import TAGGER
 from faithkit.packing import use_packed_attention
 from faithkit.passages import number_passages
 from faithkit.records import Example, Prediction, Span
-from faithkit.text_arguments import read_examples
 
 CHUNK = 1024  # responses tokenised and ordered at a time
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768

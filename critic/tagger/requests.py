@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from critic.requests import Knowledge, Names, Request, read_request, read_requests, request_of
+from faithkit.arguments import ASSISTANTS, read_passages, read_turns
 from faithkit.errors import UserError
 from faithkit.passages import number_passages
-from faithkit.text_arguments import ASSISTANTS, read_passages, read_turns
 
 __all__ = ["Request", "Tagged", "TaggedSpan", "dialogue_requests", "read_question", "request_of"]
 

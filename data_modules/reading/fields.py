@@ -7,10 +7,9 @@ from types import NoneType
 from typing import Any
 from unicodedata import normalize
 
-from faithkit.arguments import wrong
+from faithkit.arguments import ASSISTANTS, read_text, read_turns, wrong
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Turn
-from faithkit.text_arguments import ASSISTANTS, read_text, read_turns
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text

@@ -6,12 +6,12 @@ from os import PathLike
 from typing import Any
 
 from faithkit import arguments
+from faithkit.arguments import is_list, read_passages, read_turns
 from faithkit.errors import UserError
 from faithkit.pages.span_tables import bracketed
 from faithkit.pages.tables import escape_terminal
 from faithkit.passages import join_passages
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn
-from faithkit.text_arguments import is_list, read_passages, read_turns
 
 MAX_SHOWN = 10  # failing responses in a message
 MAX_CHARACTERS = 600  # of a text in the message
