@@ -12,32 +12,33 @@ import hashlib
 import re
 from collections.abc import Iterable
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import normalize
-
-import numpy as np
-from numpy.typing import NDArray
 
 from faithkit.records import WHOLE_KNOWLEDGE, Example
 from faithkit.words import mark_ranges
+
+if TYPE_CHECKING:  # the command line is checked before numpy is loaded
+    import numpy as np
+    from numpy.typing import NDArray
 
 NO_KEY = 0  # of a text that is empty
 
 _SIZE = 8  # bytes of a key
 
-Keys = NDArray[np.uint64]
-
 
 class RowKeys(NamedTuple):
     """The keys of some rows, each [rows]."""
 
-    row: Keys
-    knowledge: Keys
-    group: Keys
+    row: "NDArray[np.uint64]"
+    knowledge: "NDArray[np.uint64]"
+    group: "NDArray[np.uint64]"
 
 
 def row_keys(examples: Iterable[Example]) -> RowKeys:
     """Computes the keys of examples, which may be of any number: none is held."""
+    import numpy as np
+
     digests = bytearray()
     for example in examples:
         knowledge = _key_or_text(example.meta.get(WHOLE_KNOWLEDGE, example.knowledge))

@@ -25,8 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError, shorten
-from faithkit.provenance.row_keys import NO_KEY, Keys, RowKeys, row_keys
+from faithkit.provenance.row_keys import NO_KEY, RowKeys, row_keys
 from faithkit.records import Example
+
+Keys = NDArray[np.uint64]
 
 SEEN_ROWS_FILE = "seen_rows.parquet"
 TRAINED, CHOSEN, CALIBRATED = USES = ("trained", "chosen", "calibrated")

@@ -1,1 +1,1 @@
-"""Values of the command line: typed, ranged, and refused together before anything is made or loaded."""
+"""The command line: its overrides, the types of its values, and the checks that come before anything is made."""

@@ -1,1 +1,1 @@
-"""The keys of each script with their kinds and ranges; nothing heavy is imported, so that a refusal is quick."""
+"""The keys of each script with their types, conflicts and preflight checks; nothing heavy is imported here."""
