@@ -26,7 +26,8 @@ from critic import Critic, Tagger
 from critic.runtime.onnx_model import ONNX
 from data_modules.embedded.corpus import generate
 from faithkit.files.model_folder import find_folder
-from faithkit.metrics.classification import compare_predictions
+from faithkit.metrics.classification import compare_outcomes
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import compare_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
 from speed.measure import ROOT, BenchmarkParser, alternate, rates, require, run_process, table, write_results
@@ -122,8 +123,10 @@ def predict(detector: Any, examples: Sequence[Example]) -> Predictions:
 
 def format_change(kind: str, metric: str, examples: Sequence[Example], ours: Predictions, fp32: Predictions) -> str:
     """Formats the paired difference of a metric from fp32, in points with its interval."""
-    compare_sides: Any = compare_predictions if kind == "critic" else compare_spans
-    found = compare_sides(examples, ours, fp32)[metric]
+    if kind == "critic":
+        found = compare_outcomes(join_outcomes(examples, ours), join_outcomes(examples, fp32))[metric]
+    else:
+        found = compare_spans(examples, ours, fp32)[metric]
     return f"{100 * found.value:+.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 

@@ -27,7 +27,7 @@ from construction.agreement.ratings import MISSING, Ratings
 from faithkit.errors import UserError
 from faithkit.metrics.judging import cohen_kappa
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import CORRELATION, PROPORTION, Metric
 from faithkit.statistics.spread import Statistic, Values
 
 OBSERVED = "agreement"
@@ -72,7 +72,9 @@ def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 100
     if alone := int((rated == 1).sum()):
         notes.append(f"{alone:,} items have a single rating and count nowhere")
     for statistic, items, values in parts:
-        found = bootstrap(Groups.of(items.groups), statistic, shares=(OBSERVED,), num_resamples=num_resamples)
+        own = Groups.of(items.groups)
+        kinds = dict.fromkeys(statistic(np.ones((1, own.count))), CORRELATION) | {OBSERVED: PROPORTION}
+        found = bootstrap(own, statistic, kinds=kinds, num_resamples=num_resamples)
         metrics |= {name: _with_value(metric, values.get(name)) for name, metric in found.metrics.items()}
         notes += [note for note in found.notes if note not in notes]
     return ScoredMetrics(metrics=metrics, notes=tuple(notes))
@@ -83,7 +85,7 @@ def _with_value(metric: Metric, value: float | None) -> Metric:
     if value is None:
         return metric
     assert abs(metric.value - value) < 1e-6, f"the library says {value}, the weighted sums {metric.value}"
-    return replace(metric, value=value).within(-1.0, 1.0)
+    return replace(metric, value=value)
 
 
 def _pairs(ratings: Ratings) -> Statistic:

@@ -17,7 +17,7 @@ import numpy as np
 from construction.agreement.measures import library
 from construction.agreement.ratings import NOMINAL, ORDINAL, Answered
 from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import NUMBER, Metric
 
 # Columns in which less is better, by the label that they count.
 LESS_IS_BETTER = ("hallucination", "generic", "no", "inaccurate")
@@ -88,9 +88,8 @@ def compare_column(
     found = []
     for system, of in scores.items():
         rows = Groups.of(groups[item] for item in of)
-        mean = bootstrap(rows, mean_statistic(rows, {"mean": list(of.values())}), num_resamples=num_resamples).metrics[
-            "mean"
-        ]
+        means = mean_statistic(rows, {"mean": list(of.values())})
+        mean = bootstrap(rows, means, kinds=NUMBER, num_resamples=num_resamples).metrics["mean"]
         compared = Compared(column=column, system=system, mean=mean, less_is_better=less)
         shared = [item for item in of if item in scores[best]]
         if system != best and shared:

@@ -28,10 +28,14 @@ from construction.agreement.measures import alpha
 from construction.agreement.ratings import Answered
 from faithkit.errors import UserError, shorten
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import ACCURACY, CORRELATION
 from faithkit.statistics.spread import Statistic, Values
 
 NUM_DRAWS = 10  # other items that stand for chance, for each item and pair
 ALONE = 1.0  # the cost of a span without a partner
+
+
+KINDS = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION, "span_gamma": CORRELATION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,7 @@ def measure_spans(items: Sequence[Marked], *, num_resamples: int = 1000, seed: i
     if not items:
         return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
     groups = Groups.of(item.group for item in items)
-    shares = ("char_f1", "typed_char_f1")
-    scored = bootstrap(groups, _statistic(items, groups, seed), shares=shares, num_resamples=num_resamples)
-    metrics = {name: metric if name in shares else metric.within(-1.0, 1.0) for name, metric in scored.metrics.items()}
-    return ScoredMetrics(metrics=metrics, notes=scored.notes)
+    return bootstrap(groups, _statistic(items, groups, seed), kinds=KINDS, num_resamples=num_resamples)
 
 
 def _statistic(items: Sequence[Marked], groups: Groups, seed: int) -> Statistic:

@@ -14,7 +14,7 @@ from faithkit.pages.tables import escape_terminal, format_metric, new_number_tab
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, sample_rows, write_waves
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit.statistics.prediction_powered import MIN_GROUPS, MIN_OF_EACH, Estimate, LabelPlan, Verdicts, estimate_rate
 
 ALL = "all"
@@ -70,7 +70,7 @@ def _part(name: str, table: Table, rows: Verdicts, here: np.ndarray, power: floa
     if judged.any():
         own = Groups.of(group for group, kept in zip(groups, judged, strict=True) if kept)
         scored = bootstrap(
-            own, mean_statistic(own, {DETECTOR: called[judged]}), shares=True, num_resamples=num_resamples
+            own, mean_statistic(own, {DETECTOR: called[judged]}), kinds=PROPORTION, num_resamples=num_resamples
         )
         metrics |= scored.metrics
     count, num_labels = int(here.sum()), int(part.labelled.sum())

@@ -1,8 +1,7 @@
 """The strongest cheap baseline: boosted trees on what can be counted in a knowledge and its response.
 
-Use it beside every detector whose training rows are at hand: one that does not
-beat it has learnt no more than counting.
-It is fitted on the detector's training rows, and its threshold is chosen on the detector's validation rows.
+Compare every detector with it if its training rows are known: one that does not beat it has learnt no more than
+counting. It is fitted on the detector's training rows, and its threshold is chosen on the detector's validation rows.
 
 | Relative                                  | Use it for                                              |
 |-------------------------------------------|---------------------------------------------------------|

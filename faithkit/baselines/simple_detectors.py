@@ -1,15 +1,14 @@
-"""Simple detectors that stand beside a model, each fitted on labelled rows as the model was.
+"""Simple detectors that a model is compared with, each fitted on labelled rows as the model was.
 
-A baseline without a fitted threshold is weak for no fault of its own. So word overlap takes its threshold from the
-rows that the model's came from, or from rows that are named for it. Named rows also fit boosted trees on counted
-features, and a second threshold of the model.
+A baseline without a fitted threshold is unfairly weak. So word overlap takes its threshold from the rows that the
+model's came from, or from given rows. Given rows also fit boosted trees on counted features, and a second threshold of
+the model.
 
 >>> from faithkit.records import Example, Prediction
 >>> def row(id, response, label):
 ...     return Example(id=id, source="a", split="test", group=id, knowledge="red fox", response=response, label=label)
 >>> rows = [row("1", "red fox", "faithful"), row("2", "red cat", "hallucinated")]
->>> said = {row.id: Prediction(id=row.id, label=row.label) for row in rows}
->>> [(one.name, one.fitted_on) for one in beside(rows, said, Fitting(rows=rows, name="2 rows"))][:3]
+>>> [(one.name, one.fitted_on) for one in predict_baselines(rows, BaselineData(rows=rows, name="2 rows"))][:3]
 [('majority', 'the tested rows'), ('word overlap', '2 rows'), ('response length', '2 rows')]
 """
 
@@ -32,22 +31,22 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Predicti
 
 AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by spans
 HEADLINE = AIMS[0]
-NUM_FOLDS = 5  # where a thing is fitted and judged on the same rows
+NUM_FOLDS = 5  # for fitting and testing on the same rows
 BASELINES, OVERLAP = "baselines", "word_overlap"  # keys of a model's folder
 MEDIAN = "nothing: the median of the tested rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineData:
-    """Labelled rows for baselines to fit on.
+    """Labelled rows to fit baselines on, and what was fitted before.
 
     Args:
-        rows: The rows; none where only thresholds are at hand.
-        name: The rows, as a table names them.
-        thresholds: Of word overlap, fitted elsewhere, by aim: a model's folder has those of its validation rows.
-        learn: Boosted trees learn from the rows too; validation rows of a training are too few for that.
-        counted: Trees that were fitted on the model's training rows, with a threshold on its validation rows.
-        own: The model's own predictions of the rows, to fit its threshold on them as well.
+        rows: The rows; empty where only thresholds are known.
+        name: The rows' name in tables.
+        thresholds: Thresholds of word overlap by aim, as a model's folder keeps them of its validation rows.
+        learn: Fits boosted trees on the rows too; the validation rows of a training are too few for that.
+        counted: Trees fitted on the model's training rows, with a threshold from its validation rows.
+        model_predictions: The model's predictions of the rows, to fit its threshold on them as well.
     """
 
     rows: Sequence[Example] = ()
@@ -55,21 +54,21 @@ class BaselineData:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     learn: bool = False
     counted: CountedFeatures | None = None
-    own: Mapping[str, Prediction] = field(default_factory=dict)
+    model_predictions: Mapping[str, Prediction] = field(default_factory=dict)
 
-    def overlap(self, aim: str = HEADLINE) -> float | None:
-        """The threshold of word overlap; None where nothing tells it."""
+    def fit_overlap(self, aim: str = HEADLINE) -> float | None:
+        """Returns the threshold of word overlap, fitted on the rows if it is not known; None without rows."""
         return self.thresholds.get(aim) if self.thresholds else fit_overlap(self.rows, aim)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """A simple detector's predictions of the tested rows.
+    """A simple detector's predictions of the tested rows, in their order.
 
     Args:
         key: Begins the names of its metrics.
-        fitted_on: The rows that it was fitted on, as a table names them.
-        threshold: Of the model's own scores, where that is all that was fitted.
+        fitted_on: The rows that it was fitted on, for tables.
+        threshold: Of the model's scores, where only this was fitted.
     """
 
     key: str
@@ -80,13 +79,13 @@ class Baseline:
 
 
 def baseline_thresholds(rows: Sequence[Example]) -> dict[str, Any]:
-    """Makes what a model's folder keeps below `origin`: thresholds of word overlap on the rows of the model's own."""
+    """Fits the thresholds of word overlap on the model's validation rows, as its folder keeps them below `origin`."""
     known = [row for row in rows if row.label]
     return {BASELINES: {OVERLAP: {aim: fit_overlap(known, aim) for aim in AIMS} | {"num_rows": len(known)}}}
 
 
 def read_baseline_thresholds(origin: Mapping[str, Any]) -> BaselineData:
-    """Reads what `fitted_origin` gave; a folder of before, or another's, has no thresholds."""
+    """Reads what `baseline_thresholds` wrote; empty where a folder of another tool has no thresholds."""
     kept: Any = origin.get(BASELINES)
     found: Any = kept.get(OVERLAP) if isinstance(kept, Mapping) else None
     if not isinstance(found, Mapping):
@@ -97,46 +96,47 @@ def read_baseline_thresholds(origin: Mapping[str, Any]) -> BaselineData:
 
 
 def predict_baselines(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: BaselineData
+    examples: Sequence[Example], data: BaselineData, predictions: Mapping[str, Prediction] | None = None
 ) -> list[Baseline]:
-    """Gives the baselines of a test set, the plainest first; with `fitting.own` the model at another threshold, too."""
+    """Predicts the tested rows with each baseline, the simplest first.
+
+    Args:
+        predictions: The model's, which get another threshold if `data` has its predictions of the fitting rows.
+    """
     positives = sum(example.label == HALLUCINATED for example in examples)
-    commoner = HALLUCINATED if 2 * positives > len(examples) else FAITHFUL
-    always = {example.id: Prediction(id=example.id, label=commoner) for example in examples}
-    found = [Baseline(key="majority", name="majority", predictions=always, fitted_on="the tested rows")]
-    threshold = fitting.overlap()
-    shares = overlap_predictions(examples, threshold=threshold)
-    where = MEDIAN if threshold is None else fitting.name
-    found.append(Baseline(key="overlap", name="word overlap", predictions=shares, fitted_on=where))
-    rule = fit_length(fitting.rows)  # a folder keeps none: the lengths of other data would say nothing of these
-    lengths = length_predictions(examples, rule)
-    where = MEDIAN if rule is None else fitting.name
-    found.append(Baseline(key="length", name="response length", predictions=lengths, fitted_on=where))
-    coin = random_predictions(examples)
-    found.append(Baseline(key="random", name="random", predictions=coin, fitted_on="nothing: a coin for each row"))
-    if fitting.learn and (counted := fit_counted_features_by_folds(fitting.rows)) is not None:
-        said = counted.predictions(examples)
-        found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=fitting.name))
-    if fitting.counted is not None:
-        where = f"the training rows, its threshold on {fitting.name}"
-        said = fitting.counted.predictions(examples)
-        found.append(Baseline(key="counted", name="counted features", predictions=said, fitted_on=where))
-    if fitting.own and (moved := refit_threshold(predictions, fitting)) is not None:
-        found.append(moved)
-    return found
+    majority = HALLUCINATED if 2 * positives > len(examples) else FAITHFUL
+    constant = {example.id: Prediction(id=example.id, label=majority) for example in examples}
+    threshold, rule = data.fit_overlap(), fit_length(data.rows)
+    overlap, length = overlap_predictions(examples, threshold=threshold), length_predictions(examples, rule)
+    found = [
+        ("majority", "majority", constant, "the tested rows"),
+        ("overlap", "word overlap", overlap, MEDIAN if threshold is None else data.name),
+        ("length", "response length", length, MEDIAN if rule is None else data.name),
+        ("random", "random", random_predictions(examples), "nothing: a coin for each row"),
+    ]
+    if data.learn and (counted := fit_counted_features_by_folds(data.rows)) is not None:
+        found.append(("counted", "counted features", counted.predictions(examples), data.name))
+    if data.counted is not None:
+        where = f"the training rows, its threshold on {data.name}"
+        found.append(("counted", "counted features", data.counted.predictions(examples), where))
+    baselines = [Baseline(key=key, name=name, predictions=rows, fitted_on=on) for key, name, rows, on in found]
+    if data.model_predictions and predictions and (refitted := refit_threshold(predictions, data)) is not None:
+        baselines.append(refitted)
+    return baselines
 
 
 def folds_by_group(rows: Sequence[Example]) -> Iterator[tuple[list[Example], list[Example]]]:
-    """Parts rows into folds of whole groups; gives the other rows and the fold's own, for each that has any."""
+    """Divides rows into folds of whole groups; yields the other rows and the fold's rows."""
     place = {group: number % NUM_FOLDS for number, group in enumerate(sorted({row.group for row in rows}))}
     for fold in range(min(NUM_FOLDS, len(place))):
         yield [row for row in rows if place[row.group] != fold], [row for row in rows if place[row.group] == fold]
 
 
 def fit_counted_features_by_folds(rows: Sequence[Example]) -> CountedFeatures | None:
-    """Fits boosted trees and their threshold on the same rows; None where they hold too little of a class.
+    """Fits boosted trees and their threshold on the same rows; None where they hold too few of a class.
 
-    The trees learn from all rows. Their threshold is chosen on scores of rows that they had not seen: folds by group.
+    The trees are fitted on all rows. Their threshold is chosen on scores of trees that had not seen the row: folds by
+    group.
     """
     known = [row for row in rows if row.label]
     model = fit_counted_features(known)
@@ -154,17 +154,17 @@ def fit_counted_features_by_folds(rows: Sequence[Example]) -> CountedFeatures | 
     return replace(model, threshold=choose_threshold(scores, gold, HEADLINE).value) if scores else model
 
 
-def refit_threshold(predictions: Mapping[str, Prediction], fitting: BaselineData) -> Baseline | None:
-    """Labels the model's predictions anew, at the threshold that is best on the rows; None where scores are missing."""
-    known = [row for row in fitting.rows if row.label]
-    scores = [fitting.own[row.id].score for row in known]
-    if not known or any(score is None for score in [*scores, *(one.score for one in predictions.values())]):
+def refit_threshold(predictions: Mapping[str, Prediction], data: BaselineData) -> Baseline | None:
+    """Relabels the model's predictions at the threshold that is best on the rows; None where scores are missing."""
+    known = [row for row in data.rows if row.label]
+    scores = [data.model_predictions[row.id].score for row in known]
+    if not known or any(score is None for score in [*scores, *(row.score for row in predictions.values())]):
         return None
     gold = [row.label == HALLUCINATED for row in known]
     threshold = choose_threshold(np.array(scores, np.float64), gold, HEADLINE).value
     moved = {id_: _relabel(prediction, threshold) for id_, prediction in predictions.items()}
-    name, where = "model, threshold fitted", f"{fitting.name}: {threshold:.4f}"
-    return Baseline(key="refitted", name=name, predictions=moved, fitted_on=where, threshold=threshold)
+    name, fitted_on = "model, threshold fitted", f"{data.name}: {threshold:.4f}"
+    return Baseline(key="refitted", name=name, predictions=moved, fitted_on=fitted_on, threshold=threshold)
 
 
 def _relabel(prediction: Prediction, threshold: float) -> Prediction:

@@ -27,12 +27,12 @@ def unsupported_grams(knowledge: str, response: str) -> float:
 
     Other forms of a known word share most of theirs, where `unsupported_share` takes them for unknown.
     """
-    known, said = (f" {' '.join(unicode_words(text))} " for text in (knowledge, response))
-    if said.isspace():
+    known, text = (f" {' '.join(unicode_words(each))} " for each in (knowledge, response))
+    if text.isspace():
         return 0.0
-    length = min(RUN, len(said))  # a word of one letter is shorter with its spaces
+    length = min(RUN, len(text))  # a word of one letter is shorter with its spaces
     has = {known[place : place + length] for place in range(len(known) - length + 1)}
-    runs = [said[place : place + length] for place in range(len(said) - length + 1)]
+    runs = [text[place : place + length] for place in range(len(text) - length + 1)]
     return sum(run not in has for run in runs) / len(runs)
 
 
@@ -72,7 +72,7 @@ def overlap_predictions(
 
 
 class LengthRule(NamedTuple):
-    """Calls responses hallucinated whose `length_score` is at least the threshold; of short ones where not `longer`."""
+    """Calls long responses hallucinated, from a threshold of `length_score` on; short ones where not `longer`."""
 
     threshold: float
     longer: bool = True
@@ -106,8 +106,8 @@ def fit_length(train: Iterable[Example], aim: str = "macro_f1") -> LengthRule | 
 def length_predictions(examples: Sequence[Example], rule: LengthRule | None = None) -> dict[str, Prediction]:
     """Predicts from the length of the response alone.
 
-    In corpora whose hallucinated responses were written on demand (HaluEval) these are longer, and a detector that is
-    no better than this one has learnt nothing else.
+    Hallucinated responses that were written on demand (HaluEval) are longer, and a detector that is no better than this
+    one has learnt nothing else.
 
     Args:
         rule: As `fit_length` gives it. Without one, what is longer than the median of the examples is hallucinated,

@@ -1,4 +1,4 @@
-"""Turns a critic's logits into calibrated probabilities and labels; fitted on validation, stored beside the weights."""
+"""Turns a critic's logits into calibrated probabilities and labels; fitted on validation, stored with the weights."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -74,12 +74,12 @@ def log_odds(logits: NDArray[Any], hallucinated: Sequence[bool] = IS_HALLUCINATE
 
 
 def label_confidence(label: str | None, probability: float) -> float:
-    """Gives the probability that a label is right, by the detector's own P(hallucinated)."""
+    """Computes the probability that a label is right from P(hallucinated)."""
     return probability if label == HALLUCINATED else 1 - probability
 
 
 def is_unsure(label: str | None, probability: float, abstain_at: float | None) -> bool:
-    """Tells whether a label is likely to be right with less than the wanted probability; None wants none."""
+    """Checks whether a label is less likely to be right than required; None requires nothing."""
     return abstain_at is not None and label_confidence(label, probability) < abstain_at
 
 

@@ -73,8 +73,8 @@ def fit_temperature(logits: ArrayLike, gold: ArrayLike) -> Temperature:
     The loss is convex in 1 / T, so its slope is bisected. Where every row is on its right side the loss has no minimum
     and sharpening without end would look best: T then stays 1.
 
-    scikit-learn finds the same T (equal to 1e-7), but its public form, `CalibratedClassifierCV`, calibrates a fitted
-    classifier in folds and not log-odds, keeps T to itself, and does not tell that there is no optimum.
+    scikit-learn's `CalibratedClassifierCV` finds the same T (equal to 1e-7), but it calibrates classifiers and not
+    log-odds, does not expose T, and does not report a missing optimum.
 
     Args:
         logits: Log-odds of hallucinated [N]: the difference of two logits, or `logit(score)`.
@@ -209,7 +209,7 @@ def calibration_error(scores: ArrayLike, gold: ArrayLike, num_bins: int = NUM_BI
     """Computes the expected calibration error: sum over bins of share * |mean score - share hallucinated|.
 
     Naeini et al. 2015; equal-width bins. It depends on the number of bins, and a constant score at the base rate has an
-    error of 0: read it beside AUROC or F1.
+    error of 0: read it together with AUROC or F1.
     """
     rows = reliability(scores, gold, num_bins)
     return sum(row.count * abs(row.mean_score - row.hallucinated) for row in rows) / sum(row.count for row in rows)

@@ -26,7 +26,7 @@ _WORD = re.compile("[a-z]{3,}")
 def begin_class(tags: Iterable[str]) -> str | None:
     """The class of a response with these tags; None where they are none of BEGIN's.
 
-    Uncooperative is faithful but no answer to what was said; partial hallucination is both hallucinated and entailed.
+    Uncooperative is faithful but does not answer the dialogue; partial hallucination is both hallucinated and entailed.
     """
     known = {tag.strip().lower() for tag in tags} & set(CLASSES)
     if PARTIAL in known or known >= {HALLUCINATION, ENTAILMENT}:

@@ -1,81 +1,65 @@
 """Classification metrics of a detector, hallucinated or faithful, with intervals over dialogues or documents.
 
 Which to use: `macro_f1` as the headline (the mean F1 of both classes, so that neither can be ignored), `f1`,
-`precision` and `recall` of the hallucinated class, `faithful_f1` and the means of both classes (`mean_precision`,
-`mean_recall`) where papers give them, `auroc` and `average_precision` whatever the threshold, `ece` and
-`brier` (mean squared error of the score) for calibration. Accuracy means little beside `majority_accuracy`, which a
-constant answer reaches.
+`precision` and `recall` of the hallucinated class, `faithful_f1` and the means over both classes (`mean_precision`,
+`mean_recall`) where papers give them, `auroc` and `average_precision` for any threshold, `ece` and `brier` (mean
+squared error of the score) for calibration. Compare accuracy with `majority_accuracy`, which a constant answer reaches.
 
 Everything but the ranking metrics follows from sums over rows, kept per group, so a resample is one matrix product.
 
-An unparsed reply counts as wrong wherever its row's class counts (accuracy, recall, F1) and never as a label. Where
-the data has neither rows nor calls of a class its F1 is 0, as in scikit-learn; precision without a call is 0. A
-resample that leaves 0/0 of what the data define does not count. `ece` is the usual figure, which few rows push up;
-`ece_debiased` is corrected for that, and the interval of both is. What needs both classes (balanced accuracy, AUROC,
-average precision) or scores is left out where they are missing, and a note says so.
+An unparsed reply counts as wrong wherever the class of its row counts (accuracy, recall, F1) and never as a label.
+Where the data has neither rows nor predictions of a class its F1 is 0, as in scikit-learn; precision without a
+prediction is 0. A resample with 0/0 where the whole data defines a value does not count. Few rows push `ece` up;
+`ece_debiased` and the interval of both are corrected for that. Metrics that need both classes (balanced accuracy,
+AUROC, average precision) or scores are left out where these are missing, with a note.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from faithkit.calibration.thresholds import NUM_BINS, assign_bins
-from faithkit.metrics.outcomes import CLASSES, Outcomes, join_outcomes
+from faithkit.metrics.outcomes import CLASSES, Outcomes
 from faithkit.metrics.ranking import Ranking
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, ERROR_RATE, PROPORTION, Metric, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
+KINDS: Mapping[str, MetricKind] = {
+    **dict.fromkeys(
+        ("macro_f1", "f1", "precision", "recall", "faithful_f1", "mean_precision", "mean_recall"), ACCURACY
+    ),
+    **dict.fromkeys(("accuracy", "balanced_accuracy", "auroc", "average_precision"), ACCURACY),
+    **dict.fromkeys(("unparsed_rate", "brier"), ERROR_RATE),
+    **dict.fromkeys(("predicted_rate", "gold_rate", "majority_accuracy", "majority_macro_f1"), PROPORTION),
+    "ece": CALIBRATION_ERROR,
+}
 SCORE_METRICS = ("auroc", "average_precision", "ece", "brier")
-DEBIASED = ("ece",)  # few rows push it up, and resamples of them further
-FEW_ROWS = 30  # of a class; below, a user is told
 BOTH_CLASSES = ("balanced_accuracy", "auroc", "average_precision")
+FEW_ROWS = 30  # fewer rows of a class are noted
+Slice = tuple[str, str]  # a field and its value
 
 
-def classification_metrics(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
-) -> ScoredMetrics:
-    """Computes every classification metric with its 95% interval, by name without split and dataset.
-
-    Raises:
-        UserError: No examples, examples without a label, or ids that do not match.
-    """
-    return score_outcomes(join_outcomes(examples, predictions), num_resamples=num_resamples, seed=seed)
+def classification_metrics(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+    """Computes every classification metric with its 95% interval, by name without split and dataset."""
+    counts = dict.fromkeys(SCORE_METRICS, int(outcomes.scored.sum()))
+    statistic = classification_statistic(outcomes)
+    found = bootstrap(outcomes.groups, statistic, kinds=KINDS, n=counts, num_resamples=num_resamples, seed=seed)
+    return ScoredMetrics(metrics=found.metrics, notes=(*_notes(outcomes), *found.notes))
 
 
-def compare_predictions(
-    examples: Sequence[Example],
-    first: Mapping[str, Prediction],
-    second: Mapping[str, Prediction],
-    *,
-    num_resamples: int = 1000,
-    seed: int = 0,
+def compare_outcomes(
+    first: Outcomes, second: Outcomes, *, num_resamples: int = 1000, seed: int = 0
 ) -> dict[str, Difference]:
     """Subtracts the second's metrics from the first's, tested on the same resamples of groups."""
-    ours, theirs = join_outcomes(examples, first), join_outcomes(examples, second)
-    return paired_difference(
-        ours.groups,
-        classification_statistic(ours),
-        classification_statistic(theirs),
-        num_resamples=num_resamples,
-        seed=seed,
-    )
-
-
-def score_outcomes(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
-    """Computes `classification_metrics` of rows that are joined already."""
-    num_scored = int(outcomes.scored.sum())
-    counts = dict.fromkeys(SCORE_METRICS, num_scored)
-    options: dict[str, Any] = {"shares": True, "debiased": DEBIASED, "num_resamples": num_resamples, "seed": seed}
-    result = bootstrap(outcomes.groups, classification_statistic(outcomes), n=counts, **options)
-    return ScoredMetrics(metrics=result.metrics, notes=(*_notes(outcomes), *result.notes))
+    statistics = classification_statistic(first), classification_statistic(second)
+    return paired_difference(first.groups, *statistics, num_resamples=num_resamples, seed=seed)
 
 
 def classification_statistic(outcomes: Outcomes) -> Statistic:
-    """Gives all metrics as a function of group weights."""
+    """Makes a function of group weights that computes all metrics."""
     gold, groups = outcomes.gold, outcomes.groups
     cell = gold.astype(np.intp) * len(CLASSES) + outcomes.called
     columns = [np.eye(2 * len(CLASSES))[cell]]  # [N, 6]: gold x called
@@ -96,8 +80,13 @@ def classification_statistic(outcomes: Outcomes) -> Statistic:
         summed = weights @ table
         found = _count_metrics(summed[:, :6].reshape(-1, 2, len(CLASSES)), majority, whole)
         if ranking is not None:
-            found |= ranking(weights) | _errors(summed[:, 6], summed[:, 7], summed[:, 8:])
-        # What the whole data does not define is no metric of it; a resample without both classes still gives NaN.
+            num_scored, squares, gaps = summed[:, 6], summed[:, 7], summed[:, 8:]
+            found |= ranking(weights)
+            found |= {
+                "ece": safe_ratio(np.abs(gaps).sum(axis=1), num_scored),
+                "brier": safe_ratio(squares, num_scored),
+            }
+        # The whole data decides which metrics exist; a resample without both classes still gives NaN.
         return {name: value for name, value in found.items() if has_both or name not in BOTH_CLASSES}
 
     return values
@@ -136,105 +125,81 @@ def _count_metrics(counts: Values, majority: int, whole: Values) -> dict[str, Va
     }
 
 
-def safe_ratio(part: Values, of: Values, of_all: ArrayLike = 1) -> Values:
-    """Divides; where there is nothing to divide by, the share is undefined (NaN).
-
-    Args:
-        of_all: The divisor of the whole data: where that is 0 too, so is the share.
-    """
-    nothing = np.where(np.asarray(of_all) > 0, np.nan, 0.0)
-    return np.where(of > 0, part / np.where(of > 0, of, 1.0), nothing)
-
-
-def _errors(rows: Values, squares: Values, gaps: Values) -> dict[str, Values]:
-    # A resample whose groups have no scores is left out of the interval.
-    return {"ece": safe_ratio(np.abs(gaps).sum(axis=1), rows), "brier": safe_ratio(squares, rows)}
+def safe_ratio(part: Values, whole: Values, whole_of_all: ArrayLike = 1) -> Values:
+    """Divides; NaN where the divisor is 0, or 0 where that of the whole data is 0 too."""
+    undefined = np.where(np.asarray(whole_of_all) > 0, np.nan, 0.0)
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1.0), undefined)
 
 
 def _notes(outcomes: Outcomes) -> list[str]:
-    notes = []
-    gold: NDArray[np.int8] = outcomes.gold
+    notes, gold = [], outcomes.gold
+    total, positive = len(gold), int(gold.sum())
     without = int((~outcomes.scored).sum())
-    if without == len(gold):
+    if without == total:
         notes.append(f"no prediction has a score: {', '.join(SCORE_METRICS)} are left out")
     elif without:
-        notes.append(f"{without} of {len(gold)} predictions have no score: {', '.join(SCORE_METRICS)} leave them out")
+        notes.append(f"{without} of {total} predictions have no score: {', '.join(SCORE_METRICS)} leave them out")
     if not (outcomes.called == 1).any():
         notes.append(f"no row is called {HALLUCINATED}: precision counts as 0")
-    if 0 < (fewer := min(int(gold.sum()), int(len(gold) - gold.sum()))) < FEW_ROWS:
-        notes.append(f"only {fewer} rows of the rarer class: what divides by them is uncertain")
-    if not 0 < gold.sum() < len(gold):
-        only, absent = (HALLUCINATED, FAITHFUL) if gold.any() else (FAITHFUL, HALLUCINATED)
+    if 0 < (rarer := min(positive, total - positive)) < FEW_ROWS:
+        notes.append(f"only {rarer} rows of the rarer class: what divides by them is uncertain")
+    if not rarer:
+        only, absent = (HALLUCINATED, FAITHFUL) if positive else (FAITHFUL, HALLUCINATED)
         notes.append(
             f"every example is {only}: {', '.join(BOTH_CLASSES)} are left out, macro_f1 counts the F1 of {absent} as 0"
         )
     return notes
 
 
-Slice = tuple[str, str]  # a field and its value
-
-
 def measure_slices(
-    outcomes: Outcomes,
-    fields: Mapping[str, Sequence[str]],
-    metrics: Sequence[str],
-    *,
-    num_resamples: int = 1000,
+    outcomes: Outcomes, fields: Mapping[str, Sequence[str]], metrics: Sequence[str], *, num_resamples: int = 1000
 ) -> dict[Slice, dict[str, Metric]]:
-    """Computes classification metrics of each value of each field, with intervals over groups.
+    """Computes metrics for each value of each field, all on the same resamples of groups.
 
     Args:
         fields: By name the value of each row [N]; an empty one belongs to no slice.
-        metrics: Those that are wanted; a slice of one class alone has no `macro_f1`.
+        metrics: Those to compute; a slice of one class alone has no `macro_f1`.
     """
     statistics, sizes = {}, {}
     for name, values in fields.items():
-        own = np.array(values, object)
+        column = np.array(values, object)
         for value in filter(None, dict.fromkeys(values)):
-            inside = own == value
-            statistics[name, value] = classification_statistic(_select_rows(outcomes, inside))
-            sizes[name, value] = int(inside.sum())
+            rows = column == value
+            part = outcomes.select(rows, keep_groups=True)
+            part.scores[:] = np.nan  # ranking metrics are not computed for slices
+            statistics[name, value] = classification_statistic(part)
+            sizes[name, value] = int(rows.sum())
 
     def all_slices(weights: Values) -> dict[str, Values]:
         found: dict[str, Values] = {}
         with np.errstate(invalid="ignore", divide="ignore"):  # NaN where a resample has no row of a slice
             for place, part in enumerate(statistics.values()):
                 scored = part(weights)
-                found |= {f"{place} {metric}": scored[metric] for metric in metrics if _is_defined(metric, scored)}
+                has_both = "balanced_accuracy" in scored
+                found |= {f"{place} {name}": scored[name] for name in metrics if has_both or name != "macro_f1"}
         return found
 
-    counts = {f"{place} {metric}": size for place, size in enumerate(sizes.values()) for metric in metrics}
-    scored = bootstrap(outcomes.groups, all_slices, n=counts, shares=True, num_resamples=num_resamples).metrics
+    counts = {f"{place} {name}": size for place, size in enumerate(sizes.values()) for name in metrics}
+    kinds = {key: KINDS[key.partition(" ")[2]] for key in counts}
+    scored = bootstrap(outcomes.groups, all_slices, kinds=kinds, n=counts, num_resamples=num_resamples).metrics
     return {
-        part: {metric: scored[f"{place} {metric}"] for metric in metrics if f"{place} {metric}" in scored}
+        part: {name: scored[f"{place} {name}"] for name in metrics if f"{place} {name}" in scored}
         for place, part in enumerate(statistics)
     }
 
 
-def _is_defined(metric: str, scored: Mapping[str, Values]) -> bool:
-    """Tells whether a slice has a metric: of one class alone a mean over both says nothing."""
-    return metric != "macro_f1" or "balanced_accuracy" in scored
-
-
-def _select_rows(outcomes: Outcomes, rows: np.ndarray) -> Outcomes:
-    groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
-    scores = np.full(int(rows.sum()), np.nan)  # what ranks rows is not asked of slices
-    return Outcomes(gold=outcomes.gold[rows], called=outcomes.called[rows], scores=scores, groups=groups)
-
-
 def score_validation(scores: ArrayLike, labels: ArrayLike) -> dict[str, float]:
-    """Computes the classification metrics at threshold 0.5, and the loss.
+    """Computes the classification metrics at threshold 0.5, without intervals, and the loss.
 
     Args:
-        scores: P(hallucinated) [rows].
-        labels: 1 for hallucinated [rows].
+        scores: P(hallucinated) [N].
+        labels: 1 for hallucinated [N].
     """
     found, gold = np.asarray(scores, np.float64), np.asarray(labels, np.int8)
-    groups = Groups.of(map(str, range(len(gold))))
+    groups = Groups(np.arange(len(gold)), len(gold))
     outcomes = Outcomes(gold=gold, called=(found >= 0.5).astype(np.int8), scores=found, groups=groups)
-    metrics = {
-        name: float(value[0]) for name, value in classification_statistic(outcomes)(np.ones((1, len(gold)))).items()
-    }
+    statistic = classification_statistic(outcomes)
+    metrics = {name: float(value[0]) for name, value in statistic(np.ones((1, len(gold)))).items()}
     right = np.where(gold == 1, found, 1 - found)
     metrics["loss"] = float(-np.log(np.maximum(right, 1e-12)).mean())
     return metrics

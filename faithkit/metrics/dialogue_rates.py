@@ -1,8 +1,8 @@
-"""Rates of a language model's hallucinations: by turn, and by dialogue, where any turn counts (HalluDial, section 4).
+"""Hallucination rates of a language model: by turn, and by dialogue, where any turn counts (HalluDial, section 4).
 
-A turn whose verdict cannot be read, or to which the model wrote nothing, is left out and counted as `unparsed_rate` or
-`no_reply_rate`; a dialogue counts where any of its judged turns is hallucinated, and is left out where none is judged.
-Intervals are over dialogues.
+Turns with an unreadable verdict, or without a reply, are left out and counted as `unparsed_rate` and `no_reply_rate`. A
+dialogue counts where any of its judged turns is hallucinated, and is left out where none is judged. Intervals are over
+dialogues.
 
 >>> import numpy as np
 >>> called = np.array([1, 0, 0, 0, np.nan, 0])
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from faithkit.metrics.classification import safe_ratio
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import ERROR_RATE
 from faithkit.statistics.spread import Statistic, Values
 
 RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
@@ -26,7 +27,7 @@ RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turns:
-    """The verdicts of a judge on one model's replies.
+    """A judge's verdicts on the replies of one model.
 
     Args:
         called: 1 where the judge calls the reply hallucinated [N], NaN where there is no verdict.
@@ -45,7 +46,7 @@ class Turns:
 
 
 def rate_statistic(turns: Turns) -> Statistic:
-    """Gives all rates as a function of weights over dialogues."""
+    """Makes a statistic of all rates."""
     judged, called = turns.judged, np.nan_to_num(turns.called)
     sums = turns.groups.sums(np.stack([called, judged, turns.replied, np.ones(len(called))], axis=1))  # [G, 4]
     any_called, any_judged = sums[:, 0] > 0, sums[:, 1] > 0
@@ -70,4 +71,4 @@ def rate_metrics(turns: Turns, *, num_resamples: int = 1000) -> ScoredMetrics:
         DIALOGUE_RATE: len(np.unique(turns.groups.index[judged])),
         "unparsed_rate": int(turns.replied.sum()),
     }
-    return bootstrap(turns.groups, rate_statistic(turns), n=n, shares=True, num_resamples=num_resamples)
+    return bootstrap(turns.groups, rate_statistic(turns), kinds=ERROR_RATE, n=n, num_resamples=num_resamples)

@@ -1,13 +1,13 @@
-"""A judge's rate corrected by its own error: what share would people call hallucinated?
+"""Corrects the rate of a judge by its errors on labelled rows: what share would people call hallucinated?
 
 Use it wherever a rate comes from a detector. Of labelled rows the judge finds a share r of the hallucinated ones (its
 recall) and calls a share f of the faithful ones hallucinated (its false alarms). Where it calls a share q of responses
 hallucinated, p of them are: q = r p + f (1 - p), so p = (q - f) / (r - f) (Rogan & Gladen 1978).
 
 Both samples are resampled by groups, so the interval holds the error of q and that of r and f. It rests on one
-assumption: the judge errs as often on these responses as on the labelled ones. A value outside [0, 1] is put on the
-bound and said. Where the whole interval lies outside, no p gives such a q: the assumption does not hold, and there is
-no corrected rate.
+assumption: the judge errs as often on these responses as on the labelled ones. A value outside [0, 1] is moved to the
+bound, with a note. Where the whole interval lies outside, no p gives such a q: the assumption does not hold, and there
+is no corrected rate.
 
 >>> import numpy as np
 >>> error = JudgeError.of_rows(gold=[1] * 40 + [0] * 40, called=[1] * 36 + [0] * 4 + [1] * 12 + [0] * 28,
@@ -29,10 +29,9 @@ from faithkit.errors import UserError
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import ACCURACY, ERROR_RATE, UPPER_QUANTILE, Metric
 from faithkit.statistics.spread import Values
 
-LOWER = 0.025
 MOST_UNDEFINED = 0.01  # of the resamples: above, nothing is known about the rate
 
 
@@ -55,8 +54,8 @@ class JudgeError:
         Raises:
             UserError: There are no hallucinated or no faithful rows.
         """
-        truth, said = np.asarray(gold, bool), np.asarray(called, bool)
-        cells = np.stack([truth & said, truth & ~said, ~truth & said, ~truth & ~said], axis=1)
+        truth, calls = np.asarray(gold, bool), np.asarray(called, bool)
+        cells = np.stack([truth & calls, truth & ~calls, ~truth & calls, ~truth & ~calls], axis=1)
         if not truth.any() or truth.all():
             only = HALLUCINATED if truth.any() else "faithful"
             hint = "give rows of both labels: benchmark.judge_labels=[{dataset: audit, path: DIR}]"
@@ -77,7 +76,9 @@ class JudgeError:
         ]
         if not pairs:
             problem = f"none of the judge's {len(examples):,} verdicts on labelled rows could be parsed"
-            raise UserError(problem, hint="look at what it wrote, and ask it in another way: judge.ask=...")
+            raise UserError(
+                problem, hint="read its replies in the predictions file, and ask in another form: judge.ask=..."
+            )
         gold, called = ([one.label == HALLUCINATED for one in side] for side in zip(*pairs, strict=True))
         return cls.of_rows(gold, called, [example.group for example, _ in pairs], name)
 
@@ -103,12 +104,14 @@ class JudgeError:
 
         sizes = self.table.sum(axis=0)
         n = {"recall": int(sizes[0] + sizes[1]), "false_alarms": int(sizes[2] + sizes[3])}
-        return bootstrap(groups, statistic, n=n, shares=True, num_resamples=num_resamples).metrics
+        return bootstrap(
+            groups, statistic, n=n, kinds={"recall": ACCURACY, "false_alarms": ERROR_RATE}, num_resamples=num_resamples
+        ).metrics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corrected:
-    """A corrected rate, and a note where it says less than it seems to; no metric where nothing can be said."""
+    """A corrected rate, and a note on its limits; no metric where nothing can be corrected."""
 
     metric: Metric | None
     note: str = ""
@@ -124,8 +127,8 @@ def corrected_rate(
         groups: The dialogue or document of each response.
     """
     rows = np.isfinite(called)
-    own = Groups.of(name for name, kept in zip(groups, rows, strict=True) if kept)
-    table = own.sums(np.stack([called[rows], np.ones(int(rows.sum()))], axis=1))  # [G, 2]
+    response_groups = Groups.of(name for name, kept in zip(groups, rows, strict=True) if kept)
+    table = response_groups.sums(np.stack([called[rows], np.ones(int(rows.sum()))], axis=1))  # [G, 2]
     whole = error.rates(np.ones((1, len(error.table))))
     [value] = _solve(called[rows].mean(keepdims=True), *whole)
     if not np.isfinite(value):
@@ -133,18 +136,18 @@ def corrected_rate(
     draw = np.random.default_rng(seed)
     weights = [
         draw.multinomial(count, np.full(count, 1 / count), size=num_resamples).astype(np.float64)
-        for count in (own.count, len(error.table))
+        for count in (response_groups.count, len(error.table))
     ]
     recall, alarms = error.rates(weights[1])
     called_sums = weights[0] @ table
     shares = (called_sums[:, 0] / called_sums[:, 1], recall, alarms)
-    counts = (own.count, *error.num_groups)
+    counts = (response_groups.count, *error.num_groups)
     samples = _solve(*(_spread(one, count, draw) for one, count in zip(shares, counts, strict=True)))
     defined = samples[np.isfinite(samples)]
     if len(defined) < (1 - MOST_UNDEFINED) * num_resamples:
         note = "the labelled rows are too few to correct by: the interval is everything"
         return Corrected(metric=Metric(value=_clip(value), low=0.0, high=1.0, n=int(rows.sum())), note=note)
-    low, high = np.quantile(defined, _levels(min(own.count, len(error.table))))
+    low, high = np.quantile(defined, _levels(min(response_groups.count, len(error.table))))
     if min(low, value) > 1 or max(high, value) < 0:
         called_share = 100 * called[rows].mean()
         note = f"no correction: no share of hallucinated responses explains {called_share:.1f}% called so, by its error"
@@ -155,7 +158,7 @@ def corrected_rate(
 
 
 def _solve(called: Values, recall: Values, alarms: Values) -> Values:
-    """The corrected rates, not yet within 0 and 1; NaN where the judge tells nothing."""
+    """Computes corrected rates, not yet within 0 and 1; NaN where the judge does not separate the classes."""
     gain = recall - alarms
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(gain > 0, (called - alarms) / gain, np.nan)
@@ -176,7 +179,7 @@ def _levels(count: int) -> tuple[float, float]:
     """The quantiles of a 95% interval, farther out for few groups: Student's t (Hesterberg 2015, expanded)."""
     if count < 2:
         return 0.0, 1.0
-    low = float(ndtr(np.sqrt(count / (count - 1)) * stdtrit(count - 1, LOWER)))
+    low = float(ndtr(np.sqrt(count / (count - 1)) * stdtrit(count - 1, 1 - UPPER_QUANTILE)))
     return low, 1 - low
 
 

@@ -1,7 +1,7 @@
-"""Examples joined with predictions, as the arrays that every classification metric starts from."""
+"""Examples joined with predictions, once, as the arrays that every classification metric starts from."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +10,12 @@ from faithkit.errors import UserError, shorten
 from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups
 
-CLASSES = (*LABELS, UNPARSED)  # the columns of a confusion table: an unparsed reply is an outcome of its own
+CLASSES = (*LABELS, UNPARSED)  # the columns of a confusion table: an unparsed reply is an outcome by itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcomes:
-    """Gold labels and predictions, row by row in the examples' order.
+    """Gold labels and predictions, row by row in the order of the examples.
 
     Args:
         gold: 1 where hallucinated [N].
@@ -34,17 +34,40 @@ class Outcomes:
         """Marks the rows that have a score [N]."""
         return ~np.isnan(self.scores)
 
+    def with_predictions(self, predictions: Iterable[Prediction]) -> "Outcomes":
+        """Replaces the predictions by those of another detector, in the order of the rows."""
+        rows = list(predictions)
+        called = np.array([CLASSES.index(row.label) for row in rows], np.int8)
+        return replace(self, called=called, scores=scores_of(rows))
+
+    def select(self, rows: NDArray[np.bool_], *, keep_groups: bool = False) -> "Outcomes":
+        """Selects the marked rows.
+
+        Args:
+            keep_groups: Keeps groups that have no rows left, so that the resamples are those of all rows.
+        """
+        index, count = self.groups.index[rows], self.groups.count
+        if not keep_groups:
+            names, index = np.unique(index, return_inverse=True)
+            count = len(names)
+        return Outcomes(self.gold[rows], self.called[rows], self.scores[rows], Groups(index, count))
+
+
+def scores_of(predictions: Sequence[Prediction]) -> NDArray[np.float64]:
+    """Collects P(hallucinated) [N], NaN where there is none."""
+    return np.array([np.nan if row.score is None else row.score for row in predictions], np.float64)
+
 
 def align_predictions(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, judged: bool = True
 ) -> list[Prediction]:
-    """Finds the prediction of each example, in the examples' order.
+    """Finds the prediction of each example, in the order of the examples.
 
     Args:
-        judged: Every prediction must have a label; responses that nobody judged have none.
+        judged: Every prediction must have a label; generated responses have none.
 
     Raises:
-        UserError: No examples, an id twice, ids that stand on one side only, or a label that is missing.
+        UserError: No examples, duplicate ids, ids on one side only, or a missing label.
     """
     if not examples:
         raise UserError("there are no examples to score", hint="check benchmark.path, split and num_rows")
@@ -75,21 +98,16 @@ def join_outcomes(examples: Sequence[Example], predictions: Mapping[str, Predict
     """Joins examples and predictions by id into arrays.
 
     Raises:
-        UserError: As `align`; or an example has no gold label.
+        UserError: As `align_predictions`; or an example has no gold label.
     """
     aligned = align_predictions(examples, predictions)
     unlabelled = [example.id for example in examples if example.label is None]
     if unlabelled:
         problem = f"{len(unlabelled)} of {len(examples)} examples have no gold label ({_list_first(unlabelled)})"
         raise UserError(problem, hint="choose a split or a benchmark that is labelled")
-    return Outcomes(
-        gold=np.array([example.label == HALLUCINATED for example in examples], np.int8),
-        called=np.array([CLASSES.index(prediction.label) for prediction in aligned], np.int8),
-        scores=np.array(
-            [np.nan if prediction.score is None else prediction.score for prediction in aligned], np.float64
-        ),
-        groups=Groups.of(example.group for example in examples),
-    )
+    gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
+    groups = Groups.of(example.group for example in examples)
+    return Outcomes(gold, gold, scores_of(aligned), groups).with_predictions(aligned)
 
 
 def _list_first(ids: Sequence[str], limit: int = 3) -> str:

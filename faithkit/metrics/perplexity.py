@@ -1,26 +1,29 @@
 """Loss, perplexity and token accuracy of a language model on given responses.
 
 loss = sum of -log p(token) / number of tokens; perplexity = exp(loss); token accuracy is the share of tokens that were
-the likeliest. Use them to choose among checkpoints of one model. Perplexities of different tokenizers do not compare,
-and none of the three says how faithful the model's own responses are."""
+the most likely ones. Use them to choose among checkpoints of one model. Perplexities of different tokenizers are not
+comparable, and none of the three measures how faithful the model's responses are.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.records import Example
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import COST, SIMILARITY, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
-LARGEST_LOSS = 80.0  # whose exponential is still a number that can be written
+LARGEST_LOSS = 80.0  # its exponential is still a finite number
+KINDS: Mapping[str, MetricKind] = {"loss": COST, "perplexity": COST, "token_accuracy": SIMILARITY}
 
 
 def language_model_statistic(groups: Groups, rows: NDArray[np.float64]) -> Statistic:
-    """Computes means over tokens, not over responses.
+    """Makes a statistic of means over tokens, not over responses.
 
     Args:
-        rows: For each response the sum of its tokens' losses, their number, and how many were the likeliest [rows, 3].
+        rows: For each response the sum of its tokens' losses, their number, and how many were most likely [rows, 3].
     """
     sums = groups.sums(rows)
 
@@ -37,4 +40,4 @@ def language_model_metrics(
 ) -> ScoredMetrics:
     """Computes loss, perplexity and token_accuracy with intervals; `rows` as for `language_model_statistic`."""
     groups = Groups.of(example.group for example in examples)
-    return bootstrap(groups, language_model_statistic(groups, rows), num_resamples=num_resamples)
+    return bootstrap(groups, language_model_statistic(groups, rows), kinds=KINDS, num_resamples=num_resamples)

@@ -37,7 +37,7 @@ def full_names(split: str, dataset: str, metrics: Mapping[str, Metric]) -> dict[
 
 
 def write_results(path: str | Path, metrics: Mapping[str, Metric], meta: Mapping[str, Any]) -> None:
-    """Writes `metrics.json` in one step; metrics stand under their full names."""
+    """Writes `metrics.json` in one step; metrics have their full names."""
     short = [name for name in metrics if name.count("/") < 2]
     assert not short, f"metrics need full names, split/dataset/metric: {short}"
     write_json(path, {"metrics": {name: metric.to_dict() for name, metric in metrics.items()}, "meta": dict(meta)})
@@ -52,7 +52,7 @@ def read_metrics(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_test_rows(path: Path) -> dict[str, str]:
-    """Reads the fingerprints of the rows that `metrics.json` stands on, by test set."""
+    """Reads the fingerprints of the rows behind `metrics.json`, by test set."""
     if not path.exists():
         return {}
     found = read_strict_json(path, hint="write it again: resume=RUN")

@@ -1,13 +1,13 @@
 """Span metrics of a tagger, by response and by character, with intervals over sources.
 
-Use `response_f1` for the decision on a whole response and `char_f1` for where its hallucination stands. The character
-level is dominated by long spans; it is no match of whole spans, and says nothing of their types.
+Use `response_f1` for the decision on a whole response and `char_f1` for the position of its hallucination. Long spans
+dominate the character level; it does not match whole spans, and ignores their types.
 
 Response level, the hallucinated class: a response counts as called where the prediction's label is hallucinated.
 `response_precision` = called rightly / called, `response_recall` = called rightly / hallucinated, `response_f1` =
 2 x called rightly / (called + hallucinated), `response_auroc` and `response_ece` of the score. The same three as
-`response_by_spans_...` call a response hallucinated when any character is predicted in it, whatever the label says:
-RAGTruth's own rule, and that of the published figures.
+`response_by_spans_...` call a response hallucinated when any character is predicted in it, whatever its label:
+RAGTruth's rule, and that of the published figures.
 
 Character level (Niu et al. 2024, section 5.3): `char_precision` = characters both gold and predicted / predicted ones,
 `char_recall` = the same / gold ones, `char_f1` = 2 x the same / (predicted + gold). Both sides are unions of spans
@@ -17,11 +17,10 @@ above; predictions of any type count, as in the paper's Figure 4.
 
 0/0 is 0 for precision, recall and F1 of the data; a resample that leaves 0/0 of what the data define does not count.
 `response_ece_debiased` is corrected for what few rows add to `response_ece`. Undefined metrics are left out: recall of
-a type that nobody marked, AUROC of one class, and both score metrics without scores.
+an unmarked type, AUROC of one class, and both score metrics without scores.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ from faithkit.metrics.ranking import Ranking
 from faithkit.metrics.span_outcomes import SpanOutcomes, join_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
+from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR
 from faithkit.statistics.spread import Statistic, Values
 
 AUROC, ECE = "response_auroc", "response_ece"
@@ -67,7 +67,7 @@ def compare_spans(
 def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
     """Computes `span_metrics` of rows that are joined already.
 
-    A metric's `n` counts the responses that it stands on; of a type's recall, those with a span of that type.
+    A metric's `n` counts the responses behind it; for a type's recall, those with a span of that type.
     """
     counts: dict[str, int] = {}
     for prefix, rows in subsets(outcomes).items():
@@ -76,18 +76,18 @@ def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, se
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
     marked = (outcomes.type_marked > 0).sum(axis=0)
     counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
-    errors = [name for name in counts if name.endswith(ECE)]
-    options: dict[str, Any] = {"shares": True, "debiased": errors, "num_resamples": num_resamples, "seed": seed}
-    result = bootstrap(outcomes.groups, span_statistic(outcomes), n=counts, **options)
+    kinds = {name: CALIBRATION_ERROR if name.rpartition("/")[2] == ECE else ACCURACY for name in counts}
+    options = {"num_resamples": num_resamples, "seed": seed}
+    result = bootstrap(outcomes.groups, span_statistic(outcomes), kinds=kinds, n=counts, **options)
     parts = [note for note in result.notes if "/" in note.partition(" ")[0]]
     notes = [*_notes(outcomes), *(note for note in result.notes if note not in parts)]
     if parts:
-        notes.append(f"{len(parts)} metrics of tasks, models or types stand on fewer resamples: the others lack them")
+        notes.append(f"{len(parts)} metrics of tasks, models or types are undefined on some resamples")
     return ScoredMetrics(metrics=result.metrics, notes=tuple(notes))
 
 
 def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
-    """The rows behind each prefix of a metric's name: all of them, those of each task, those of each model."""
+    """Marks the rows behind each prefix of metric names: all rows, those of each task, those of each model."""
     found = {"": np.ones(len(outcomes.gold), bool)}
     lower = np.char.lower(outcomes.tasks)
     found |= {f"task/{task}/": lower == task for task in sorted(set(lower.tolist())) if task}
@@ -95,12 +95,12 @@ def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
 
 
 def overall_statistic(outcomes: SpanOutcomes) -> Statistic:
-    """The metrics of all rows as a function of group weights, without those of tasks, models and types."""
+    """Makes a function of group weights for the metrics of all rows, without those of tasks, models and types."""
     return _statistic(outcomes, np.ones(len(outcomes.gold), bool))
 
 
 def span_statistic(outcomes: SpanOutcomes) -> Statistic:
-    """All metrics as a function of group weights: sums over the rows of each group, made once."""
+    """Makes a function of group weights for all metrics: rows are summed by group once."""
     statistics = {prefix: _statistic(outcomes, rows) for prefix, rows in subsets(outcomes).items()}
     sums = outcomes.groups.sums
     by_type = {
@@ -120,7 +120,7 @@ def span_statistic(outcomes: SpanOutcomes) -> Statistic:
 
 
 def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
-    """The metrics of some rows; a resample that has none of them gives NaN."""
+    """Makes the statistic of some rows; NaN on a resample without any of them."""
     groups = Groups(outcomes.groups.index[rows], outcomes.groups.count)
     gold, called, scores = outcomes.gold[rows], outcomes.called[rows], outcomes.scores[rows]
     flagged = outcomes.flagged[rows]
@@ -156,7 +156,7 @@ def _statistic(outcomes: SpanOutcomes, rows: NDArray[np.bool_]) -> Statistic:
 def _shares(
     level: str, both: Values, predicted: Values, gold: Values, in_all: tuple[float, float]
 ) -> dict[str, Values]:
-    """F1, precision and recall; `in_all` counts what is predicted and what is gold in the whole data."""
+    """Computes F1, precision and recall; `in_all` counts what is predicted and what is gold in the whole data."""
     return {
         f"{level}_f1": safe_ratio(2 * both, predicted + gold, sum(in_all)),
         f"{level}_precision": safe_ratio(both, predicted, in_all[0]),

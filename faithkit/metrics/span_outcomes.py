@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError, shorten
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.outcomes import align_predictions, scores_of
 from faithkit.records import HALLUCINATED, Example, Prediction, Span
 from faithkit.span_types import TYPES, UNTYPED
 from faithkit.statistics.bootstrap import Groups
@@ -60,7 +60,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
     A predicted span without characters (start = end) marks nothing and is passed over.
 
     Raises:
-        UserError: As `align`; an example whose spans nobody marked; a predicted span outside its response.
+        UserError: As `align_predictions`; an example without marked spans; a predicted span outside its response.
     """
     aligned = align_predictions(examples, predictions)
     unmarked = [example.id for example in examples if example.spans is None]
@@ -86,9 +86,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
         gold=np.array(gold, np.int8),
         called=np.array([prediction.label == HALLUCINATED for prediction in aligned], np.int8),
         flagged=(counts[:, 1] > 0).astype(np.int8),
-        scores=np.array(
-            [np.nan if prediction.score is None else prediction.score for prediction in aligned], np.float64
-        ),
+        scores=scores_of(aligned),
         marked=counts[:, 0],
         found=counts[:, 1],
         hits=counts[:, 2],

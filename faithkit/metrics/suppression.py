@@ -1,9 +1,9 @@
 """Suppression: fewer hallucinations by choosing among several responses with a detector (Niu et al. 2024, section 6.3).
 
 `fewest` takes a response with the fewest detected spans; `none` takes one without any, and no response where all have
-some. Where these leave several, one is drawn at random, as in the paper: rates are exact expectations over that draw,
-so neither the order of the file nor a tie ever helps a detector. `fewest_by_score` and `none_by_score` let the lowest
-probability decide first, which the paper does not do.
+some. Where several are left, one is drawn at random, as in the paper: rates are exact expectations over that draw, so
+neither the order of the file nor a tie ever helps a detector. `fewest_by_score` and `none_by_score` let the lowest
+probability decide among these, which the paper does not do.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,16 @@ from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_outcomes import merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.statistics import metric
 from faithkit.statistics.bootstrap import FEW_GROUPS, Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import ERROR_RATE, Metric
 from faithkit.statistics.spread import Statistic, Values
 
 FEWEST, NONE, RANDOM, PERFECT, MARKS_NOTHING = "fewest", "none", "random", "perfect", "marks_nothing"
 FEWEST_BY_SCORE, NONE_BY_SCORE = "fewest_by_score", "none_by_score"
 STRATEGIES = (FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE)
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
+KINDS = {RATE: ERROR_RATE, REDUCTION: metric.REDUCTION, SAME_SOURCES: metric.REDUCTION}
 
 
 def count_detected_spans(prediction: Prediction) -> int:
@@ -33,12 +35,12 @@ def count_detected_spans(prediction: Prediction) -> int:
 
 
 def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) -> int | None:
-    """Chooses the response to give, of several to one source: its position, None where there is no clean one to take.
+    """Chooses one of several responses to a source and returns its position; None where no response is clean.
 
-    Of equals it takes the first: shuffle the candidates where their order means something.
+    It takes the first of several equally good ones: shuffle the candidates where their order matters.
 
     Args:
-        candidates: What a detector says of each response.
+        candidates: A detector's prediction for each response.
         strategy: One of STRATEGIES.
 
     Raises:
@@ -48,7 +50,7 @@ def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) ->
 
 
 def tied_candidates(candidates: Sequence[Prediction], strategy: str) -> list[int]:
-    """Finds the positions among which a strategy does not choose; none where it gives no response."""
+    """Finds the positions that are equally good for a strategy; none where it gives no response."""
     if strategy not in STRATEGIES:
         raise UserError(f"unknown strategy {strategy!r}", hint=f"use one of {', '.join(STRATEGIES)}")
     if not candidates:
@@ -75,16 +77,15 @@ def suppression_metrics(
 ) -> ScoredMetrics:
     """Measures how often the chosen response is hallucinated, over the sources with two or more responses.
 
-    `random/hallucination_rate` is the exact expectation of a uniform choice at each source; `<strategy>/...` stands on
-    the `n` sources where the strategy gives a response, and `<strategy>/relative_reduction` = 1 - its rate / random's,
-    as in the paper. `none` leaves out the sources that are hard for every model, so
-    `none/relative_reduction_same_sources` has random's rate on the sources it keeps. `from/<model>/...` is each model's
-    own rate, `perfect/...` that of a detector without mistakes, the floor for `fewest`, and `marks_nothing/...` that
-    `fewest` reaches with a detector that finds no span and gives no score: what a strategy must beat. What divides by
-    a rate of 0 is left out.
+    `random/hallucination_rate` is the exact expectation of a uniform choice at each source. `<strategy>/...` covers the
+    `n` sources where the strategy gives a response, and `<strategy>/relative_reduction` = 1 - its rate / random's, as
+    in the paper. `none` leaves out the sources that are hard for every model, so `none/relative_reduction_same_sources`
+    compares with random's rate on the sources it keeps. `from/<model>/...` is the rate of each model, `perfect/...`
+    that of a detector without mistakes, the lower bound for `fewest`, and `marks_nothing/...` that of `fewest` with a
+    detector that finds no span and gives no score, which a strategy must beat. Ratios to a rate of 0 are left out.
 
     Args:
-        models: Whose responses to choose from, case aside; None: everyone's.
+        models: The models to choose responses from, ignoring case; None: all.
 
     Raises:
         UserError: Examples without a label, an unknown model or strategy, no source with two responses.
@@ -115,31 +116,27 @@ def suppression_metrics(
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
     }
     counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
-    names_of = statistic(np.ones((1, len(choices)))).keys()
-    rates = [name for name in names_of if name.endswith(RATE)]
-    reductions = [name for name in names_of if name.endswith((REDUCTION, SAME_SOURCES))]
-    result = bootstrap(
-        groups, statistic, n=counts, shares=rates, reductions=reductions, num_resamples=num_resamples, seed=seed
-    )
-    metrics = {name: _with_width(name, metric, result.metrics) for name, metric in result.metrics.items()}
+    kinds = {name: KINDS[name.rpartition("/")[2]] for name in statistic(np.ones((1, len(choices))))}
+    result = bootstrap(groups, statistic, kinds=kinds, n=counts, num_resamples=num_resamples, seed=seed)
+    metrics = {name: _widen_complete(name, found, result.metrics) for name, found in result.metrics.items()}
     few = {s: counts[f"{s}/{RATE}"] for s in strategies if 0 < counts[f"{s}/{RATE}"] < min(FEW_GROUPS, len(choices))}
-    told = [
-        f"{s}: {n} of {len(choices)} sources have such a response: its intervals say little" for s, n in few.items()
-    ]
-    notes = (*told, *result.notes)
+    rough = (
+        f"{s}: {n} of {len(choices)} sources have such a response: its intervals are rough" for s, n in few.items()
+    )
+    notes = (*rough, *result.notes)
     if alone := len(sources) - len(choices):
         notes = (f"{alone} of {len(sources)} sources have a single response: left out", *notes)
     return ScoredMetrics(metrics=metrics, notes=notes)
 
 
-def _with_width(name: str, metric: Metric, metrics: Mapping[str, Metric]) -> Metric:
+def _widen_complete(name: str, found: Metric, metrics: Mapping[str, Metric]) -> Metric:
     """Widens a complete reduction by the interval of its rate, which is 0: on few sources no resample moves it."""
     strategy, _, kind = name.rpartition("/")
     rate, before = metrics.get(f"{strategy}/{RATE}"), metrics.get(f"{RANDOM}/{RATE}")
-    is_complete = kind in (REDUCTION, SAME_SOURCES) and metric.value >= 1
+    is_complete = kind in (REDUCTION, SAME_SOURCES) and found.value >= 1
     if not is_complete or not (rate and rate.high and before and before.value):
-        return metric
-    return replace(metric, low=1 - rate.high / before.value)
+        return found
+    return replace(found, low=1 - rate.high / before.value)
 
 
 def _find_models(models: Iterable[str] | None, names: Sequence[str]) -> dict[str, str]:
@@ -164,15 +161,15 @@ def _statistic(
     picked: Mapping[str, Sequence[Sequence[int]]],
     by_model: Mapping[str, Sequence[Sequence[int]]],
 ) -> Statistic:
-    """Gives rates as a function of weights over sources.
+    """Makes a statistic of all rates over weights of sources.
 
     Args:
         picked: For each strategy and source the rows of which one is drawn; none where it gives no response.
-        by_model: For each model and source its own rows.
+        by_model: For each model and source its rows.
     """
 
     def drawn(rows: Sequence[Sequence[int]]) -> tuple[Values, Values]:
-        """Tells which sources have a response [sources], and how likely it is hallucinated, 0 without one."""
+        """Marks sources with a response [sources], and computes how likely it is hallucinated, 0 without one."""
         valid = np.array([bool(r) for r in rows], np.float64)
         return valid, np.array([gold[list(r)].mean() if r else 0.0 for r in rows])
 

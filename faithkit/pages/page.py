@@ -1,6 +1,6 @@
 """One HTML page of a run: its figures, and each answer with its marks, gold against predicted.
 
-The page holds everything itself; its Content-Security-Policy forbids the network and every script but its own, which it
+The page is self-contained: its Content-Security-Policy forbids the network and every script except those that it
 names by hash. Answers are data in a JSON block, and the script puts them in as text, never as markup, fifty at a time,
 so twenty thousand answers open. The report of several runs shows answers by the same parts
 (faithkit_workflows/compare/page.py).
@@ -29,12 +29,12 @@ MAX_ROWS = 20_000  # of a test set: a browser opens as many at once
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSet:
-    """A test set of a page: what one system says of its examples, and the figures that stand above them; either alone.
+    """A test set of a page: one system's predictions of its examples, and the tables above them; either may be empty.
 
     Args:
         tables: The first is shown, the others are folded away.
         notes: Lines behind the tables, such as where the predictions are from.
-        by: What else its rows can be chosen by: by column the value of each row, by id.
+        by: Columns that rows can be filtered by: the value of each row, by id.
     """
 
     name: str
@@ -132,9 +132,9 @@ def _mistakes_first(pairs: Sequence[tuple[Example, Prediction]], limit: int) -> 
 
 
 def describe_set(name: str, systems: Sequence[str], facts: Sequence[Fact]) -> dict[str, Any]:
-    """Describes a set of answers to the script: its name, its systems, and what its rows are told apart by."""
-    told = [{"name": fact.name, "title": fact.title, "values": list(fact.values)} for fact in facts]
-    return {"name": name, "systems": list(systems), "facts": told}
+    """Describes a set of answers for the script: its name, its systems, and the facts that rows are filtered by."""
+    described = [{"name": fact.name, "title": fact.title, "values": list(fact.values)} for fact in facts]
+    return {"name": name, "systems": list(systems), "facts": described}
 
 
 def _facts(one: AnswerSet) -> list[Fact]:
@@ -142,9 +142,9 @@ def _facts(one: AnswerSet) -> list[Fact]:
     for name, title in FACTS.items():
         if not any(example.meta.get(name) for example in examples):
             continue
-        values = {example.id: str(example.meta.get(name) or "(not told)") for example in examples}
+        values = {example.id: str(example.meta.get(name) or "(unknown)") for example in examples}
         found.append(Fact(name, title, sorted(set(values.values())), values))
-    # Under names of their own: a column may be called as a filter of the page is.
+    # With a prefix: a column may have the name of one of the page's filters.
     found += [Fact(f"by.{name}", name, sorted(set(values.values())), values) for name, values in one.by.items()]
     return found
 

@@ -1,8 +1,6 @@
-"""The rows of a page: each answer with its marks, and what one or several systems say of it, as data for the script.
+"""Parts of HTML pages: the data of each answer with its marks, and templates with their style, script and policy.
 
-Marks are cut here and not sent as offsets: Python counts characters, JavaScript counts UTF-16 units.
-
-HTML pages in one file, from a template: style and script stand in it, and a policy forbids all else.
+Marked texts are cut here and not sent as offsets: Python counts characters, JavaScript counts UTF-16 units.
 """
 
 import base64
@@ -31,7 +29,7 @@ KINDS = ("missed span", "false alarm span", "found span", "no span, rightly", "n
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Something that rows are told apart by, with the value of each row that has one, by id."""
+    """A property that rows are filtered by, with the value of each row that has one, by id."""
 
     name: str
     title: str
@@ -109,7 +107,7 @@ def _predicted_spans(prediction: Prediction | None, example: Example, *, has_tex
 def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:
     """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
     kinds = span_kinds(example, prediction)
-    said: list[Any] = [
+    verdict: list[Any] = [
         None if prediction.label is None else CALLED.index(prediction.label),
         round_score(prediction.score),
         OUTCOMES.index(response_outcome(example, prediction)),
@@ -124,7 +122,7 @@ def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span
         for span in spans
     ]
     text = prediction.text if prediction.text != example.response else ""
-    return [*said, marks, text] if text else [*said, marks] if marks else said
+    return [*verdict, marks, text] if text else [*verdict, marks] if marks else verdict
 
 
 def response_outcome(example: Example, prediction: Prediction) -> str:
@@ -185,7 +183,7 @@ _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in
 def fill_page(
     template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: str
 ) -> tuple[str, str]:
-    """Fills a template; gives what stands before its `{{data}}` and what behind.
+    """Fills a template and returns the parts before and after its `{{data}}`.
 
     Args:
         title: A text; escaped here.

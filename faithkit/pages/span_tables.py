@@ -1,4 +1,4 @@
-"""Tables of span metrics, in percent and beside published figures, and responses with their spans in brackets."""
+"""Tables of span metrics with published figures, in percent, and responses with their spans in brackets."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,11 +9,11 @@ from rich.text import Text
 
 from faithkit.metrics.span_outcomes import SpanOutcomes, merge_spans
 from faithkit.pages.tables import (
-    OUTCOME_STYLES,
+    add_fields,
     escape_terminal,
     format_percent,
     format_published,
-    judge_outcome,
+    format_verdict,
     new_field_table,
     new_number_table,
 )
@@ -22,7 +22,7 @@ from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import UNTYPED
 from faithkit.statistics.metric import Metric
 
-Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, our own first
+Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, ours first
 LEVEL_TITLES = {"response": "by response", "char": "by character"}
 OPEN, CLOSE = "[[", "]]"
 STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
@@ -77,7 +77,7 @@ def parts_table(
     """Shows F1 by response and by character for each part of the data, such as `task/`, system under system.
 
     Args:
-        published: Rows to stand under ours, by part.
+        published: Rows to show below ours, by part.
     """
     heads = [f"{level} F1" for level in LEVEL_TITLES]
     table = new_number_table(title, prefix.strip("/"), heads, no_wrap=heads, show_edge=True)
@@ -134,31 +134,27 @@ def marked_table(
     for example in examples:
         prediction = predictions[example.id]
         meta = [str(example.meta[name]) for name in ("task", "model") if example.meta.get(name)]
-        score = "-" if prediction.score is None else f"{prediction.score:.2f}"
-        table.add_row("id", Text(escape_terminal(" ".join([example.id, *meta]), max_characters)))
-        table.add_row("context", Text(escape_terminal(example.knowledge, max_characters)))
+        fields: dict[str, str | Text] = {"id": " ".join([example.id, *meta]), "context": example.knowledge}
         if example.history:
-            table.add_row("question", Text(escape_terminal(example.history[-1].text, max_characters)))
+            fields["question"] = example.history[-1].text
         for name, spans in {"gold": example.spans or (), "marked": prediction.spans}.items():
-            text = bracketed(example.response, spans, max_characters=3 * max_characters)
-            table.add_row(name, color_spans(text, STYLES[name]))
-        labels = f"gold {example.label}, called {prediction.label}, P(hallucinated) {score}: "
-        outcome = judge_outcome(example, prediction)
-        table.add_row("verdict", Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, ""))), end_section=True)
+            text = mark_spans(example.response, spans, max_characters=3 * max_characters)
+            fields[name] = color_spans(text, STYLES[name])
+        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)}, max_characters)
     return table
 
 
 def color_spans(text: str, style: str) -> Text:
-    """Colours what stands in double brackets; the brackets stay, for those who see no colours."""
+    """Colours texts in double brackets; the brackets stay, for readers without colours."""
     shown = Text(text)
     shown.highlight_regex(re.escape(OPEN) + ".*?" + re.escape(CLOSE), style)
     return shown
 
 
-def bracketed(text: str, spans: Iterable[Span], *, context: int = 100, max_characters: int | None = None) -> str:
+def mark_spans(text: str, spans: Iterable[Span], *, context: int = 100, max_characters: int | None = None) -> str:
     """Marks spans, as in `He was born in [[1902|evident_conflict 0.97]] and ...`: one line, harmless to a terminal.
 
-    Spans that overlap stand as one. Long stretches between them are left out and counted, `context` characters are kept
+    Overlapping spans are merged. Long parts between them are left out and counted, `context` characters are kept
     on each side; a text without spans is cut at its end.
     """
     kept = [span for span in spans if span.start < span.end]

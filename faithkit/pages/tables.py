@@ -19,13 +19,11 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.metric import Metric
 
 # Format characters that letters of living scripts and emoji need; the others hide or reorder text.
 _JOINERS = "\u200c\u200d"
-NO_SHARES = frozenset({"loss", "perplexity"})  # metrics that are no shares, and so never in percent
 OUTCOME_STYLES = {"right": "green", "wrong": "red", "unparsed": "yellow"}
 
 
@@ -77,17 +75,24 @@ def format_p(value: float) -> str:
     return f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
-def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "") -> Table:
-    """Shows one column a system (`{"critic": metrics, "majority": metrics}`), one row a metric: shares in percent."""
+def metrics_table(
+    systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", not_in_percent: Collection[str] = ()
+) -> Table:
+    """Shows one column per system (`{"critic": metrics, "majority": metrics}`) and one row per metric, in percent.
+
+    Args:
+        not_in_percent: Metrics that are no shares, such as the loss.
+    """
     table = new_number_table(title, "metric", systems)
     names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
     for name in names:
-        shown = format_metric if name in NO_SHARES else format_percent
+        shown = format_metric if name in not_in_percent else format_percent
         cells = [shown(metrics.get(name)) for metrics in systems.values()]
         table.add_row(Text(escape_terminal(name)), *map(Text, cells))
     sizes = {metric.n for metrics in systems.values() for metric in metrics.values() if metric.n is not None}
     if sizes:
-        unit = "percent but for loss and perplexity" if names.keys() & NO_SHARES else "percent"
+        plain = [name for name in names if name in not_in_percent]
+        unit = f"percent but for {' and '.join(plain)}" if plain else "percent"
         table.caption = Text(f"{unit}; 95% intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
     return table
 
@@ -95,11 +100,11 @@ def metrics_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str = "
 def choose_examples(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], limit: int = 6
 ) -> list[Example]:
-    """Chooses up to `limit` examples: half the surest mistakes, the rest right ones spread over the data."""
-    by_id = dict(zip((example.id for example in examples), align_predictions(examples, predictions), strict=True))
-    wrong = [example for example in examples if judge_outcome(example, by_id[example.id]) in ("wrong", "unparsed")]
-    others = [example for example in examples if judge_outcome(example, by_id[example.id]) not in ("wrong", "unparsed")]
-    wrong.sort(key=lambda example: -abs((by_id[example.id].score or 0.0) - (example.label == HALLUCINATED)))
+    """Chooses up to `limit` examples: half the most confident mistakes, the rest right ones spread over the data."""
+    outcomes = {example.id: judge_outcome(example, predictions[example.id]) for example in examples}
+    wrong = [example for example in examples if outcomes[example.id] in ("wrong", "unparsed")]
+    others = [example for example in examples if outcomes[example.id] not in ("wrong", "unparsed")]
+    wrong.sort(key=lambda example: -abs((predictions[example.id].score or 0.0) - (example.label == HALLUCINATED)))
     mistakes = wrong[: max(limit - limit // 2, limit - len(others))]
     room = min(limit - len(mistakes), len(others))
     return mistakes + [others[place * len(others) // room] for place in range(room)]
@@ -123,34 +128,42 @@ def new_field_table(title: str) -> Table:
     return table
 
 
-def add_context_rows(table: Table, example: Example, max_characters: int = 400) -> None:
-    """Adds an example's knowledge and last turn to a table of fields."""
-    table.add_row("knowledge", Text(escape_terminal(example.knowledge, max_characters)))
+def context_fields(example: Example) -> dict[str, str]:
+    """Returns an example's knowledge and last turn as fields of a table."""
+    fields = {"knowledge": example.knowledge}
     if example.history:
         last = example.history[-1]
-        table.add_row("last turn", Text(escape_terminal(f"{last.speaker}: {last.text}", max_characters)))
+        fields["last turn"] = f"{last.speaker}: {last.text}"
+    return fields
+
+
+def add_fields(table: Table, fields: Mapping[str, str | Text], max_characters: int = 400) -> None:
+    """Adds one example to a table of fields; plain texts are escaped and cut, a `Text` is shown as it is."""
+    for number, (name, value) in enumerate(fields.items(), start=1):
+        shown = value if isinstance(value, Text) else Text(escape_terminal(value, max_characters))
+        table.add_row(name, shown, end_section=number == len(fields))
 
 
 def predictions_table(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
 ) -> Table:
-    """Shows each example's knowledge, response, gold label, P(hallucinated), and whether the call was right."""
+    """Shows each example's knowledge, response, gold label, P(hallucinated), and whether the prediction is right."""
     table = new_field_table(title)
     for example in examples:
         prediction = predictions[example.id]
-        outcome = judge_outcome(example, prediction)
-        score = "-" if prediction.score is None else f"{prediction.score:.2f}"
-        called = Text.assemble(
-            f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: ",
-            (outcome, OUTCOME_STYLES.get(outcome, "")),
-        )
-        table.add_row("id", Text(escape_terminal(example.id, max_characters)))
-        add_context_rows(table, example, max_characters)
-        table.add_row("response", Text(escape_terminal(example.response, max_characters)))
+        fields = {"id": example.id, **context_fields(example), "response": example.response}
         if prediction.text and prediction.text != example.response:
-            table.add_row("said", Text(escape_terminal(prediction.text, max_characters)))
-        table.add_row("verdict", called, end_section=True)
+            fields["output"] = prediction.text
+        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)}, max_characters)
     return table
+
+
+def format_verdict(example: Example, prediction: Prediction) -> Text:
+    """Formats gold label, prediction, score and outcome in one line, the outcome in colour."""
+    outcome = judge_outcome(example, prediction)
+    score = "-" if prediction.score is None else f"{prediction.score:.2f}"
+    labels = f"gold {example.label or '-'}, called {prediction.label}, P(hallucinated) {score}: "
+    return Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, "")))
 
 
 def render_text(*tables: Table, width: int = 80) -> str:
@@ -165,7 +178,7 @@ def render_text(*tables: Table, width: int = 80) -> str:
 
 
 def _split_captions(table: Table, console: Console) -> Iterator[RenderableType]:
-    """Gives title, table and caption apart: within a table both would be cut to its own width, however narrow."""
+    """Separates title, table and caption: within a table both would be cut to its width, however narrow."""
     inner = copy.copy(table)
     inner.title = inner.caption = None
     if _widest(inner, console) > console.width:

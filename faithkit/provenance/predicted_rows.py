@@ -1,8 +1,8 @@
-"""Lines of a predictions file that can be read alone: beside a prediction its gold label and group, and the texts.
+"""Lines of a predictions file that can be read alone: each prediction with its gold label, group and texts.
 
-A line has the prediction's own five keys first, which are all that scoring needs. `gold`, `gold_spans`, `group`,
-`source`, `split`, `tags` and `facts` stand behind them, and last the texts: `knowledge`, `history` and `response`, or
-of a generator's answer `knowledge`, `history` and `reference`. Files from elsewhere, and older ones, have some or none.
+A line begins with the five keys of a prediction, which are all that scoring needs. `gold`, `gold_spans`, `group`,
+`source`, `split`, `tags` and `facts` follow, then the texts: `knowledge`, `history` and `response`, or for a
+generator's answer `knowledge`, `history` and `reference`. Files of other tools have some or none of these.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,24 +15,24 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import parse_lines, parse_prediction
 from faithkit.records import LABELS, Example, Prediction, Span, Turn
 
-# The fields of an example's `meta` that a line keeps: short values that rows are told apart by, never texts.
+# The fields of an example's `meta` that a line keeps: short values that rows can be grouped by, never texts.
 FACTS = (
     *("task", "type", "domain", "scenario", "corpus", "data_source", "genre", "case", "model", "model_name"),
     *("turn", "quality", "temperature", "severity", "topic", "movie", "topic_source"),
 )
 MAX_CHARACTERS = 100  # of a fact
-USER_SOURCES = ("pairs", "own rows")  # sources whose further columns are all facts: their owner named them
+USER_SOURCES = ("pairs", "own rows")  # sources with columns of the user, which are all facts
 MAX_USER_FACTS = 20  # of these
-UNKNOWN_SPLIT = "unknown"  # the split of a row whose file does not name it
+UNKNOWN_SPLIT = "unknown"  # the split of a row without one
 
 
 @dataclass(frozen=True, slots=True)
 class PredictedRow:
-    """A prediction with what its line tells of the example.
+    """A prediction with its example, as far as the line has it.
 
     Args:
-        has_text: The line has the response that was judged, without which there are no gold spans either, or the
-            reference of an answer, whose text is the prediction's own.
+        has_text: The line has the judged response, without which there are no gold spans either, or for an answer its
+            reference.
     """
 
     example: Example
@@ -42,7 +42,7 @@ class PredictedRow:
 
 @dataclass(slots=True)
 class PredictedRows:
-    """The rows of a file by id, and sentences on what could not be read of it."""
+    """The rows of a file by id, and messages about lines that could not be read."""
 
     rows: dict[str, PredictedRow] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ def to_line(prediction: Prediction, example: Example, *, texts: bool = True, gen
 
     Args:
         texts: With knowledge, history and response.
-        generated: The prediction's text answers the example, whose response is the reference.
+        generated: The prediction's text is an answer; the example's response is the reference.
     """
     known, meta = example.to_dict(), example.meta
     line = prediction.to_dict()
@@ -83,7 +83,7 @@ def _is_fact(value: Any) -> bool:
 
 
 def read_predicted_rows(path: Path) -> PredictedRows:
-    """Reads all rows that can be read; what cannot is told, and nothing is raised."""
+    """Reads all readable rows; problems are returned, never raised."""
     found, wrong, twice = PredictedRows(), [], 0
     try:
         for number, text, value in parse_lines(path):

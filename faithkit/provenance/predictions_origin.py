@@ -1,9 +1,8 @@
-"""Keeps the origin of a predictions file in a small file beside it, `NAME.origin.json` beside `NAME.jsonl`.
+"""Keeps the origin of predictions: `NAME.origin.json`, a file next to `NAME.jsonl`.
 
-It names the rows that were predicted, the models with their weights and thresholds, and the hash of the predictions
-themselves, so that a later score can say what it stands on. Predictions without it are scored all the same.
-
-Fingerprints of test rows: a name for exactly the rows that predictions were made on and metrics stand on.
+It names the predicted rows, the models with their weights and thresholds, and a hash of the predictions, so that a
+later score can report them. Predictions without it can be scored, too. Test rows are named by fingerprints of what a
+model reads and of what it is compared with.
 """
 
 import hashlib
@@ -152,12 +151,12 @@ class PredictionsOrigin:
 
 
 def origin_path(predictions: Path) -> Path:
-    """Names the file beside a predictions file."""
+    """Returns the path of the origin of a predictions file."""
     return predictions.with_suffix(".origin.json")
 
 
 def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], models: Sequence[UsedModel]) -> None:
-    """Writes the origin of a finished predictions file beside it."""
+    """Writes the origin of a finished predictions file."""
     stored = {
         "rows": TestRows.of(dataset, examples).to_dict(),
         "models": [model.to_dict() for model in models],
@@ -170,7 +169,7 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
     """Reads the origin of a predictions file; one that does not fit the file is none."""
     path = origin_path(predictions)
     if not path.exists():
-        return PredictionsOrigin(reason=f"there is no {path.name} beside {predictions.name}")
+        return PredictionsOrigin(reason=f"{predictions.name} has no {path.name}")
     try:
         stored = StoredOrigin.model_validate(read_strict_json(path, hint=""))
     except (UserError, ValidationError):
@@ -192,7 +191,7 @@ def _recognised(stored: StoredModel) -> UsedModel:
 
 
 def _is_here(path: str) -> bool:
-    """Tells whether a path names a model's folder on this machine."""
+    """Checks whether a path is a model's folder on this machine."""
     return (Path(path).expanduser() / "hf").is_dir() or (Path(path).expanduser() / "config.json").exists()
 
 

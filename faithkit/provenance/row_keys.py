@@ -50,7 +50,7 @@ def row_keys(examples: Iterable[Example]) -> RowKeys:
 
 
 def _key_or_text(text: str) -> str:
-    """The text's key; what has no letter, such as an emoji, stands for itself."""
+    """Returns the key of a text, or the text itself if it has no letter, such as an emoji."""
     return text_key(text) or text.strip()
 
 

@@ -1,19 +1,14 @@
-"""Hashes of the rows that a model has seen: one file beside its weights, read when it is evaluated.
+"""The rows that a model has seen, as hashes in a file next to its weights, and the leaks of a test set.
 
-`seen_rows.parquet` holds the keys of rows, knowledge texts and groups (`faithkit.provenance.row_keys`) that the
-model was trained
-on, chosen on (validation, for the best checkpoint) and calibrated on, those of the models that it was trained from
-among them. Each list is sorted and stored as differences of 46-bit numbers: 10 million rows of which no two share
-anything take 96 MB. A key that was never seen is found in a list of n with a probability of n / 2^46: 1.4e-7 with 10
-million. One that was seen is always found.
+`seen_rows.parquet` holds the keys of rows, knowledge texts and groups (`faithkit.provenance.row_keys`) that the model
+was trained on, chosen on (validation, for the best checkpoint) and calibrated on, with those of the models that its
+training began with. Each list is sorted and stored as differences of 46-bit numbers: 10 million rows of which no two
+share anything take 96 MB. A key that was seen is always found; another one is found in a list of n with a probability
+of n / 2^46: 1.4e-7 with 10 million.
 
-Counts the test rows that a model has seen: trained on, chosen on (best checkpoint), or calibrated on.
-
-Three things leak: a row (its knowledge with its response), a knowledge text, and a group (a dialogue or document, of
-which a model may have seen other rows). A row is leaked where any of the three was seen in any use: what is left is
-new to the model. `faithkit.provenance.row_keys` says when two texts are the same. Only our own trainings are known:
-not what
-weights from elsewhere were pretrained on.
+A row of a test set is leaked where the row (its knowledge with its response), its knowledge or its group (a dialogue or
+document) was seen in any use: the others are new to the model. Only trainings of this framework are known, not what
+downloaded weights were pretrained on.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,9 +29,7 @@ SEEN_ROWS_FILE = "seen_rows.parquet"
 TRAINED, CHOSEN, CALIBRATED = USES = ("trained", "chosen", "calibrated")
 KINDS = RowKeys._fields
 BITS = 46  # of a key that are kept
-# Of keys and file: a file of another one cannot be compared with. Still 1, although `text_key` dropped vowel signs and
-# other marks that are no accents at first: the keys of texts without such marks (Latin, Greek, Chinese) are the same.
-# Rows of Hindi, Arabic, Japanese and their like that a model saw before are not found; a 2 would refuse all models.
+# Of keys and file: files of other versions cannot be compared.
 VERSION = "1"
 
 List = tuple[str, str]  # a use and a kind
@@ -70,7 +63,7 @@ class SeenRows:
         return SeenRows(lists, tuple(dict.fromkeys((*self.untold, *other.untold))))
 
     def contains(self, use: str, kind: str, keys: Keys) -> NDArray[np.bool_]:
-        """Tells which of the full keys stand in a list."""
+        """Marks the full keys that are in a list."""
         known, wanted = self.lists.get((use, kind), _NOTHING), _shorten_keys(keys)
         if not len(known):
             return np.zeros(len(keys), bool)
@@ -101,7 +94,7 @@ class SeenRows:
 
 
 def read_seen(folder: Path) -> SeenRows | None:
-    """Reads the file of a model's folder; None where it has none, as those of older versions.
+    """Reads the file of a model's folder; None where it has none.
 
     Raises:
         UserError: It is damaged, or of a later version.
@@ -124,7 +117,7 @@ def read_seen(folder: Path) -> SeenRows | None:
         raise UserError(f"damaged: {shorten(str(error))}", place=str(path), hint=hint) from error
     if version != VERSION:
         raise UserError(f"of version {shorten(version)}, not {VERSION}", place=str(path), hint="use a newer faithkit")
-    bounds = np.searchsorted(label, np.arange(len(names) + 1))  # the lists stand one behind the other
+    bounds = np.searchsorted(label, np.arange(len(names) + 1))  # one list after the other
     lists = {}
     for name, begin, end in zip(names, bounds[:-1], bounds[1:], strict=True):
         use, _, kind = name.partition(" ")
@@ -140,7 +133,7 @@ def _shorten_keys(keys: Keys) -> Keys:
 
 
 def _sorted(parts: Sequence[Keys]) -> Keys:
-    """All parts as one sorted list, each key once; numpy's own `unique` takes a minute where sorting takes a second."""
+    """Sorts all parts into one list without duplicates, many times faster than numpy's `unique`."""
     keys = np.sort(np.concatenate(parts))
     fresh = np.ones(len(keys), bool)
     fresh[1:] = keys[1:] != keys[:-1]
@@ -192,7 +185,7 @@ def find_leaks(examples: Sequence[Example], seen: SeenRows) -> Leaks:
     leaked, counts = np.zeros(len(examples), bool), {}
     for use in USES:
         in_row, in_knowledge, in_group = (
-            seen.contains(use, kind, own) for kind, own in zip(RowKeys._fields, keys, strict=True)
+            seen.contains(use, kind, column) for kind, column in zip(RowKeys._fields, keys, strict=True)
         )
         touched = np.bincount(group, in_row | in_group) > 0  # [groups]
         counts[use] = RowCounts(int(in_row.sum()), _count_distinct(keys.knowledge[in_knowledge]), int(touched.sum()))

@@ -1,1 +1,1 @@
-"""Figures of papers, to stand beside ours: a JSON file for each table, and what reads them."""
+"""Reads published figures to compare with ours: one JSON file for each table of a paper."""

@@ -1,16 +1,9 @@
-"""Published figures, selected by benchmark.
+"""Published figures by benchmark, in percent: detectors on RAGTruth, judges on dialogue benchmarks, corpus statistics.
 
-Published detectors on the RAGTruth test set, in percent.
-
-The protocols differ from ours and from each other, so each row says where it comes from. RAGTruth's paper gives
-precision, recall and F1 by task in its first version; of its revised one, and of other papers, what those who cite them
-copy: the files' notes tell what could be confirmed, and where.
-
-Published judges and detectors on HalluDial, HaluEval and DiaHalu, in percent, by part of the benchmark.
-
-HalluDial's paper gives precision and recall as means over both classes, DiaHalu's those of the hallucinated class.
-
-RAGTruth's published analysis (Niu et al. 2024, first version, Tables 2 to 4), by the names of our own tables.
+Protocols differ from ours and from each other, so each row names its source. RAGTruth's paper gives precision, recall
+and F1 by task in its first version; figures of its revised version, and of other papers, are read in papers that cite
+them: the notes in the files list what could be confirmed, and where. HalluDial's paper gives precision and recall as
+means over both classes, DiaHalu's those of the hallucinated class.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,13 +46,13 @@ class PublishedDetector:
 
     @property
     def protocol(self) -> str:
-        """Tells which paper the figures come from and how it measured them."""
+        """Cites the paper of the figures and its protocol."""
         return "; ".join(part for part in (self.table.citation, self.table.protocol) if part)
 
 
 @cache
 def all_published_detectors() -> tuple[PublishedDetector, ...]:
-    """All figures, those by task first."""
+    """Reads all figures, those by task first."""
     rows = []
     for level, name in BY_TASK.items():
         table = published_table(name)
@@ -70,8 +63,8 @@ def all_published_detectors() -> tuple[PublishedDetector, ...]:
             for level in PUBLISHED_LEVELS:
                 figures = {name: row[f"{level}_{name}"] for name in ("precision", "recall", "f1")}
                 if figures["f1"] is not None:
-                    own = {"system": row["system"], "source": source, "level": level, "task": ""}
-                    rows.append(PublishedDetector(**own, **figures, table=table))
+                    names = {"system": row["system"], "source": source, "level": level, "task": ""}
+                    rows.append(PublishedDetector(**names, **figures, table=table))
     return tuple(rows)
 
 
@@ -85,17 +78,17 @@ def published_detectors(dataset: str, level: str, task: str = "") -> Sequence[Pu
 
 @cache
 def ragtruth_models() -> frozenset[str]:
-    """The models whose responses RAGTruth has, in lower case."""
+    """Lists the models that wrote RAGTruth's responses, in lower case."""
     return frozenset(row["model"] for row in published_table("ragtruth_models").rows)
 
 
 def are_comparable(examples: Iterable[Example]) -> bool:
-    """Tells whether these are responses of the models that the published figures are about."""
+    """Checks whether these are responses of the models that the published figures are about."""
     return are_comparable_models(str(example.meta.get("model")) for example in examples)
 
 
 def are_comparable_models(names: Iterable[str]) -> bool:
-    """Tells whether these are models that the published figures are about."""
+    """Checks whether the published figures are about these models."""
     return {name.lower() for name in names} <= ragtruth_models()
 
 
@@ -106,7 +99,7 @@ JUDGE_TABLES: Mapping[str, Sequence[tuple[str, str | None, str]]] = {
     "halueval": (("halludial_on_halueval_dialogue", None, "dialogue"), ("halludial_on_halueval_others", "task", "")),
     "diahalu": (("diahalu_detection", "domain", ""), ("diahalu_cot", "domain", "")),
 }
-MEAN_OF_CLASSES = ("halludial", "halueval")  # in whose tables precision and recall are means
+MEAN_OF_CLASSES = ("halludial", "halueval")  # their tables have means as precision and recall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +173,7 @@ def bucket_rows(by: str) -> dict[str, list[Row]]:
     """Gives Table 4 by task, shortest bucket first.
 
     Args:
-        by: `context` or `response`: whose length.
+        by: `context` or `response`, whichever is measured.
     """
     found: dict[str, list[Row]] = {}
     for row in published_table("ragtruth_lengths").rows:

@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.files.strict_json import read_strict_json
 
 FOLDER = Path(__file__).parent
-MEND = "install faithkit again; or, to correct a figure, see faithkit/published/tables.py"
+REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/tables.py"
 CHECKSUMS = {  # SHA-256
     "diahalu_basic": "8b8bed06eded9b334f68cd28cfbc2ae747ca8e0a072c54e45f0cf30f63847aad",
     "diahalu_cot": "3c42c9e29d5c5b289d6cbb0fce13873deba00e53b6c8225f6242179226e38235",
@@ -89,11 +89,11 @@ def read_table(path: Path) -> PublishedTable:
     """Reads a file of published figures.
 
     Raises:
-        UserError: It is missing, or not byte for byte what its checksum stands for.
+        UserError: It is missing, or its checksum differs.
     """
-    values = read_strict_json(path, hint=MEND)
+    values = read_strict_json(path, hint=REPAIR_HINT)
     if hashlib.sha256(path.read_bytes()).hexdigest() != CHECKSUMS[path.stem]:
-        raise UserError("published figures were changed: the checksum differs", place=str(path), hint=MEND)
+        raise UserError("published figures were changed: the checksum differs", place=str(path), hint=REPAIR_HINT)
     columns = values.pop("columns")
     rows = tuple(dict(zip(columns, row, strict=True)) for row in values.pop("rows"))
     return PublishedTable(**values, rows=rows)

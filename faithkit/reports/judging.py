@@ -1,10 +1,4 @@
-"""The report of comparative judging: both orders, position bias, parts of the data, baselines, the paper's figures.
-The report of judgements that others judged: how many are right, and how far those who say so agree.
-HaluEval's own accuracy: verdicts read as its script reads them, beside the same replies read strictly.
-
-Its script looks for the letters Yes and No anywhere in a reply. One alone is the verdict, so that None and Nobel say
-No; both or neither is a failure, which counts as wrong. So is a request without a reply, whatever the error's words.
-"""
+"""Reports of judges: comparisons of two replies, judgements judged by annotators, and HaluEval's official accuracy."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -18,8 +12,9 @@ from faithkit.files.annotations import ACCURATE, INACCURATE
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.pages.tables import (
-    add_context_rows,
+    add_fields,
     choose_examples,
+    context_fields,
     escape_terminal,
     format_metric,
     format_percent,
@@ -32,10 +27,10 @@ from faithkit.published.figures import ALL
 from faithkit.published.tables import published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.parts import PARTS, divide
-from faithkit.reports.provenance import Provenance, Rows, add_provenance, select_rows
-from faithkit.reports.report import Report
+from faithkit.reports.provenance import Provenance, add_provenance, select_rows
+from faithkit.reports.report import Report, Rows
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 
 # By metric: the head of its column, and the column of the paper's table.
 COMPARISON_COLUMNS: Mapping[str, tuple[str, str]] = {
@@ -46,13 +41,20 @@ COMPARISON_COLUMNS: Mapping[str, tuple[str, str]] = {
     BIAS: ("bias", ""),
     "invalid_rate": ("inv.", "invalid"),
 }
+COMPARISON_CAPTION = (
+    "first, last: position of the hallucinated reply; both: right in both orders; bias: share of answers that name the "
+    "first - share that name the second; inv.: neither named"
+)
 PAIR_BASELINE_KEYS = {"longer reply": "length_", "word overlap": "overlap_"}
 MODEL = "model"
 NUM_PUBLISHED_JUDGES = 3
-COMPARISON_CAPTION = (
-    "first, last: where the hallucinated reply stood; both: right in both orders; bias: share of answers that name the "
-    "first less share that name the second; inv.: neither named"
-)
+OFFICIAL_COLUMNS = {
+    "accuracy": "official",
+    "failed_rate": "failed",
+    "strict_accuracy": "ours",
+    "unparsed_rate": "unparsed",
+    "length_accuracy": "length",
+}
 
 
 def comparison_report(
@@ -66,46 +68,42 @@ def comparison_report(
     num_examples: int = 5,
     origin: Provenance | None = None,
 ) -> Report:
-    """Computes metrics of the judge, of its parts (`task/qa/accuracy`) and of baselines (`length_accuracy`).
+    """Computes metrics of the judge, of parts of the data (`task/qa/accuracy`) and of baselines (`length_accuracy`).
 
     Args:
-        examples: Both rows of each pair, as `order_pair` makes them.
-        dataset: Whose published figures stand beside; empty for none.
+        examples: Both rows of each pair, as `make_both_orders` makes them.
+        dataset: The dataset to show published figures of; empty for none.
     """
+
+    def score(rows: Sequence[Example], found: Mapping[str, Prediction]) -> dict[str, Metric]:
+        selected = {example.id: found[example.id] for example in rows}
+        return comparison_metrics(rows, selected, num_resamples=num_resamples).metrics
+
+    def rescore(marked: Rows) -> Mapping[str, Metric]:
+        pairs = np.repeat(marked.reshape(-1, 2).all(axis=1), 2)  # neither row of the pair was seen
+        return score(*select_rows(examples, predictions, pairs)) if pairs.any() else {}
+
     scored = comparison_metrics(examples, predictions, num_resamples=num_resamples)
+    shown: dict[str, Mapping[str, Metric]] = {MODEL: scored.metrics}
     metrics = dict(scored.metrics)
-    rows: dict[str, Mapping[str, Metric]] = {MODEL: scored.metrics}
-    for name, found_by in predict_pair_baselines(examples).items():
-        rows[name] = comparison_metrics(examples, found_by, num_resamples=num_resamples).metrics
-        metrics |= {f"{PAIR_BASELINE_KEYS[name]}{metric}": value for metric, value in rows[name].items()}
-    for part, kept in _divide_pairs(examples).items():
-        systems: dict[str, Mapping[str, Prediction]] = {MODEL: predictions, **predict_pair_baselines(kept)}
-        for name, said in systems.items():
-            own = {example.id: said[example.id] for example in kept}
-            found = comparison_metrics(kept, own, num_resamples=num_resamples).metrics
-            rows[f"{part.partition('/')[2]}: {name}"] = found
-            metrics |= {f"{part}/{PAIR_BASELINE_KEYS.get(name, '')}{metric}": value for metric, value in found.items()}
-    tables = [_comparison_table(rows, title=title, dataset=dataset, num_pairs=len(examples) // 2)]
+    first_fields = {source: fields[:1] for source, fields in PARTS.items()}
+    parts = {f"{field}/{value}": rows for field, value, rows in divide(examples, first_fields)}
+    for part, rows in {"": examples, **(parts if len(parts) > 1 else {})}.items():
+        prefix, name = (f"{part}/", f"{part.partition('/')[2]}: ") if part else ("", "")
+        for system, found in {MODEL: predictions, **predict_pair_baselines(rows)}.items():
+            shown[name + system] = scores = score(rows, found)
+            metrics |= {f"{prefix}{PAIR_BASELINE_KEYS.get(system, '')}{key}": value for key, value in scores.items()}
+    tables = [_comparison_table(shown, title=title, dataset=dataset, num_pairs=len(examples) // 2)]
     if num_examples:
         tables.append(_comparison_examples(choose_examples(examples, predictions, num_examples), predictions))
-    report = Report(metrics=metrics, tables=tuple(tables), notes=(*notes, *scored.notes))
-    if origin is None:
-        return report
-
-    def score(marked: Rows) -> Mapping[str, Metric]:
-        whole = np.repeat(marked.reshape(-1, 2).all(axis=1), 2)  # pairs of which neither row was seen
-        if not whole.any():
-            return {}
-        return comparison_metrics(*select_rows(examples, predictions, whole), num_resamples=num_resamples).metrics
-
-    return add_provenance(report, origin, score, title=title, shown=tuple(COMPARISON_COLUMNS))
-
-
-def _divide_pairs(examples: Sequence[Example]) -> dict[str, list[Example]]:
-    """Divides the rows of a dataset that has several parts."""
-    first_fields = {source: fields[:1] for source, fields in PARTS.items()}
-    found = {f"{field}/{value}": rows for field, value, rows in divide(examples, first_fields)}
-    return found if len(found) > 1 else {}
+    report = Report(
+        metrics=metrics,
+        tables=tuple(tables),
+        notes=(*notes, *scored.notes),
+        rescore=rescore,
+        shown=tuple(COMPARISON_COLUMNS),
+    )
+    return add_provenance(report, origin, title=title)
 
 
 def _comparison_table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int) -> Table:
@@ -119,13 +117,11 @@ def _comparison_table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, d
         published = published_table("halludial_comparative")
         table.add_section()
         for row in sorted(published.rows, key=lambda row: -row["mean"])[:NUM_PUBLISHED_JUDGES]:
-            table.add_row(
-                f"{row['system']} *", *(format_published(row.get(column)) for _, column in COMPARISON_COLUMNS.values())
-            )
+            cells = [format_published(row.get(column)) for _, column in COMPARISON_COLUMNS.values()]
+            table.add_row(f"{row['system']} *", *cells)
         lines.append(f"* the best of {published.citation}: {published.protocol}")
-    combined = rows[MODEL].get("combined_accuracy")
-    if combined is not None:
-        lines.append(f"by the probabilities of both orders together, whatever the bias: {format_percent(combined)}")
+    if (combined := rows[MODEL].get("combined_accuracy")) is not None:
+        lines.append(f"accuracy from the probabilities of both orders, without the bias: {format_percent(combined)}")
     table.caption = Text("\n".join(lines))
     return table
 
@@ -133,16 +129,13 @@ def _comparison_table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, d
 def _comparison_examples(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Table:
     table = new_field_table("answers to judge")
     for example in examples:
-        said = predictions[example.id]
-        table.add_row("id", Text(escape_terminal(example.id, 400)))
-        add_context_rows(table, example)
-        table.add_row("reply 1", Text(escape_terminal(example.response, 400)))
-        table.add_row("reply 2", Text(escape_terminal(str(example.meta[OTHER]), 400)))
-        if said.text:
-            table.add_row("said", Text(escape_terminal(said.text, 400)))
-        score = "-" if said.score is None else f"{said.score:.2f}"
+        prediction = predictions[example.id]
+        score = "-" if prediction.score is None else f"{prediction.score:.2f}"
         gold = f"reply {1 if example.meta[ORDER] == 'first' else 2} is hallucinated, P(reply 1) {score}: "
-        table.add_row("verdict", Text(f"{gold}{judge_outcome(example, said)}"), end_section=True)
+        replies = {"reply 1": example.response, "reply 2": str(example.meta[OTHER])}
+        output = {"output": prediction.text} if prediction.text else {}
+        verdict = f"{gold}{judge_outcome(example, prediction)}"
+        add_fields(table, {"id": example.id, **context_fields(example), **replies, **output, "verdict": verdict})
     return table
 
 
@@ -158,32 +151,38 @@ def meta_report(
     num_resamples: int = 1000,
     num_examples: int = 5,
 ) -> Report:
-    """Computes metrics of each annotator (`accurate_rate/people`) and of each pair of them (`kappa/people/judge`).
+    """Computes the rates of each annotator (`accurate_rate/people`) and agreement by pair (`kappa/people/judge`).
 
     Args:
-        examples: Those whose judgements were judged.
-        judgements: What the judge said, by id.
-        annotators: By name their labels by id; two are compared on the rows that both have labelled.
-        reference: One of them that annotates nothing, such as the data's own labels: no part of the mean kappa.
-        dataset: Whose published figures stand beside; empty for none.
+        examples: Those with annotated judgements.
+        judgements: The judge's replies, by id.
+        annotators: Labels by id of each annotator; two are compared on the rows that both have labelled.
+        reference: An annotator that is left out of the mean kappa, such as the data's labels.
+        dataset: The dataset to show published figures of; empty for none.
     """
     group_of = {example.id: example.group for example in examples}
     metrics: dict[str, Metric] = {}
-    said = list(notes)
+    all_notes = list(notes)
     for name, labels in annotators.items():
-        metrics |= _annotator_rates(name, labels, group_of, num_resamples)
+        groups = Groups.of(group_of[id_] for id_ in labels)
+        columns = {
+            f"accurate_rate/{name}": [label == ACCURATE for label in labels.values()],
+            f"unparsed_rate/{name}": [label == UNPARSED for label in labels.values()],
+        }
+        statistic = mean_statistic(groups, columns)
+        metrics |= bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
     pairs: dict[tuple[str, str], dict[str, Metric]] = {}
     for first, second in combinations(annotators, 2):
         both = [id_ for id_ in annotators[first] if id_ in annotators[second]]
         if not both:
-            said.append(f"{first} and {second} have no row in common")
+            all_notes.append(f"{first} and {second} have no row in common")
             continue
         one, other = ([annotators[name][id_] for id_ in both] for name in (first, second))
         scored = measure_agreement(one, other, [group_of[id_] for id_ in both], num_resamples=num_resamples)
         pairs[first, second] = scored.metrics
         metrics |= {f"{name}/{first}/{second}": metric for name, metric in scored.metrics.items()}
         if "kappa" not in scored.metrics:
-            said.append(f"{first} and {second}: kappa is not defined, both give every row one label")
+            all_notes.append(f"{first} and {second}: kappa is not defined, both give every row one label")
     kappas = [found["kappa"].value for names, found in pairs.items() if "kappa" in found and reference not in names]
     if len(kappas) > 1:
         metrics["mean_kappa"] = Metric(value=float(np.mean(kappas)))
@@ -192,18 +191,7 @@ def meta_report(
         tables.append(_pairs_table(pairs, kappas, title=title, dataset=dataset))
     if num_examples:
         tables.append(_judgement_examples(examples, judgements, annotators, num_examples))
-    return Report(metrics=metrics, tables=tuple(tables), notes=tuple(said))
-
-
-def _annotator_rates(
-    name: str, labels: Mapping[str, str], group_of: Mapping[str, str], num_resamples: int
-) -> dict[str, Metric]:
-    groups = Groups.of(group_of[id_] for id_ in labels)
-    columns = {
-        f"accurate_rate/{name}": [label == ACCURATE for label in labels.values()],
-        f"unparsed_rate/{name}": [label == UNPARSED for label in labels.values()],
-    }
-    return bootstrap(groups, mean_statistic(groups, columns), shares=True, num_resamples=num_resamples).metrics
+    return Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes))
 
 
 def _rates_table(
@@ -213,9 +201,8 @@ def _rates_table(
     table = new_number_table(f"{title}: judgements found right, percent", "by", heads, min_width=20)
     for name, labels in annotators.items():
         right, unparsed = (metrics[f"{kind}/{name}"] for kind in ("accurate_rate", "unparsed_rate"))
-        table.add_row(
-            Text(_display_name(name)), f"{len(labels):,}", format_percent(right), format_percent(unparsed, bounds=False)
-        )
+        cells = format_percent(right), format_percent(unparsed, bounds=False)
+        table.add_row(Text(_display_name(name)), f"{len(labels):,}", *cells)
     lines = ["95% intervals over groups"]
     if dataset == "halludial":
         published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
@@ -253,29 +240,20 @@ def _judgement_examples(
     annotators: Mapping[str, Mapping[str, str]],
     limit: int,
 ) -> Table:
-    """Shows judgements that the annotators disagree on first, then those that any finds wrong."""
+    """Shows judgements that annotators disagree on, then those that any finds wrong."""
 
-    def said_of(example: Example) -> list[str]:
-        return [labels[example.id] for labels in annotators.values() if example.id in labels]
+    def labels_of(example: Example) -> dict[str, str]:
+        return {name: labels[example.id] for name, labels in annotators.items() if example.id in labels}
 
     def order(example: Example) -> tuple[int, bool]:
-        labels = said_of(example)
+        labels = labels_of(example).values()
         return -len(set(labels)), INACCURATE not in labels
 
     table = new_field_table("judgements to judge")
-    for example in sorted((one for one in examples if said_of(one)), key=order)[:limit]:
-        labels = [
-            f"{_display_name(name)}: {found[example.id]}" for name, found in annotators.items() if example.id in found
-        ]
-        fields = {
-            "id": example.id,
-            "knowledge": example.knowledge,
-            "response": example.response,
-            "judgement": judgements[example.id],
-        }
-        for name, text in fields.items():
-            table.add_row(name, Text(escape_terminal(text, 400)))
-        table.add_row("right?", Text(escape_terminal(", ".join(labels), 400)), end_section=True)
+    for example in sorted((one for one in examples if labels_of(one)), key=order)[:limit]:
+        texts = {"knowledge": example.knowledge, "response": example.response, "judgement": judgements[example.id]}
+        labels = ", ".join(f"{_display_name(name)}: {label}" for name, label in labels_of(example).items())
+        add_fields(table, {"id": example.id, **texts, "right?": labels})
     return table
 
 
@@ -283,17 +261,10 @@ def _display_name(name: str) -> str:
     return escape_terminal(name.replace("_", " "))
 
 
-OFFICIAL_COLUMNS = {
-    "accuracy": "official",
-    "failed_rate": "failed",
-    "strict_accuracy": "ours",
-    "unparsed_rate": "unparsed",
-    "length_accuracy": "length",
-}
-
-
 def read_officially(text: str) -> str:
-    """Reads a verdict as HaluEval's script does.
+    """Reads a verdict as HaluEval's script does, which searches for Yes and No anywhere in a reply.
+
+    One alone is the verdict, so that None and Nobel mean No; both or neither is a failure.
 
     >>> [read_officially(text) for text in ("Yes.", "None of it.", "Yes and No", "It is.")]
     ['hallucinated', 'faithful', 'unparsed', 'unparsed']
@@ -307,9 +278,10 @@ def read_officially(text: str) -> str:
 def official_report(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
 ) -> Report | None:
-    """Computes `official/accuracy`, `official/failed_rate` and, by task, `official/task/qa/accuracy`.
+    """Computes HaluEval's accuracy: `official/accuracy`, `official/failed_rate`, `official/task/qa/accuracy`.
 
-    None where nothing was written that could be read so.
+    A failure counts as wrong, and so does a request without a reply, whatever the text of its error. None where no
+    prediction has a text.
     """
     if not any(one.text or one.failed for one in predictions.values()):
         return None
@@ -329,28 +301,23 @@ def official_report(
 
 
 def _score_official(
-    rows: Sequence[Example], predictions: Mapping[str, Prediction], num_resamples: int
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], num_resamples: int
 ) -> dict[str, Metric]:
-    said = align_predictions(rows, {row.id: predictions[row.id] for row in rows})
-    lengths = length_predictions(rows)
-    gold = np.array([str(row.label) for row in rows])
-    official, strict, length = (
-        np.array(labels)
-        for labels in (
-            [UNPARSED if one.failed else read_officially(one.text) for one in said],
-            [str(one.label) for one in said],
-            [str(lengths[row.id].label) for row in rows],
-        )
-    )
+    rows = align_predictions(examples, {example.id: predictions[example.id] for example in examples})
+    gold = np.array([str(example.label) for example in examples])
+    official = np.array([UNPARSED if row.failed else read_officially(row.text) for row in rows])
+    strict = np.array([str(row.label) for row in rows])
+    by_length = np.array([str(row.label) for row in length_predictions(examples).values()])
     columns = {
         "accuracy": official == gold,
         "failed_rate": official == UNPARSED,
         "strict_accuracy": strict == gold,
         "unparsed_rate": strict == UNPARSED,
-        "length_accuracy": length == gold,
+        "length_accuracy": by_length == gold,
     }
-    groups = Groups.of(row.group for row in rows)
-    return bootstrap(groups, mean_statistic(groups, columns), shares=True, num_resamples=num_resamples).metrics
+    groups = Groups.of(example.group for example in examples)
+    statistic = mean_statistic(groups, columns)
+    return bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
 
 
 def _official_table(found: Mapping[str, Mapping[str, Metric]]) -> Table:

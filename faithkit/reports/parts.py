@@ -1,25 +1,27 @@
-"""A test set by its parts: HalluDial by scenario, HaluEval by task, DiaHalu by domain, generator and type.
+"""Metrics by part of a test set: HalluDial by scenario, HaluEval by task, DiaHalu by domain, generator and type.
 
-Each part has its own baselines: a length that tells answers to questions apart says little of summaries.
+Baselines are fitted in each part: the length that separates answers to questions does not separate summaries.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import BaselineData, predict_baselines
 from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
 from faithkit.statistics.metric import Metric
 
-# The fields of `meta` that part a dataset's examples, the paper's first; and those that only hallucinated ones have.
+# The fields of `meta` that divide a dataset, the paper's first; and those that only hallucinated examples have.
 PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
-TYPES = {"diahalu": "type"}
-# By metric: the head of its column. Papers of dialogue judges give means over both classes, others those of one.
+TYPES = {"diahalu": ("type",)}
+# Column heads by metric. Papers of dialogue judges give means over both classes, others those of one.
 COLUMNS = {"macro_f1": "macro-F1", "f1": "F1", "precision": "precision", "recall": "recall"}
 OF_BOTH_CLASSES = {
     "macro_f1": "macro-F1",
@@ -31,15 +33,15 @@ OF_BOTH_CLASSES = {
 }
 HEADS = "F1 f.: of the faithful; P, R: means over both classes"
 HEADLINE = "macro_f1"
-NAMES = 17  # characters for a system: a wide interval goes on in another line rather than its name
+NAMES = 17  # characters of a system's name: a wide interval is wrapped rather than the name
 OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
-MAX_PUBLISHED = 3  # systems of a part; all of them stand in faithkit/published
+MAX_PUBLISHED = 3  # systems of a part; faithkit/published has all
 MODEL = "model"
 Systems = dict[str, dict[str, Metric]]  # metrics by system, the model first
 
 
 def divide(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> list[tuple[str, str, list[Example]]]:
-    """Divides examples by each field of `meta`: field, value, examples; a second field of one value divides nothing.
+    """Divides examples by fields of `meta` into (field, value, examples); a second field with one value is skipped.
 
     Args:
         fields: By dataset, as in `PARTS`.
@@ -57,52 +59,46 @@ def divide(examples: Sequence[Example], fields: Mapping[str, Sequence[str]]) -> 
 
 def part_metrics(
     examples: Sequence[Example],
+    outcomes: Outcomes,
     predictions: Mapping[str, Prediction],
     *,
-    fitting: BaselineData | None = None,
+    baseline_data: BaselineData,
     num_resamples: int = 1000,
 ) -> dict[str, Systems]:
-    """Computes the systems' metrics in each part, by `domain/task` and the like; none where the dataset has no parts.
+    """Computes the metrics of each system in each part (`domain/task`); none where the dataset has no parts.
 
-    A type has recall alone: only hallucinated examples are of one.
+    Types have recall alone, because only hallucinated examples have one, and baselines that were fitted on all rows.
     """
-    # Trees and a second threshold would be fitted anew for each part.
-    plain = replace(fitting or BaselineData(), learn=False, counted=None, own={})
-    found: dict[str, Systems] = {}
+    # Trees and a second threshold would have to be fitted for each part.
+    data = replace(baseline_data, learn=False, counted=None, model_predictions={})
+
+    def score(rows: Sequence[Example], systems: Mapping[str, Mapping[str, Prediction]]) -> Systems:
+        ids = {example.id for example in rows}
+        part = outcomes.select(np.array([example.id in ids for example in examples]))
+        return {
+            name: classification_metrics(
+                part.with_predictions(found[example.id] for example in rows), num_resamples=num_resamples
+            ).metrics
+            for name, found in systems.items()
+        }
+
+    scored: dict[str, Systems] = {}
     for field, value, rows in divide(examples, PARTS):
-        said = {example.id: predictions[example.id] for example in rows}
-        systems = {MODEL: said} | {one.name: one.predictions for one in predict_baselines(rows, said, plain)}
-        found[f"{field}/{value}"] = {
-            name: classification_metrics(rows, each, num_resamples=num_resamples).metrics
-            for name, each in systems.items()
-        }
-    return found | _by_type(examples, predictions, plain, num_resamples)
-
-
-def _by_type(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], fitting: BaselineData, num_resamples: int
-) -> dict[str, Systems]:
-    parts = [part for part in divide(examples, {k: (v,) for k, v in TYPES.items()}) if part[2]]
-    if not parts:
-        return {}
-    systems = {MODEL: predictions} | {
-        one.name: one.predictions for one in predict_baselines(examples, predictions, fitting)
-    }
-    found: dict[str, Systems] = {}
-    for field, value, rows in parts:
-        scored = {
-            name: classification_metrics(rows, {e.id: each[e.id] for e in rows}, num_resamples=num_resamples).metrics
-            for name, each in systems.items()
-        }
-        found[f"{field}/{value}"] = {name: {"recall": metrics["recall"]} for name, metrics in scored.items()}
-    return found
+        baselines = {one.name: one.predictions for one in predict_baselines(rows, data)}
+        scored[f"{field}/{value}"] = score(rows, {MODEL: predictions, **baselines})
+    if types := divide(examples, TYPES):
+        systems = {MODEL: predictions} | {one.name: one.predictions for one in predict_baselines(examples, data)}
+        for field, value, rows in types:
+            found = score(rows, systems)
+            scored[f"{field}/{value}"] = {name: {"recall": each["recall"]} for name, each in found.items()}
+    return scored
 
 
 def flatten_parts(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
     """Names all metrics: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
 
     Args:
-        keys: How a baseline's metrics begin, by its name.
+        keys: The beginning of a baseline's metrics, by its name.
     """
     metrics = {}
     for part, systems in parts.items():
@@ -118,24 +114,23 @@ def flatten_parts(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict
 def part_tables(
     parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str, source: str = ""
 ) -> list[Table]:
-    """Makes a table for each field, with the whole before its parts and published figures under ours.
+    """Builds a table for each field: the whole, then its parts, with published figures below ours.
 
     Args:
         whole: The model's metrics on all rows.
-        source: The dataset of the rows, whose paper decides which columns there are.
-        dataset: Whose published figures stand beside; empty for none.
+        source: The dataset of the rows; its paper determines the columns.
+        dataset: The dataset to show published figures of; empty for none.
     """
-    fields = dict.fromkeys(part.partition("/")[0] for part in parts)
-    tables = []
-    for field in fields:
+    tables: list[Table] = []
+    for field in dict.fromkeys(part.partition("/")[0] for part in parts):
         named = {part.partition("/")[2]: systems for part, systems in parts.items() if part.startswith(f"{field}/")}
-        if field in TYPES.values():
+        if any(field in names for names in TYPES.values()):
             tables.append(_types_table(named, title=f"{title}, recall by {field}, percent"))
         else:
-            beside_ours = "" if tables else dataset  # the papers part the data in one way each
+            published = "" if tables else dataset  # each paper divides the data in one way
             every = {ALL: {MODEL: dict(whole)}} if len(named) > 1 else {}
             columns = OF_BOTH_CLASSES if source in MEAN_OF_CLASSES else COLUMNS
-            tables.append(_table(field, every | named, columns, title=title, dataset=beside_ours))
+            tables.append(_table(field, every | named, columns, title=title, dataset=published))
     return tables
 
 
@@ -148,7 +143,8 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
             cells = [format_percent(metrics.get(name), bounds=name == HEADLINE) for name in columns]
             table.add_row(Text(f"  {escape_terminal(system)}"), *cells)
         for row in judge_figures(dataset, part)[:MAX_PUBLISHED]:
-            table.add_row(Text(f"  {row.system} *"), *(format_published(getattr(row, name, None)) for name in columns))
+            cells = [format_published(getattr(row, name, None)) for name in columns]
+            table.add_row(Text(f"  {row.system} *"), *cells)
             cited[row.note] = None
         table.add_section()
     unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
@@ -162,8 +158,8 @@ def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str],
 
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
     longest = max((len(word) for value in parts for word in value.split()), default=0)
-    names = min(longest, NAMES)  # a word of a type's name is not broken
-    table = new_number_table(title, "type", ["n", *next(iter(parts.values()))], min_width=names, no_wrap=["n"])
+    width = min(longest, NAMES)  # words of a type's name are not broken
+    table = new_number_table(title, "type", ["n", *next(iter(parts.values()))], min_width=width, no_wrap=["n"])
     for value, scored in parts.items():
         cells = [format_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
         table.add_row(Text(escape_terminal(value)), f"{scored[MODEL]['recall'].n:,}", *cells)

@@ -1,11 +1,10 @@
 """Adds to a report where its predictions are from: fingerprints, leaks, and the metrics without the leaked rows."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
@@ -13,13 +12,11 @@ from faithkit.pages.tables import escape_terminal, metrics_table, new_number_tab
 from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Report
+from faithkit.reports.report import Report, Rows
 from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
-Rows = NDArray[np.bool_]
-Score = Callable[[Rows], Mapping[str, Metric]]  # the metrics of some rows
-Show = Callable[..., Table]  # a table of systems, as `metrics_table`
+Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system
 _USED = "trained on, chosen on or calibrated on"
 
 
@@ -28,8 +25,8 @@ class Provenance:
     """The origin of a test set's predictions, and what their models have seen of it.
 
     Args:
-        models: Those that had a part in them.
-        leaks: What each of these has seen; None where it cannot be told.
+        models: The models behind the predictions.
+        leaks: What each of these has seen; None where it is unknown.
         notes: Further lines, such as that the predictions were made on other rows.
     """
 
@@ -42,7 +39,7 @@ class Provenance:
     def of(
         cls, dataset: str, examples: Sequence[Example], models: Sequence[UsedModel], notes: Sequence[str] = ()
     ) -> "Provenance":
-        """Describes the rows, and looks for each of them among what the models have seen."""
+        """Describes the rows, and searches for them among those that the models have seen."""
         leaks = tuple(None if model.seen is None else find_leaks(examples, model.seen) for model in models)
         return cls(rows=TestRows.of(dataset, examples), models=tuple(models), leaks=leaks, notes=tuple(notes))
 
@@ -56,18 +53,19 @@ class Provenance:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Tells the rows and models in one line, then what each model has seen."""
-        of = [f"from: {self.rows}", *(_signature(model) for model in self.models)]
+        """Lists the rows and models in one line, then what each model has seen."""
+        sources = [f"from: {self.rows}", *(_describe_model(model) for model in self.models)]
         pairs = zip(self.models, self.leaks, strict=True)
-        return ("; ".join(of), *self.notes, *(line for model, leaks in pairs for line in _leak_lines(model, leaks)))
+        leaks = (line for model, leaks in pairs for line in _leak_lines(model, leaks))
+        return ("; ".join(sources), *self.notes, *leaks)
 
     @property
     def alerts(self) -> tuple[str, ...]:
-        """The lines that tell what each model has seen: `lines` without the first."""
+        """Lists what each model has seen: `lines` without the first."""
         return self.lines[1:]
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives the fingerprint and the leaks as metrics.json has them."""
+        """Converts fingerprint and leaks to the form of metrics.json."""
         models = []
         for model, leaks in zip(self.models, self.leaks, strict=True):
             seen = {"untold": model.reason} if leaks is None else leaks.to_dict()
@@ -79,16 +77,16 @@ class Provenance:
 def select_rows(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], rows: Rows
 ) -> tuple[list[Example], dict[str, Prediction]]:
-    """Takes the marked examples with their predictions."""
+    """Selects the marked examples with their predictions."""
     chosen = [example for example, marked in zip(examples, rows, strict=True) if marked]
     return chosen, {example.id: predictions[example.id] for example in chosen}
 
 
-def _signature(model: UsedModel) -> str:
-    """Names a model in a few words: by which weights, with which threshold."""
+def _describe_model(model: UsedModel) -> str:
+    """Names a model with its weights and threshold."""
     known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
-    said = f"{_display_model(model)} ({escape_terminal(known)})"
-    return f"{said}, threshold {escape_terminal(model.threshold)}" if model.threshold else said
+    shown = f"{_display_model(model)} ({escape_terminal(known)})"
+    return f"{shown}, threshold {escape_terminal(model.threshold)}" if model.threshold else shown
 
 
 def _display_model(model: UsedModel) -> str:
@@ -97,22 +95,20 @@ def _display_model(model: UsedModel) -> str:
 
 def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
     if leaks is None or model.seen is None:
-        return [f"leaks: what {_display_model(model)} has seen cannot be told: {model.reason}"]
-    lines = [f"leaks: what {escape_terminal(one)} had seen before cannot be told" for one in model.seen.untold]
-    of = leaks.sizes
-    everything = f"{of.rows:,} rows, {of.knowledge:,} knowledge texts and {of.groups:,} groups"
+        return [f"leaks: unknown for {_display_model(model)}: {model.reason}"]
+    lines = [f"leaks: unknown for {escape_terminal(name)}, which training began with" for name in model.seen.untold]
+    sizes = leaks.sizes
     if number := int(leaks.rows.sum()):
-        what = "they, their knowledge or their group"
-        lines.append(
-            f"leaks: {number:,} of {of.rows:,} rows are not new to {_display_model(model)}: {what} were {_USED}"
-        )
+        seen = f"they, their knowledge or their group were {_USED}"
+        lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {_display_model(model)}: {seen}")
     else:
+        everything = f"{sizes.rows:,} rows, {sizes.knowledge:,} knowledge texts and {sizes.groups:,} groups"
         lines.append(f"leaks: none of {everything} was {_USED} by {_display_model(model)}")
     return lines
 
 
 def leaks_table(provenance: Provenance, title: str) -> Table:
-    """Shows for each model that has seen anything how much, in which use."""
+    """Shows how much each model has seen, and in which use."""
     units = ("rows", "knowledge", "groups")
     table = new_number_table(title, "seen by", units, no_wrap=units, show_edge=True)
     for model, leaks in zip(provenance.models, provenance.leaks, strict=True):
@@ -127,37 +123,39 @@ def leaks_table(provenance: Provenance, title: str) -> Table:
 
 def add_provenance(
     report: Report,
-    provenance: Provenance,
-    score: Score,
+    provenance: Provenance | None,
     *,
     title: str,
-    shown: Collection[str] | None = None,
-    table: Show = metrics_table,
+    build_table: Callable[..., Table] = metrics_table,
 ) -> Report:
-    """Adds fingerprints and leaks to a report.
+    """Adds fingerprints and leaks to a report; nothing without a provenance.
 
-    Where rows leaked, the metrics of the others stand beside those of all, as `without_leaked/...`.
+    If some rows leaked, the metrics of the others are added as `without_leaked/...`.
 
     Args:
-        score: Computes the metrics of the rows that are marked.
-        shown: The metrics that the table has; None for all.
-        table: Makes it.
+        build_table: Builds the table of both; `build_table(systems, title=...)`.
     """
+    if provenance is None:
+        return report
     facts, metrics, leaked = {**report.facts, **provenance.to_dict()}, dict(report.metrics), provenance.leaked
     tables, lines, alerts = [], list(provenance.lines), list(provenance.alerts)
     if leaked.any():
         tables.append(leaks_table(provenance, f"{title}, leaks"))
-    if leaked.any() and not leaked.all():
-        found = score(~leaked)
-        systems = {f"all {len(leaked):,} rows": report.metrics, f"{int((~leaked).sum()):,} new rows": found}
-        for name, each in systems.items():
-            systems[name] = {n: m for n, m in each.items() if shown is None or n in shown}
-        tables.append(table(systems, title=f"{title}, without leaked rows"))
-        metrics |= {f"{WITHOUT_LEAKED}{name}": metric for name, metric in found.items()}
+    if leaked.all() and len(leaked):
+        warning = "leaks: no row is new, so no metric here measures how the model does on new ones"
+        lines.append(warning)
+        alerts.append(warning)
     elif leaked.any():
-        for told in (lines, alerts):
-            told.append("leaks: no row is new, so no figure here tells how well the model does on new ones")
-    if not report.headline and not report.tables:  # another report of the same rows is shown, and has them
+        assert report.rescore is not None, "a report with provenance can be rescored"
+        found = report.rescore(~leaked)
+        systems = {f"all {len(leaked):,} rows": report.metrics, f"{int((~leaked).sum()):,} new rows": found}
+        shown: Systems = {
+            name: {n: m for n, m in each.items() if report.shown is None or n in report.shown}
+            for name, each in systems.items()
+        }
+        tables.append(build_table(shown, title=f"{title}, without leaked rows"))
+        metrics |= {f"{WITHOUT_LEAKED}{name}": metric for name, metric in found.items()}
+    if not report.headline and not report.tables:  # the tables are those of another report of the same rows
         return replace(report, metrics=metrics, facts=facts)
     place = 0 if report.headline else 1
     return replace(

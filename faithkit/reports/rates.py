@@ -30,7 +30,7 @@ GOLD, SELF = "gold", "self"
 CORRECTED = f"{TURN_RATE}_corrected"
 NUM_PUBLISHED = 3
 CAPTION = (
-    "history: gold, the data's own replies stand before a turn; self, the system's. dialogues: any turn is "
+    "history before a turn: gold, the data's replies; self, the system's. dialogues: any turn is "
     "hallucinated. 95% intervals over dialogues"
 )
 
@@ -61,12 +61,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """The rates of all cases.
-
-    Args:
-        metrics: By case and name.
-        report: All of it, to be shown.
-    """
+    """The rates of all cases, by case and name, and their report."""
 
     metrics: Mapping[Case, Mapping[str, Metric]]
     report: Report
@@ -83,44 +78,48 @@ def rates_report(
     notes: Sequence[str] = (),
     num_resamples: int = 1000,
 ) -> Rated:
-    """Computes `small/gold/turn_rate` of each case, and `difference/small/turn_rate`, self histories less gold ones.
+    """Computes `small/gold/turn_rate` of each case, and `difference/small/turn_rate`, self - gold histories.
 
     Args:
         cases: The turns of each, the same ones in the same order.
         groups: Their dialogues.
-        judged_by: The judge, as a reader knows it.
-        error: How it errs on labelled rows: turn rates are corrected by it.
-        dataset: Whose published figures stand beside; empty for none.
+        judged_by: The judge's name for readers.
+        error: Its errors on labelled rows, to correct turn rates.
+        dataset: The dataset to show published figures of; empty for none.
     """
     found: dict[Case, Mapping[str, Metric]] = {}
-    said = list(notes)
+    all_notes = list(notes)
     for case, turns in cases.items():
         scored = _score_case(case, turns, groups, error, num_resamples)
         found[case] = scored.metrics
-        said += [note for note in scored.notes if note not in said]
-    metrics = {f"{case.name}/{name}": metric for case, own in found.items() for name, metric in own.items()}
+        all_notes += [note for note in scored.notes if note not in all_notes]
+    metrics = {
+        f"{case.name}/{name}": metric for case, scored_case in found.items() for name, metric in scored_case.items()
+    }
     differences = _differences(cases, num_resamples)
     for name, each in differences.items():
         for rate, one in each.items():
-            metrics |= one.named(f"{name}/{rate}")
+            metrics |= one.to_metrics(f"{name}/{rate}")
     if error is None:
-        said.append("no rate is corrected: name rows that people labelled, benchmark.judge_labels=[{dataset, path}]")
+        all_notes.append(
+            "no rate is corrected: benchmark.judge_labels=[{dataset, path}] gives rows that people labelled"
+        )
     else:
         errors = error.metrics(num_resamples=num_resamples)
         metrics |= {f"judge/{name}": metric for name, metric in errors.items()}
         recall, false_alarms = (format_percent(errors[name]) for name in ("recall", "false_alarms"))
-        calls = f"finds {recall}% of what is hallucinated and calls {false_alarms}% of the rest so"
-        said.append(f"the judge {calls}, on {error.name}")
+        calls = f"finds {recall}% of hallucinated rows and calls {false_alarms}% of the others hallucinated"
+        all_notes.append(f"the judge {calls}, on {error.name}")
     tables = [_rates_table(found, title=title, judged_by=judged_by, dataset=dataset)]
     if differences:
         tables.append(_differences_table(differences, title=title))
-    return Rated(metrics=found, report=Report(metrics=metrics, tables=tuple(tables), notes=tuple(said)))
+    return Rated(metrics=found, report=Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes)))
 
 
 def _score_case(
     case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int
 ) -> ScoredMetrics:
-    """Computes the rates of a case, the corrected one too where the judge's error is known."""
+    """Computes the rates of a case, and a corrected one if the judge's error is known."""
     scored = rate_metrics(turns, num_resamples=num_resamples)
     metrics, notes = dict(scored.metrics), list(scored.notes)
     num_replied = int(turns.replied.sum())
@@ -136,7 +135,7 @@ def _score_case(
 
 
 def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
-    """Subtracts rates with gold histories from those with self ones, where a system has both, on the same resamples."""
+    """Subtracts rates with gold histories from those with self histories, on the same resamples."""
     found: dict[str, dict[str, Difference]] = {}
     for case, turns in cases.items():
         other = cases.get(Case(system=case.system, history=GOLD, temperature=case.temperature))
@@ -177,14 +176,14 @@ def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judg
 
 def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
     heads = ("turns", "p", "dialogues", "p")
-    table = new_number_table(f"{title}: self histories less gold ones, percent", "system", heads, min_width=14)
+    table = new_number_table(f"{title}: self - gold histories, percent", "system", heads, min_width=14)
     for name, found in differences.items():
         cells = []
         for rate in RATES:
             one = found.get(rate)
             cells += [format_percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
         table.add_row(Text(escape_terminal(name.replace("/temperature_", " at "))), *cells)
-    table.caption = Text("paired, on the same resamples of dialogues; p two-sided, each by itself")
+    table.caption = Text("paired, on the same resamples of dialogues; p two-sided, uncorrected")
     return table
 
 

@@ -1,4 +1,4 @@
-"""The report of a judge's replies: what they say beside the dataset's own judgements, and the paper's figures."""
+"""The report of a judge's explanations, compared with the dataset's judgements and the paper's figures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.rationales import SHARES, Rationale, Scorer, measure_rationales, select_hallucinated
+from faithkit.metrics.rationales import Rationale, Scorer, measure_rationales, select_hallucinated
 from faithkit.pages.tables import format_percent, format_published, new_number_table
 from faithkit.published.tables import published_table
 from faithkit.reports.report import Report
@@ -39,12 +39,12 @@ class LeftOut:
     @property
     def notes(self) -> tuple[str, ...]:
         """Writes a line for each count that is not 0."""
-        said = {
+        counts = {
             "have no target: rationales leave them out": self.without_target,
             "got no reply in words: rationales leave them out": self.without_reply,
             "got no readable verdict: their rationale counts as an empty one": self.unparsed,
         }
-        return tuple(f"{number:,} of {self.rows:,} rows {what}" for what, number in said.items() if number)
+        return tuple(f"{number:,} of {self.rows:,} rows {what}" for what, number in counts.items() if number)
 
 
 def rationale_report(
@@ -57,31 +57,31 @@ def rationale_report(
     dataset: str = "",
     num_resamples: int = 1000,
 ) -> Report:
-    """Computes `rationale/rouge_l` and so on, of hallucinated responses `rationale/hallucinated_rouge_l`.
+    """Computes `rationale/rouge_l` and so on, for hallucinated responses `rationale/hallucinated_rouge_l`.
 
     Args:
-        dataset: Whose published figures stand beside; empty for none.
+        dataset: The dataset to show published figures of; empty for none.
     """
     measured = measure_rationales(rows, scorer, baseline)
-    scored = measured.scored(shares=SHARES, num_resamples=num_resamples)
+    scored = measured.scored(num_resamples=num_resamples)
     metrics = {f"{PREFIX}{name}": metric for name, metric in scored.metrics.items()}
     columns = {f"all {len(rows):,} rows": scored.metrics}
     wrong, number = select_hallucinated(measured, rows)
     if 0 < number < len(rows):
-        found = wrong.scored(shares=SHARES, num_resamples=num_resamples).metrics
+        found = wrong.scored(num_resamples=num_resamples).metrics
         columns[f"{number:,} hallucinated"] = found
         metrics |= {f"{OF_HALLUCINATED}{name}": metric for name, metric in found.items()}
-    # That there are few groups is said of the labels already.
-    own = [note for note in scored.notes if "groups" not in note]
+    # The report of the labels notes few groups already.
+    scored_notes = [note for note in scored.notes if "groups" not in note]
     table = _table(columns, dataset)
-    return Report(metrics=metrics, tables=(table,), notes=(*left_out.notes, *notes, *own))
+    return Report(metrics=metrics, tables=(table,), notes=(*left_out.notes, *notes, *scored_notes))
 
 
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
     heads = [*columns, *(f"{row['system']} *" for row in best)]
-    table = new_number_table("what the judge says, against the dataset's judgements", "metric", heads)
+    table = new_number_table("the judge's explanations against the dataset's judgements", "metric", heads)
     for name, (shown, column) in SHOWN.items():
         if any(name in found for found in columns.values()):
             ours = [format_percent(found.get(name)) for found in columns.values()]

@@ -1,4 +1,4 @@
-"""The report of generated responses: metrics beside baselines, another system's if there is one, and a few to read."""
+"""The report of generated responses: metrics with baselines and another system, judges, and a sample."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.responses.measure import MetricModels, gold_response, measure_part, measure_responses
 from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, Rows, add_provenance
+from faithkit.reports.provenance import Provenance, add_provenance
 from faithkit.reports.report import Report, Row
 from faithkit.reports.response_tables import (
     datasets_table,
@@ -45,11 +45,11 @@ def response_report(
 ) -> Report:
     """Measures responses, and writes the values of each example as JSON lines to `scores_path`.
 
-    Metrics of the baselines stand as `gold/...` and `copy/...`; Q2 is not asked of them. Those of another system stand
-    as `against/...`, the differences from it as `difference/...` and their p-values as `p_value/...`.
+    Metrics of baselines are `gold/...` and `copy/...`, without Q2. Those of another system are `against/...`, the
+    differences from it `difference/...`, and their p-values `p_value/...`.
 
     Args:
-        baselines: Any of `gold`, the dataset's own response, and `copy`, the knowledge as the response.
+        baselines: Any of `gold`, the dataset's response, and `copy`, the knowledge as the response.
         origin: Where the responses are from, and what their judges have seen; None leaves it out.
     """
     if unknown := [name for name in baselines if name not in RESPONSE_BASELINES]:
@@ -58,13 +58,13 @@ def response_report(
     scored = columns.scored(num_resamples=num_resamples)
     if scores_path is not None:
         write_scores(scores_path, paired, columns)
-    beside = _measure_baselines(paired.examples, models.without_q2(), baselines, num_resamples)
+    measured = _measure_baselines(paired.examples, models.without_q2(), baselines, num_resamples)
     metrics = dict(scored.metrics)
-    for name, (_, found) in beside.items():
+    for name, (_, found) in measured.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
-    shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in beside.items()}
+    shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in measured.items()}
     tables = [systems_table(shown, title=title)]
-    judged = {"predictions": (columns.columns, scored.metrics)} | beside
+    judged = {"predictions": (columns.columns, scored.metrics)} | measured
     if paired.against is not None:
         theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
         compared = compare_systems(columns, theirs, num_resamples=num_resamples)
@@ -74,7 +74,7 @@ def response_report(
         tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
     judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
     metrics |= judges.metrics
-    # Rates that a judge's error corrects are the figures to cite.
+    # Corrected rates are the ones to cite.
     corrected = judges.tables[:1] if any(judge.error for judge in models.judges) else ()
     headline = (tables.pop(0), *corrected)
     tables += judges.tables[len(corrected) :]
@@ -91,14 +91,9 @@ def response_report(
         notes=notes,
         samples=tuple(samples),
         answers=answers,
+        rescore=lambda rows: measure_part(columns, paired, rows).scored(num_resamples=num_resamples).metrics,
     )
-    if origin is None:
-        return report
-
-    def score(rows: Rows) -> dict[str, Metric]:
-        return measure_part(columns, paired, rows).scored(num_resamples=num_resamples).metrics
-
-    return add_provenance(report, origin, score, title=title, table=systems_table)
+    return add_provenance(report, origin, title=title, build_table=systems_table)
 
 
 def _measure_baselines(
@@ -128,7 +123,7 @@ def compare_systems(first: MetricColumns, second: MetricColumns, *, num_resample
     found = {name: difference for name, difference in found.items() if name in theirs}
     metrics = {f"against/{name}": metric for name, metric in theirs.items()}
     for name, one in found.items():
-        metrics |= one.named(name)
+        metrics |= one.to_metrics(name)
     return Compared(theirs=theirs, differences=found, metrics=metrics)
 
 

@@ -1,4 +1,4 @@
-"""The report of `benchmark=suppression`: RAGTruth's Table 7 with our figures beside the paper's."""
+"""The report of `benchmark=suppression`: RAGTruth's Table 7 with our figures and the paper's."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -26,8 +26,8 @@ from faithkit.metrics.suppression import (
 from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
 from faithkit.published.tables import published_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, Rows, add_provenance, select_rows
-from faithkit.reports.report import Report
+from faithkit.reports.provenance import Provenance, add_provenance, select_rows
+from faithkit.reports.report import Report, Rows
 from faithkit.reports.write_reports import write_run_results
 from faithkit.statistics.metric import Metric
 
@@ -61,11 +61,11 @@ def report_suppression(
     """Scores each group of models, writes metrics.json and prints the table; the run's path comes last.
 
     Metrics are named `test/suppression/<group>/<strategy>/hallucination_rate` and so on
-    (faithkit/metrics/suppression.py). A group none of whose models wrote a response is left out and named.
+    (faithkit/metrics/suppression.py). A group without any response is left out, with a note.
 
     Args:
         name: Of the test set, in metrics.
-        groups: By a name of one's own, the models to choose from at each source; None: all of them.
+        groups: The models to choose from at each source, by a name of the group; None: all of them.
         origin: Where the predictions are from; None leaves it out.
     """
     unknown = [strategy for strategy in strategies if strategy not in (RANDOM, *STRATEGIES)]
@@ -90,42 +90,29 @@ def report_suppression(
     ]
     notes += [f"{name}: {note}" for name, one in scored.items() for note in one.notes]
     found = {name: one.metrics for name, one in scored.items()}
-    report = Report(metrics=_flat(found), tables=(suppression_table(found),), notes=tuple(notes))
-    if origin is not None:
-        report = _without_leaked(report, origin, examples, by_id, present, options)
+    left: dict[str, dict[str, Metric]] = {}
+
+    def rescore(rows: Rows) -> dict[str, Metric]:
+        chosen = select_rows(examples, by_id, rows)
+        for group, models in present.items():
+            with suppress(UserError):  # too little is left of a group
+                left[group] = suppression_metrics(*chosen, models=models, **options).metrics
+        return _flatten(left)
+
+    def build_table(systems: Mapping[str, Any], *, title: str) -> Table:
+        return suppression_table(left, title=title)
+
+    report = Report(metrics=_flatten(found), tables=(suppression_table(found),), notes=tuple(notes), rescore=rescore)
+    report = add_provenance(report, origin, title=BENCHMARK, build_table=build_table)
     return write_run_results(run, {name: [report]}, meta=meta, split=split)
 
 
-def _flat(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
+def _flatten(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
     return {f"{name}/{short}": metric for name, metrics in groups.items() for short, metric in metrics.items()}
 
 
-def _without_leaked(
-    report: Report,
-    origin: Provenance,
-    examples: Sequence[Example],
-    predictions: Mapping[str, Prediction],
-    groups: Mapping[str, Sequence[str] | None],
-    options: Mapping[str, Any],
-) -> Report:
-    """Adds where the predictions are from, and the same choice among the responses that did not leak."""
-    left: dict[str, dict[str, Metric]] = {}
-
-    def score(rows: Rows) -> dict[str, Metric]:
-        chosen, said = select_rows(examples, predictions, rows)
-        for name, models in groups.items():
-            with suppress(UserError):  # too little is left of a group
-                left[name] = suppression_metrics(chosen, said, models=models, **options).metrics
-        return _flat(left)
-
-    def table(systems: Mapping[str, Any], *, title: str) -> Table:
-        return suppression_table(left, title=title)
-
-    return add_provenance(report, origin, score, title=BENCHMARK, table=table)
-
-
 def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
-    """Shows by group the models' own rates, random choice, each strategy, and the paper's figures under ours."""
+    """Shows the rates of each group's models, of random choice and of each strategy, with the paper's figures."""
     heads = ("valid", "hallucinated", "reduction")
     table = new_number_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
     captions = [
@@ -160,7 +147,7 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
 
 
 def paper_rows(models: Iterable[str]) -> dict[str, Row]:
-    """Finds the paper's rows for a choice between these models, by treatment: a model's own responses, or a strategy.
+    """Finds the paper's rows for a choice between these models, by treatment: a single model, or a strategy.
 
     Rates and reductions are in percent, reductions as printed; none where the paper has no such choice.
     """
@@ -172,7 +159,7 @@ def paper_rows(models: Iterable[str]) -> dict[str, Row]:
 
 
 def _misprints(paper: Mapping[str, Row]) -> list[str]:
-    """Names the reductions that the paper prints but that do not follow from its own rates."""
+    """Names the reductions that the paper prints but that do not follow from its rates."""
     notes = []
     for row in paper.values():
         printed, found = row["reduction"], 100 * (1 - row["rate"] / paper[RANDOM]["rate"])

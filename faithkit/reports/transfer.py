@@ -1,6 +1,6 @@
-"""Transfer of critics across datasets: our accuracies beside those of FaithDial, Table 4 (Dziri et al. 2022).
+"""Transfer of critics across datasets: our accuracies and those of FaithDial, Table 4 (Dziri et al. 2022).
 
-The paper gives accuracy alone. Test sets differ in balance, so ours stand with macro-F1 and the majority class.
+The paper gives accuracy alone. Test sets differ in balance, so ours are shown with macro-F1 and the majority class.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from faithkit.statistics.metric import Metric
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
 TESTED_ON = ("mnli", "begin", "faithcritic")
+UNKNOWN = "unknown"
 TITLES = {"decode": "DECODE", "dnli": "DNLI", "mnli": "MNLI", "begin": "BEGIN", "faithcritic": "FaithCritic"}
 
 
@@ -37,7 +38,7 @@ class Transfer:
 
 
 def collect_transfers(trained_on: str, results: Results, *, split: str = "test") -> list[Transfer]:
-    """Finds the cells that one critic's results fill; benchmarks that are not in the table are skipped."""
+    """Collects the cells of one critic's results; benchmarks that are not in the table are skipped."""
     cells = []
     for tested_on in TESTED_ON:
         found = results.of(split, tested_on)
@@ -58,9 +59,9 @@ def transfer_table(
 
     Args:
         cells: One for each critic and test set that was run; the others show a dash.
-        sources: What stood for each dataset, for example `{"begin": "BEGIN 2022, Wizard of Wikipedia part"}`.
+        sources: What was used for each dataset, for example `{"begin": "BEGIN 2022, Wizard of Wikipedia part"}`.
         chosen_on: The rows that chose the checkpoint of each critic.
-        threshold_aim: How all thresholds were chosen; None: by each critic's own training.
+        threshold_aim: How all thresholds were chosen; None: by the training of each critic.
     """
     place = {(cell.trained_on, cell.tested_on): cell for cell in cells}
     assert len(place) == len(cells), "two cells for one place of the table"
@@ -79,27 +80,29 @@ def transfer_table(
         )
     table.add_row("test rows", *(_sizes(cells, tested_on) for tested_on in TESTED_ON))
     named = sources or {}
-    table.add_row("tested on", *(Text(escape_terminal(named.get(tested_on, "not said"))) for tested_on in TESTED_ON))
-    lines = ["† zero-shot; [low, high] 95% bootstrap interval over groups; majority: accuracy of the commoner class"]
+    table.add_row("tested on", *(Text(escape_terminal(named.get(tested_on, UNKNOWN))) for tested_on in TESTED_ON))
+    lines = [
+        "† zero-shot; [low, high] 95% bootstrap interval over groups; majority: accuracy of the more frequent class"
+    ]
     used = [name for name in TRAINED_ON if any(cell.trained_on == name for cell in cells)]
     for name in used:
-        chosen = (chosen_on or {}).get(name, "rows that are not said")
-        lines.append(f"trained on {TITLES[name]}: {escape_terminal(named.get(name, 'not said'))}; chosen on {chosen}")
+        chosen = (chosen_on or {}).get(name, "unknown rows")
+        lines.append(f"trained on {TITLES[name]}: {escape_terminal(named.get(name, UNKNOWN))}; chosen on {chosen}")
     lines.append(_threshold_line(threshold_aim))
     table.caption = Text("\n".join(lines))
     return table
 
 
 def paper_accuracies() -> dict[tuple[str, str], float]:
-    """Gives the paper's accuracies in percent, by training and test set."""
+    """Reads the paper's accuracies in percent, by training and test set."""
     rows = published_table("faithdial_transfer").rows
     return {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in rows}
 
 
 def _threshold_line(aim: str | None) -> str:
     if aim == ARGMAX:
-        return "threshold: the likelier class (0.5), as in the paper's release; chosen on no rows"
-    return "threshold: each critic's own, from the rows that chose its checkpoint"
+        return "threshold: the more probable class (0.5), as in the paper's release; chosen on no rows"
+    return "threshold: chosen for each critic on the rows that chose its checkpoint"
 
 
 def _mark(trained_on: str, tested_on: str) -> str:

@@ -1,10 +1,10 @@
-"""Counts groups by their kind (so many rows, so many of them hallucinated): all that a share and its interval need.
+"""Proportions from counts of groups by kind (rows, hallucinated rows), which add up over shards.
 
-However many rows there are, there are few kinds; those of shards add up, so that no row is held.
+There are few kinds however many rows there are, so no row is held.
 
->>> kinds_of(["a", "a", "b", "c"], [1, 0, 1, 1])
+>>> count_group_kinds(["a", "a", "b", "c"], [1, 0, 1, 1])
 [[1, 1, 2], [2, 1, 1]]
->>> share_of_kinds([[1, 1, 2], [2, 1, 1]], num_resamples=100).value
+>>> proportion_from_counts([[1, 1, 2], [2, 1, 1]], num_resamples=100).value
 0.75
 """
 
@@ -14,56 +14,54 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from faithkit.statistics.metric import Metric
-from faithkit.statistics.spread import CHUNK, MAX_GROUPS, Spread, measure_spreads, share_interval
+from faithkit.statistics.spread import CHUNK, MAX_GROUPS, measure_spreads, proportion_interval
 
 
-def proportion_from_counts(found: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
-    """Computes the share with its interval from how many groups there are of each kind, as `bootstrap` does from rows.
-
-    Of up to `MAX_GROUPS` groups each is left out once; of more, drawing kinds is drawing groups.
+def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
+    """Computes the hallucinated share with its interval, as `bootstrap` does from rows; None without rows.
 
     Args:
-        found: Rows, hallucinated rows, and the number of such groups.
+        counts: Rows, hallucinated rows, and the number of such groups.
     """
-    table = np.array([kind for kind in found if kind[0]], np.int64).reshape(-1, 3)
-    kinds, counts = table[:, :2], table[:, 2]
-    num_groups, (num_rows, num_called) = counts.sum(), counts @ kinds
+    table = np.array([kind for kind in counts if kind[0]], np.int64).reshape(-1, 3)
+    kinds, sizes = table[:, :2], table[:, 2]
+    num_groups, (num_rows, num_positive) = int(sizes.sum()), sizes @ kinds
     if not num_rows:
         return None
-    value = float(num_called / num_rows)
+    value = float(num_positive / num_rows)
     if num_groups == 1:
         return Metric(value=value, n=int(num_rows))
+    num_moving = num_groups
     if num_groups <= MAX_GROUPS:
-        groups = np.repeat(kinds, counts, axis=0).T
-        spreads = measure_spreads(
-            lambda weights: {"share": (weights @ groups[1]) / (weights @ groups[0])}, int(num_groups)
-        )
-        low, high = share_interval(value, spreads["share"], int(num_groups))
-        return Metric(value=value, low=min(low, value), high=max(high, value), n=int(num_rows))
-    generator, chances = np.random.default_rng(seed), counts / num_groups
-    at_a_time = max(1, CHUNK // len(kinds))
-    drawn = []
-    for start in range(0, num_resamples, at_a_time):
-        size = min(at_a_time, num_resamples - start)
-        totals = generator.multinomial(num_groups, chances, size=size) @ kinds  # [size, 2]: rows, hallucinated ones
-        drawn.append(totals[:, 1] / totals[:, 0])
-    error = float(np.concatenate(drawn).std())
-    low, high = share_interval(value, Spread.alike(error, int(num_groups)), int(num_groups))
+        rows, positive = np.repeat(kinds, sizes, axis=0).T
+        spread = measure_spreads(lambda weights: {"share": (weights @ positive) / (weights @ rows)}, num_groups)[
+            "share"
+        ]
+        error, num_moving = spread.error, spread.num_moving
+    else:
+        generator, samples = np.random.default_rng(seed), []
+        chunk_size = max(1, CHUNK // len(kinds))
+        for start in range(0, num_resamples, chunk_size):
+            drawn = generator.multinomial(num_groups, sizes / num_groups, min(chunk_size, num_resamples - start))
+            totals = drawn @ kinds  # [resamples, 2]: rows, hallucinated rows
+            samples.append(totals[:, 1] / totals[:, 0])
+        error = float(np.concatenate(samples).std())
+    low, high = proportion_interval(value, error, num_moving, num_groups)
     return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=int(num_rows))
 
 
-def count_group_kinds(groups: ArrayLike, called: ArrayLike) -> list[list[int]]:
+def count_group_kinds(groups: ArrayLike, hallucinated: ArrayLike) -> list[list[int]]:
     """Counts the groups of each kind: rows, hallucinated rows, and the number of such groups.
 
     Args:
-        groups: Names the rows' groups [N].
-        called: 1 for hallucinated [N].
+        groups: The group of each row [N].
+        hallucinated: 1 for hallucinated rows [N].
     """
-    called = np.asarray(called)
-    if not len(called):
+    marks = np.asarray(hallucinated)
+    if not len(marks):
         return []
     _, index = np.unique(groups, return_inverse=True)
-    rows, positives = np.bincount(index), np.bincount(index, weights=called).astype(np.int64)
-    base = int(positives.max()) + 1  # a pair as one number: sorting those is many times as fast as sorting pairs
-    pairs, counts = np.unique(rows * base + positives, return_counts=True)
+    rows, positive = np.bincount(index), np.bincount(index, weights=marks).astype(np.int64)
+    base = int(positive.max()) + 1  # sorting pairs coded as one number is many times faster than sorting pairs
+    pairs, counts = np.unique(rows * base + positive, return_counts=True)
     return np.column_stack([pairs // base, pairs % base, counts]).tolist()

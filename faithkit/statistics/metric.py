@@ -1,14 +1,57 @@
-"""A metric: a number with its interval, and what is declared about it."""
+"""Metrics: what is declared of each (range, direction, proportion or not), and values with 95% intervals.
+
+Loads no numerical library, so that reading results stays fast.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from statistics import mean, stdev
+
+UPPER_QUANTILE = 0.975  # of a 95% interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricKind:
+    """Declares what values a metric can take; its interval follows from this and never from its name.
+
+    Args:
+        low: The smallest possible value.
+        high: The largest possible value.
+        higher_is_better: The direction; None where neither end is better.
+        is_proportion: A share of counted rows, or made of such shares (F1, AUROC). Its interval is computed on the
+            log-odds scale, and is Clopper and Pearson's exact one at 0 and 1.
+        is_reduction: 1 - a ratio of rates. Its interval is computed on the log scale of the ratio.
+        is_debiased: Small samples push the value up, as for the calibration error. The interval is corrected by the
+            bootstrap's estimate of this bias, and a second value `<name>_debiased` is reported.
+    """
+
+    low: float = -inf
+    high: float = inf
+    higher_is_better: bool | None = None
+    is_proportion: bool = False
+    is_reduction: bool = False
+    is_debiased: bool = False
+
+    def clip(self, value: float) -> float:
+        """Moves a value into the range."""
+        return min(max(value, self.low), self.high)
+
+
+NUMBER = MetricKind()
+COST = MetricKind(low=0, higher_is_better=False)  # loss, perplexity
+PROPORTION = MetricKind(low=0, high=1, is_proportion=True)
+ACCURACY = replace(PROPORTION, higher_is_better=True)  # accuracy, F1, AUROC and their relatives
+ERROR_RATE = replace(PROPORTION, higher_is_better=False)
+SIMILARITY = MetricKind(low=0, high=1, higher_is_better=True)  # means of text overlaps, which are no proportions
+CORRELATION = MetricKind(low=-1, high=1, higher_is_better=True)  # kappa
+CALIBRATION_ERROR = MetricKind(low=0, high=1, higher_is_better=False, is_debiased=True)
+REDUCTION = MetricKind(high=1, higher_is_better=True, is_reduction=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """A number with its 95% interval and the count of rows that it stands on; low and high are None outside tests."""
+    """A value with its 95% interval and the number of rows behind it; low and high are None outside tests."""
 
     value: float
     low: float | None = None
@@ -25,25 +68,19 @@ class Metric:
         items = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
         return {name: number for name, number in items.items() if number is not None}
 
-    def within(self, lowest: float, highest: float) -> "Metric":
-        """Cuts the interval to the values that the metric can have."""
-        if self.low is None or self.high is None:
-            return self
-        return replace(self, low=max(self.low, lowest), high=min(self.high, highest))
-
-
-BOTH_SIDES = 0.975  # of Student's t, for a 95% interval
-
 
 def average_runs(values: Sequence[float], n: int | None = None) -> Metric:
-    """Computes the mean with its interval, Student's t over the values; that of shares stays within 0 and 1.
+    """Averages several trainings, with Student's t interval; values in [0, 1] keep their interval there.
 
-    One value alone has no interval.
+    A single training has no interval.
     """
     if len(values) == 1:
         return Metric(value=values[0], n=n)
     from scipy.special import stdtrit
 
-    middle, reach = mean(values), float(stdtrit(len(values) - 1, BOTH_SIDES)) * stdev(values) / len(values) ** 0.5
-    found = Metric(value=middle, low=middle - reach, high=middle + reach, n=n)
-    return found.within(0.0, 1.0) if all(0 <= value <= 1 for value in values) else found
+    center = mean(values)
+    margin = float(stdtrit(len(values) - 1, UPPER_QUANTILE)) * stdev(values) / len(values) ** 0.5
+    low, high = center - margin, center + margin
+    if all(0 <= value <= 1 for value in values):
+        low, high = max(low, 0.0), min(high, 1.0)
+    return Metric(value=center, low=low, high=high, n=n)

@@ -19,7 +19,7 @@ from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl
-from faithkit.pages.tables import add_context_rows, escape_terminal, new_field_table
+from faithkit.pages.tables import add_fields, context_fields, escape_terminal, new_field_table
 from faithkit.records import Example, Prediction
 from faithkit_workflows.answering.strategies import Answerer
 
@@ -188,7 +188,7 @@ def answers_table(examples: Sequence[Example], answers: Sequence[Prediction], *,
     step = max(1, len(examples) // limit) if limit else 1
     for place in list(range(0, len(examples), step))[:limit]:
         example, answer = examples[place], answers[place]
-        add_context_rows(table, example)
         verdict = "" if answer.score is None else f"  ({answer.label}, P(hallucinated) {answer.score:.2f})"
-        table.add_row("answer", Text(f"{escape_terminal(answer.text, 400)}{verdict}"), end_section=True)
+        text = Text(f"{escape_terminal(answer.text, 400)}{verdict}")
+        add_fields(table, {**context_fields(example), "answer": text})
     return table

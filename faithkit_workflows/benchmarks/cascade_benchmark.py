@@ -15,7 +15,8 @@ from faithkit.detector import JUDGE
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import classification_metrics, compare_predictions
+from faithkit.metrics.classification import classification_metrics, compare_outcomes
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.tables import escape_terminal, format_p, format_percent, new_number_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
@@ -147,7 +148,8 @@ def add_cascade_costs(
 ) -> Report:
     """Adds the cost and gain of each budget: rows judged, macro-F1, and the difference to the checkpoint."""
     metrics: dict[str, Metric] = {}
-    alone = cascade_run.results[0].predictions
+    joined = {result.key: join_outcomes(examples, result.predictions) for result in cascade_run.results}
+    alone = joined[cascade_run.results[0].key]
     headers = ("rows judged", "macro-F1", "cascade - checkpoint", "p")
     title = f"{title}: rows that the judge judges, and the gain, percent"
     table = new_number_table(title, "budget", headers, no_wrap=["p"])
@@ -155,14 +157,12 @@ def add_cascade_costs(
         prefix = f"cascade/{result.key}/"
         fraction = result.num_asked / len(examples)
         metrics[f"{prefix}asked"] = Metric(value=fraction, n=len(examples))
-        value = classification_metrics(examples, result.predictions, num_resamples=num_resamples).metrics[MAIN_METRIC]
+        value = classification_metrics(joined[result.key], num_resamples=num_resamples).metrics[MAIN_METRIC]
         metrics[f"{prefix}{MAIN_METRIC}"] = value
         cells = ["-", "-"]
         if result is not cascade_run.results[0]:
-            difference = compare_predictions(examples, result.predictions, alone, num_resamples=num_resamples)[
-                MAIN_METRIC
-            ]
-            named = difference.named(f"checkpoint_{MAIN_METRIC}")
+            difference = compare_outcomes(joined[result.key], alone, num_resamples=num_resamples)[MAIN_METRIC]
+            named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells = [format_percent(difference.metric), format_p(difference.p_value)]
         table.add_row(

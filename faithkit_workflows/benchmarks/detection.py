@@ -89,7 +89,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     reports = detection_reports(
         {benchmark.name: (benchmark.examples, list(predicted.predictions.values()))},
         meta=meta,
-        fitting=fitting,
+        baseline_data=fitting,
         num_resamples=config["num_resamples"],
         num_examples=config["num_examples"],
         origins={benchmark.name: predicted.origin},

@@ -72,7 +72,7 @@ def read_rationales(
         rationales.append(
             Rationale(
                 group=example.group,
-                said="" if is_unparsed else prediction.text,
+                reply="" if is_unparsed else prediction.text,
                 target=example.target,
                 hallucinated=example.label == HALLUCINATED,
                 num_quoted=len(parts),

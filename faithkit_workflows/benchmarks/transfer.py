@@ -19,10 +19,11 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.results import Results, full_names, write_results
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED
 from faithkit.records import Prediction
-from faithkit.reports.provenance import Provenance, leaks_table, select_rows
+from faithkit.reports.provenance import Provenance, leaks_table
 from faithkit.reports.report import Report
 from faithkit.reports.spans import prefix_metrics
 from faithkit.reports.transfer import Transfer, collect_transfers, transfer_table
@@ -112,11 +113,11 @@ def _score(
     benchmark: Benchmark, predictions: Mapping[str, Prediction], origin: Provenance, num_resamples: int
 ) -> dict[str, Any]:
     """Returns the metrics of one cell; if rows leaked, also those of the other rows, as `without_leaked/...`."""
-    metrics = classification_metrics(benchmark.examples, predictions, num_resamples=num_resamples).metrics
+    outcomes = join_outcomes(benchmark.examples, predictions)
+    metrics = classification_metrics(outcomes, num_resamples=num_resamples).metrics
     if not origin.leaked.any() or origin.leaked.all():
         return metrics
-    rows = select_rows(benchmark.examples, predictions, ~origin.leaked)
-    new = classification_metrics(*rows, num_resamples=num_resamples).metrics
+    new = classification_metrics(outcomes.select(~origin.leaked), num_resamples=num_resamples).metrics
     return metrics | {f"{WITHOUT_LEAKED}{name}": metric for name, metric in new.items()}
 
 

@@ -89,7 +89,7 @@ class _Scorer:
         for system in (first, second):
             if (system.name, ids) not in self._draws:
                 self._draws[system.name, ids] = self._draw(system, rows)
-        differences = self._draws[first.name, ids].minus(self._draws[second.name, ids])
+        differences = self._draws[first.name, ids].subtract(self._draws[second.name, ids])
         return Pair(
             test_set=self._test_set.name,
             first=first.name,

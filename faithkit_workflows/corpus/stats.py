@@ -17,7 +17,7 @@ from faithkit.errors import UserError
 from faithkit.metrics.begin_tags import CLASSES
 from faithkit.records import Example
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit_workflows.corpus.columns import NUM_BINS, UNKNOWN, Columns
 from faithkit_workflows.corpus.counts import Basic, Bucket, Counts, Rows, basic, buckets, count, in_order
 from faithkit_workflows.corpus.text_stats import (
@@ -232,7 +232,9 @@ def _rates(
                 continue
             _, index = np.unique(groups[known], return_inverse=True)
             own = Groups(index, int(index.max()) + 1)
-            scored = bootstrap(own, mean_statistic(own, {"": judged[known]}), shares=True, num_resamples=num_resamples)
+            scored = bootstrap(
+                own, mean_statistic(own, {"": judged[known]}), kinds=PROPORTION, num_resamples=num_resamples
+            )
             metric = scored.metrics[""]
             if own.count < 2:  # which says nothing of others
                 metric = replace(metric, low=None, high=None)

@@ -8,7 +8,7 @@ from typing import Any
 from faithkit import arguments
 from faithkit.arguments import is_list, read_passages, read_turns
 from faithkit.errors import UserError
-from faithkit.pages.span_tables import bracketed
+from faithkit.pages.span_tables import mark_spans
 from faithkit.pages.tables import escape_terminal
 from faithkit.passages import join_passages
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn
@@ -126,7 +126,7 @@ def _explain(number: int, verdict: Any, response: str, knowledge: str | Sequence
     reason = getattr(verdict, "rationale", "") or (verdict.text if verdict.label == UNPARSED else "")
     return [
         f"{number}. {verdict.label}, {shown}",
-        f"   response:  {bracketed(response, spans, max_characters=MAX_CHARACTERS)}",
+        f"   response:  {mark_spans(response, spans, max_characters=MAX_CHARACTERS)}",
         f"   knowledge: {escape_terminal(text, MAX_CHARACTERS)}",
         *([f"   reason:    {escape_terminal(reason, MAX_CHARACTERS)}"] if reason else []),
     ]

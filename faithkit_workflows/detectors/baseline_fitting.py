@@ -42,7 +42,7 @@ def read_fitting(
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
         written = write_answers(path, rows, DetectorAnswerer(detector), chunk_size=config["save_every_num_rows"])
         predictions = {prediction.id: prediction for prediction in written}
-    return BaselineData(rows=rows, name=name, learn=True, own=predictions)
+    return BaselineData(rows=rows, name=name, learn=True, model_predictions=predictions)
 
 
 def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[list[Example], str]:

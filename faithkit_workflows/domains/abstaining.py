@@ -20,7 +20,7 @@ from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import LABELS
 from faithkit.statistics.bootstrap import Groups, bootstrap
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit.statistics.spread import Statistic, Values
 from faithkit_workflows.domains.tested import DomainTest
 
@@ -53,7 +53,7 @@ def abstaining(
             others = [other for other in tests if other.name in outcomes and _calibrates(other, test)]
             counts = _judged(own) | _conformal(own, *_scores_of(others, outcomes))
             statistic = _shares(own.groups, counts)
-            scored = bootstrap(own.groups, statistic, shares=True, num_resamples=num_resamples, seed=number)
+            scored = bootstrap(own.groups, statistic, kinds=PROPORTION, num_resamples=num_resamples, seed=number)
             found[test.name] = scored.metrics
     if not found:
         return {}, [], []

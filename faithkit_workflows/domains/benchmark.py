@@ -11,11 +11,11 @@ from faithkit.environment import environment
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.metrics.results import full_names, write_results
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, find_leaks
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, select_rows
+from faithkit.reports.provenance import Provenance
 from faithkit.reports.report import Report
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.statistics.metric import Metric
@@ -137,7 +137,7 @@ def _without_leaked(
     leaked = np.array(origin.leaked, bool)
     if not leaked.any() or leaked.all():
         return {}
-    found = classification_metrics(*select_rows(rows.shown, said, ~leaked), num_resamples=num_resamples).metrics
+    found = classification_metrics(join_outcomes(rows.shown, said).select(~leaked), num_resamples=num_resamples).metrics
     return {f"{name}/{WITHOUT_LEAKED}{metric}": value for metric, value in found.items()}
 
 

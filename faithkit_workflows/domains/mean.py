@@ -9,15 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from faithkit.metrics.classification import DEBIASED
+from faithkit.metrics.classification import KINDS
 from faithkit.statistics.bootstrap import (
-    LOWER,
-    UPPER,
     Difference,
     Groups,
     Resamples,
-    estimate_bias,
-    remove_bias,
     resample,
 )
 from faithkit.statistics.spread import Statistic, Values
@@ -44,9 +40,9 @@ def mean_metric(draws: Sequence[Resamples], name: str) -> Difference | None:
     if not draws or any(name not in one.values or not np.isfinite(one.values[name]) for one in draws):
         return None
     value = float(np.mean([one.values[name] for one in draws]))
-    drawn = np.mean([one.drawn[name] for one in draws], axis=0)
+    drawn = np.mean([one.samples[name] for one in draws], axis=0)
     found = _summed(name, value, drawn, sum(one.num_rows for one in draws))
-    if found is None or name not in DEBIASED:
+    if found is None or not _is_debiased(name):
         return found
     return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
@@ -62,7 +58,7 @@ def mean_difference(first: Sequence[Resamples], second: Sequence[Resamples], nam
     if not pairs or any(name not in one.values or name not in other.values for one, other in pairs):
         return None
     value = float(np.mean([one.values[name] - other.values[name] for one, other in pairs]))
-    drawn = np.mean([one.drawn[name] - other.drawn[name] for one, other in pairs], axis=0)
+    drawn = np.mean([one.samples[name] - other.samples[name] for one, other in pairs], axis=0)
     return _summed(name, value, drawn, sum(one.num_rows for one, _ in pairs))
 
 
@@ -70,10 +66,10 @@ def _summed(name: str, value: float, drawn: Values, num_rows: int) -> Difference
     samples = drawn[np.isfinite(drawn)]
     if not np.isfinite(value) or not len(samples):
         return None
-    if name in DEBIASED:
-        samples = remove_bias(samples, estimate_bias(samples, value))
+    if _is_debiased(name):
+        samples = samples - 2 * (samples.mean() - value)  # the bias of the value, and that of resampling it
     tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
-    low, high = np.quantile(samples, (LOWER, UPPER))
+    low, high = np.quantile(samples, (0.025, 0.975))
     return Difference(
         value=value,
         low=float(min(low, value)),
@@ -81,3 +77,7 @@ def _summed(name: str, value: float, drawn: Values, num_rows: int) -> Difference
         p_value=min(1.0, 2 * (tail + 1) / (len(samples) + 1)),
         n=num_rows,
     )
+
+
+def _is_debiased(name: str) -> bool:
+    return name in KINDS and KINDS[name].is_debiased

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from faithkit.metrics.classification import classification_statistic, score_outcomes
+from faithkit.metrics.classification import classification_metrics, classification_statistic
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.tables import choose_examples, escape_terminal, predictions_table
 from faithkit.reports.report import Report, build_sample
@@ -39,7 +39,7 @@ def domains_report(
     means, mean_differences = _means(counted)
     metrics |= {f"{MEAN}/{_key(system)}{name}": m for system, own in means.items() for name, m in own.items()}
     for key, difference in mean_differences.items():
-        metrics |= {f"{MEAN}/{name}": m for name, m in difference.named(f"{key}_{RANKING}").items()}
+        metrics |= {f"{MEAN}/{name}": m for name, m in difference.to_metrics(f"{key}_{RANKING}").items()}
     unsure, abstaining_tables, unsure_notes = abstaining(tests, title=title, num_resamples=num_resamples)
     metrics |= unsure
     tables = [
@@ -74,12 +74,13 @@ def _score(test: DomainTest, number: int, num_resamples: int) -> ScoredDomain:
         for name, own in outcomes.items()
     }
     metrics = {
-        name: score_outcomes(own, num_resamples=num_resamples, seed=number).metrics for name, own in outcomes.items()
+        name: classification_metrics(own, num_resamples=num_resamples, seed=number).metrics
+        for name, own in outcomes.items()
     }
     differences = {
         name: difference
         for name in systems
-        if name != MODEL and (difference := draws[MODEL].minus(draws[name]).get(RANKING)) is not None
+        if name != MODEL and (difference := draws[MODEL].subtract(draws[name]).get(RANKING)) is not None
     }
     return ScoredDomain(test, metrics, draws, differences)
 
@@ -94,7 +95,7 @@ def _named(one: ScoredDomain) -> dict[str, Metric]:
         if system != MODEL:
             found |= {f"{one.test.name}/{system}_{name}": metrics[name] for name in SHOWN if name in metrics}
     for system, difference in one.differences.items():
-        named = difference.named(f"{system}_{RANKING}")
+        named = difference.to_metrics(f"{system}_{RANKING}")
         found |= {f"{one.test.name}/{name}": metric for name, metric in named.items()}
     for kind, metric in one.test.alone.items():
         found[f"{one.test.name}/without_knowledge/{kind.replace(',', '').replace(' ', '_')}_{RANKING}"] = metric

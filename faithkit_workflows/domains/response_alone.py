@@ -20,7 +20,7 @@ from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import bootstrap
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit.words import unicode_words
 
 LENGTH, MARKED, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
@@ -113,7 +113,10 @@ def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resample
     outcomes = join_outcomes(examples, predictions)
     ours = classification_statistic(outcomes)
     scored = bootstrap(
-        outcomes.groups, lambda weights: {"auroc": ours(weights)["auroc"]}, shares=True, num_resamples=num_resamples
+        outcomes.groups,
+        lambda weights: {"auroc": ours(weights)["auroc"]},
+        kinds=PROPORTION,
+        num_resamples=num_resamples,
     )
     return scored.metrics.get("auroc")
 

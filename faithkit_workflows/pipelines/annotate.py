@@ -40,7 +40,7 @@ from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 
 PROJECT, SETTINGS, BENCHMARK = "project", "settings.json", "benchmark"
 ANNOTATIONS, PROBLEMS = "annotations.jsonl", "problems.jsonl"
@@ -237,7 +237,7 @@ def _metrics(
     columns = {"agreed": [float(not settled[row].disagree) for row in several]}
     for question in scheme.questions:
         columns[f"{question.name}_agreed"] = [float(question.name not in settled[row].disagree) for row in several]
-    return bootstrap(groups, mean_statistic(groups, columns), shares=True).metrics
+    return bootstrap(groups, mean_statistic(groups, columns), kinds=PROPORTION).metrics
 
 
 def _found_table(meta: Mapping[str, Any]) -> Table:

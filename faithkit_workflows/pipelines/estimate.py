@@ -20,7 +20,7 @@ from faithkit.metrics.results import metric_name, write_results
 from faithkit.pages.tables import print_tables
 from faithkit.statistics.label_sampling import Wave
 from faithkit.statistics.metric import Metric
-from faithkit.statistics.prediction_powered import LabelPlan, Verdicts, plan_labels, plan_sums
+from faithkit.statistics.prediction_powered import LabelPlan, LabelSums, Verdicts, plan_labels
 from faithkit_workflows.corpus.columns import facet_of
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.ray.rates import estimate_shards
@@ -53,7 +53,9 @@ def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
         return
     chosen = _choose(table, labels, rows, waves, config) if block["label_next"] is not None else []
     parts = parts_of(table, rows, power=block["power"], num_resamples=block["num_resamples"])
-    plan = plan_labels(rows, block["width"]) if block["width"] is not None and rows.labelled.any() else None
+    plan = (
+        plan_labels(LabelSums.of(rows), block["width"]) if block["width"] is not None and rows.labelled.any() else None
+    )
     metrics = _tell(parts, block, plan, Path(block["predictions"]).stem)
     _write_next(run, chosen, block)
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
@@ -74,7 +76,7 @@ def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
     if group is None:
         log.info("every response counts by itself: pipeline.columns.group=NAME tells which belong together")
     width, whole = block["width"], found.sums.get(None)
-    plan = plan_sums(whole, width) if width is not None and whole is not None else None
+    plan = plan_labels(whole, width) if width is not None and whole is not None else None
     parts = rates.rates(found.sums)
     if labels is None:  # the detector's share is all that there is
         shares = [(part.name, part.metrics.get(DETECTOR)) for part in parts]

@@ -16,6 +16,7 @@ from faithkit.metrics.results import read_metrics, write_results
 from faithkit.pages.tables import metrics_table
 from faithkit.provenance.predicted_rows import read_predicted_rows
 from faithkit.records import Example, Prediction
+from faithkit.reports.perplexity import NOT_IN_PERCENT
 from faithkit.reports.report import Report
 from faithkit.reports.write_reports import ReportOptions, write_reports
 from faithkit.runs.chosen import chosen_of
@@ -85,7 +86,7 @@ def seeded_report(name: str, own: Sequence[str], columns: Columns) -> Report:
 
     def table(columns: Columns, metrics: Sequence[str], title: str) -> Table:
         systems = {column: {one: values[f"{name}/{one}"] for one in metrics} for column, values in columns.items()}
-        found = metrics_table(systems, title=f"{title} of {num_seeds} seeds")
+        found = metrics_table(systems, title=f"{title} of {num_seeds} seeds", not_in_percent=NOT_IN_PERCENT)
         found.caption = Text("percent but for loss and perplexity; the mean's 95% interval is over seeds")
         return found
 

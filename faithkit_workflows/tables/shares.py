@@ -16,7 +16,7 @@ from faithkit.pages.tables import escape_terminal, format_percent, new_number_ta
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 
 MAX_SHOWN_VALUES = 20  # of a column in the table; a column of free text has thousands
 MAX_VALUES = 100_000  # of a column that are distinguished; later ones are counted together
@@ -147,5 +147,7 @@ def hallucinated_share(
     if len(names) <= MANY_GROUPS:
         resampled = Groups(group_index, len(names))
         statistic = mean_statistic(resampled, {"share": labels})
-        return bootstrap(resampled, statistic, shares=True, num_resamples=num_resamples, seed=seed).metrics["share"]
+        return bootstrap(resampled, statistic, kinds=PROPORTION, num_resamples=num_resamples, seed=seed).metrics[
+            "share"
+        ]
     return proportion_from_counts(count_group_kinds(groups, labels), num_resamples=num_resamples, seed=seed)

@@ -25,7 +25,7 @@ from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.statistics.spread import Values
 from faithkit.training.batching import plan_batches
 
-CHUNK = 2048  # pairs whose texts' hidden states are held at once
+CHUNK = 2048  # pairs of texts with hidden states in memory at once
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
 PAIRS = 64  # matched at once
 # bert-score's F1 of unrelated English sentences, by encoder and layer (a test compares it with that package's file).
@@ -54,7 +54,7 @@ class BertScore:
         """Loads an encoder by folder, local name or hub name.
 
         Args:
-            num_layers: Layers up to the one whose states are compared; None takes all.
+            num_layers: Layers up to the one that is compared; None takes all.
         """
         model, tokenizer, _ = load_pretrained("AutoModel", weights, device=device)
         longest = longest_input(model, tokenizer)

@@ -4,9 +4,9 @@ BLEU = min(1, exp(1 - r / c)) * exp(mean over n = 1..4 of log p_n), with lengths
 Use the corpus value to compare with published systems; a sentence's value is noisy, and neither says whether a response
 is true to its knowledge.
 
-The tokenizer is sacrebleu's, and values equal sacrebleu's (a test compares them), smoothing and effective order
-included. The counting stays here because the counts of every pair are kept: a resample of the corpus is scored from
-their weighted sums, and all of it takes a quarter of sacrebleu's time.
+The tokenizer is sacrebleu's, and values equal sacrebleu's (a test compares them), with smoothing and effective order.
+The counts of every pair are kept: a resample of the corpus is scored from their weighted sums, and counting takes a
+quarter of sacrebleu's time.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from faithkit.statistics.spread import Statistic, Values
 
 MAX_ORDER = 4
 CHUNK = 4096  # texts that the tokenizer takes at once
-_PRIVATE = range(0xE000, 0xF8FF)  # characters without a meaning of their own
+_PRIVATE = range(0xE000, 0xF8FF)  # characters without an assigned meaning
 
 
 def bleu_counts(responses: Sequence[str], references: Sequence[str]) -> Values:
@@ -44,7 +44,7 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
 
 
 def bleu(counts: Values, *, effective_order: bool = False, smooth_no_match: bool = False) -> Values:
-    """Scores counts [R, 10] from 0 to 100 [R], with sacrebleu's default smoothing (`exp`).
+    """Computes BLEU of counts [R, 10], from 0 to 100 [R], with sacrebleu's default smoothing (`exp`).
 
     Args:
         effective_order: Leaves out the orders that a response is too short for, as single sentences need it.
@@ -66,6 +66,6 @@ def bleu(counts: Values, *, effective_order: bool = False, smooth_no_match: bool
 
 
 def corpus_bleu(groups: Groups, counts: Values) -> Statistic:
-    """Gives `bleu` of the corpus as a function of weights over groups."""
+    """Makes a statistic of `bleu` of the corpus."""
     sums = groups.sums(counts)
     return lambda weights: {"bleu": bleu(weights @ sums)}

@@ -1,7 +1,7 @@
 """Fallback rate: the share of responses that say "I don't know" or "I cannot say", before or instead of an answer.
 
-Use it beside faithfulness: a system that always falls back is never wrong and of no use. The phrases are matched by a
-pattern, English only; a polite evasion without one of them is not seen.
+Read it together with faithfulness: a system that always falls back is never wrong, and useless. A pattern matches the
+phrases, English only; it misses a polite evasion without one of them.
 
 FaithDial (Dziri et al. 2022, section 4.2.3) has them where a question is unanswerable: personal, about opinions, or
 beyond the knowledge. The dataset does not mark these turns. Here a turn counts as unanswerable where its gold response
@@ -19,12 +19,12 @@ from faithkit.statistics.spread import Values
 _VERY = r"(?:(?:really|actually|personally|honestly|exactly|quite|too|very|entirely|even|totally|also) )?"
 _CANNOT = r"(?:can not|cannot|can't|cant|could not|couldn't|am unable to|am not able to)"
 _FACTS = r"(?:information|info|knowledge|details?|data|answers?|idea|clue|opinions?|preferences?|feelings?)"
-_OWN = r"(?:(?:any|much|that|the|enough|more|an?|personal|specific|further|exact|kind of|sort of) )*"
+_QUALIFIER = r"(?:(?:any|much|that|the|enough|more|an?|personal|specific|further|exact|kind of|sort of) )*"
 _FALLBACK = re.compile(
-    rf"\b(?:i|we) {_VERY}(?:do not|don't|dont) {_VERY}(?:know|recall|remember|have {_OWN}{_FACTS})\b"
+    rf"\b(?:i|we) {_VERY}(?:do not|don't|dont) {_VERY}(?:know|recall|remember|have {_QUALIFIER}{_FACTS})\b"
     rf"|\b(?:i|we) {_VERY}{_CANNOT} {_VERY}(?:say|tell|comment|answer|confirm|find|give|recall|remember|help)\b"
     rf"|\b(?:i am|i'm|im) {_VERY}(?:not {_VERY}|un)(?:sure|certain|aware|familiar|informed)\b(?! (?:if|whether) you)"
-    rf"|\b(?:i|we) have no {_OWN}{_FACTS}\b"
+    rf"|\b(?:i|we) have no {_QUALIFIER}{_FACTS}\b"
     r"|\bi(?: have not| haven't|'ve never| have never) heard of\b"
     r"|\b(?:i am|i'm|im|as|being) (?:just |only |merely )?an? (?:ai|bot|robot|chat ?bot|machine|language model)\b"
     # Without its subject, at the start of a sentence.
@@ -33,7 +33,7 @@ _FALLBACK = re.compile(
 
 
 def is_fallback(text: str) -> bool:
-    """Tells whether the speaker says that it does not know, cannot say, or as a machine has no such experience."""
+    """Checks whether the speaker does not know, cannot say, or has no such experience as a machine."""
     return _FALLBACK.search(" ".join(text.lower().replace("’", "'").split())) is not None
 
 
@@ -42,11 +42,11 @@ def fallback_rates(responses: Sequence[str], references: Sequence[str | None]) -
 
     The better system falls back on the unanswerable turns and nowhere else.
     """
-    said = np.array([is_fallback(text) for text in responses], np.float64)
+    falls_back = np.array([is_fallback(text) for text in responses], np.float64)
     unanswerable: NDArray[np.bool_] = np.array([text is not None and is_fallback(text) for text in references], bool)
     judged = np.array([text is not None for text in references], bool)
     return {
-        "fallback": said,
-        "fallback_unanswerable": np.where(unanswerable, said, np.nan),
-        "fallback_answerable": np.where(judged & ~unanswerable, said, np.nan),
+        "fallback": falls_back,
+        "fallback_unanswerable": np.where(unanswerable, falls_back, np.nan),
+        "fallback_answerable": np.where(judged & ~unanswerable, falls_back, np.nan),
     }

@@ -1,4 +1,4 @@
-"""Measures responses by every metric whose models are given."""
+"""Measures responses by every metric that the given models allow."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -7,15 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.detector import Detector
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.bert_score import BertScore
 from faithkit.metrics.responses.bleu import bleu, bleu_counts, corpus_bleu
 from faithkit.metrics.responses.fallback import fallback_rates
-from faithkit.metrics.responses.judges import CRITIC, Detector, ResponseJudge, critic_rate, judge_columns
+from faithkit.metrics.responses.judges import CRITIC, ResponseJudge, critic_rate
 from faithkit.metrics.responses.ngrams import distinct_n, extractive_fragments, knowledge_f1, rouge
 from faithkit.metrics.responses.official import OfficialMetrics
 from faithkit.metrics.responses.q2 import Q2, Q2Scores
-from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
+from faithkit.metrics.responses.response_columns import CRITIC_RATE, RESPONSE_KINDS, MetricColumns, PairedResponses
 from faithkit.records import Example
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Statistic, Values
@@ -28,9 +29,9 @@ class MetricModels:
 
     Args:
         detector: Gives the critic's rate.
-        error: How the detector errs on labelled rows.
-        others: Judges of other kinds, to stand beside it.
-        official: The metrics of the q-squared scripts, beside ours.
+        error: The detector's errors on labelled rows.
+        others: Further judges of other kinds.
+        official: The metrics as the q-squared scripts compute them.
     """
 
     detector: Detector | None = None
@@ -41,12 +42,12 @@ class MetricModels:
     official: OfficialMetrics | None = None
 
     def without_q2(self) -> "MetricModels":
-        """Leaves out what takes long, for baselines."""
+        """Leaves out the slow Q2, for baselines."""
         return replace(self, q2=None, official=self.official and replace(self.official, q2=None))
 
     @property
     def judges(self) -> tuple[ResponseJudge, ...]:
-        """The critic, with its error on labelled rows, and the judges beside it."""
+        """The critic, with its error on labelled rows, and the further judges."""
         if self.detector is None:
             return self.others
         return (ResponseJudge(key=CRITIC, name="critic", detector=self.detector, error=self.error), *self.others)
@@ -64,7 +65,7 @@ class MetricModels:
 
 
 def gold_response(example: Example) -> str:
-    """Gives the dataset's own response: the reference where there is one."""
+    """Returns the dataset's response: the reference where there is one."""
     return example.response if example.reference is None else example.reference
 
 
@@ -77,11 +78,13 @@ def measure_responses(
     columns: dict[str, Values] = {}
     notes: list[str] = []
     details: list[dict[str, Any]] = [{} for _ in examples]
-    if models.detector is not None:
-        columns |= critic_rate(models.detector, examples, responses, progress=progress)
-        if unparsed := int(np.isnan(columns["critic_rate"]).sum()):
-            notes.append(f"critic_rate: {unparsed} of {len(examples)} verdicts could not be parsed, and do not count")
-    columns |= judge_columns(models.others, examples, responses, progress=progress)
+    kinds = dict(RESPONSE_KINDS)
+    for judge in models.judges:
+        found = critic_rate(judge.detector, examples, responses, key=judge.key, progress=progress)
+        kinds |= {f"{judge.key}_{name}": RESPONSE_KINDS[f"{CRITIC}_{name}"] for name in ("rate", "score")}
+        columns |= found
+    if models.detector is not None and (unparsed := int(np.isnan(columns[CRITIC_RATE]).sum())):
+        notes.append(f"critic_rate: {unparsed} of {len(examples)} verdicts could not be parsed, and do not count")
     if models.q2 is not None:
         scores = models.q2.score(responses, knowledge)
         columns |= {"q2_f1": scores.f1, "q2_nli": scores.nli}
@@ -93,8 +96,8 @@ def measure_responses(
         if cut := models.bert_score.num_cut - before:
             notes.append(f"BERTScore reads {models.bert_score.max_length} tokens: {cut} texts were cut")
     if models.official is not None:
-        found, asked = models.official.score(responses, knowledge)
-        columns |= found
+        official, asked = models.official.score(responses, knowledge)
+        columns |= official
         if asked is not None:
             notes.append(f"official {_q2_note(asked)}")
             _keep_questions(details, "official_q2", asked)
@@ -107,17 +110,24 @@ def measure_responses(
     columns |= fallback_rates(responses, gold)
     if empty := sum(not text.strip() for text in responses):
         notes.append(f"{empty} of {len(responses)} responses are empty")
-    return MetricColumns(groups, columns, _of_corpus(groups, responses, counts), details, tuple(notes))
+    return MetricColumns(
+        groups=groups,
+        columns=columns,
+        kinds=kinds,
+        corpus=_of_corpus(groups, responses, counts),
+        details=details,
+        notes=tuple(notes),
+    )
 
 
 def measure_part(columns: MetricColumns, paired: PairedResponses, rows: NDArray[np.bool_]) -> MetricColumns:
-    """Measures the marked rows alone, by what was measured of all: no model reads anything again."""
+    """Selects the measures of the marked rows, so that no model runs again."""
     examples = [example for example, marked in zip(paired.examples, rows, strict=True) if marked]
     texts = [text for text, marked in zip(paired.texts, rows, strict=True) if marked]
     groups = Groups.of(example.group for example in examples)
     counts = bleu_counts(texts, [gold_response(example) for example in examples])
     values = {name: column[rows] for name, column in columns.columns.items()}
-    return MetricColumns(groups, values, _of_corpus(groups, texts, counts))
+    return MetricColumns(groups=groups, columns=values, kinds=columns.kinds, corpus=_of_corpus(groups, texts, counts))
 
 
 def _of_corpus(groups: Groups, responses: Sequence[str], counts: Values) -> tuple[Statistic, ...]:

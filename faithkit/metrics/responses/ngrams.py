@@ -1,30 +1,16 @@
-"""Counts n-grams of many pairs of texts at once: those of each side, and those that both share.
+"""Metrics of shared words: knowledge F1, ROUGE, distinct-n, and how much of a response is copied.
 
-Words become numbers and pairs become rows of flat arrays, so that counting is sorting. BLEU, ROUGE and token F1 all
-stand on the same clipped count: of each n-gram, the smaller of its numbers on the two sides.
+| metric | equation | use |
+|---|---|---|
+| knowledge F1 (Shuster et al. 2021) | 2 shared / (words of both), without stop words | a fast sign of grounding; misses negations |
+| ROUGE-1, 2, L (Lin 2004, sections 2, 3) | 2 shared / (tokens of both), by n-grams or the longest common subsequence, without stemming | comparison with published systems; rewards the gold wording |
+| distinct-n (Li et al. 2016) | different n-grams / all n-grams of all responses | finds systems that repeat phrases; compare on the same examples only |
+| density, coverage (Grusky et al. 2018, section 4) | sum of f^2 / R, sum of f / R, over copied fragments of length f in a response of length R | read with faithfulness: copying is faithful |
 
-Knowledge F1: how much wording the response and its knowledge share (Shuster et al. 2021).
-
-F1 = 2 * shared / (words of the response + words of the knowledge), each word as often as it stands in both, here
-without stop words. Use it as a cheap sign of grounding. A negation costs nothing, and a faithful paraphrase scores low.
-
-ROUGE-1, 2 and L: n-grams and the longest common subsequence shared with the gold response (Lin 2004, sections 2, 3).
-
-F = 2 * shared / (tokens of the response + tokens of the gold response), without stemming. Use it to compare with
-published systems; it rewards the gold wording, and a hallucination of two words costs no more than a synonym.
-
-Values equal the package rouge-score's (a test compares them); this file's counting takes a twentieth of its time.
-
-Distinct-n: different n-grams / all n-grams, over all responses together (Li et al. 2016).
-
-Use it to see a system fall back on a few phrases. It falls with the number and length of responses, so compare only
-systems on the same examples; random words score highest.
-
-Density and coverage: how much of a response is copied, and in how long pieces (Grusky et al. 2018, section 4).
-
-coverage = sum |f| / |R| and density = sum |f|^2 / |R|, over the fragments f that the response R shares with the
-knowledge. Use them beside a faithfulness metric: a system can be faithful by copying. They are no measure of quality.
-"""
+N-grams of many pairs of texts are counted at once: words become numbers and pairs rows of flat arrays, so that counting
+is sorting. Shared n-grams are clipped: of each, the smaller of its counts on the two sides. ROUGE equals the package
+rouge-score's (a test compares them) in a twentieth of its time.
+"""  # noqa: E501
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -134,7 +120,7 @@ def rouge(responses: Sequence[str], references: Sequence[str]) -> dict[str, Valu
 
 
 def distinct_n(groups: Groups, responses: Sequence[str], max_order: int = 2) -> Statistic:
-    """Gives `distinct_1`, ..., as a function of weights over groups.
+    """Makes a statistic of `distinct_1`, `distinct_2`, ....
 
     A group that is drawn twice brings no new n-grams, so a resample of whole groups would always have fewer than the
     data. Resamples are therefore scored to first order: a group's weight changes the number of different n-grams by
@@ -144,8 +130,8 @@ def distinct_n(groups: Groups, responses: Sequence[str], max_order: int = 2) -> 
 
     def statistic(weights: Values) -> dict[str, Values]:
         values = {}
-        for order, (kinds, own, totals) in enumerate(orders, start=1):
-            different = kinds + (weights - 1) @ own
+        for order, (kinds, unique, totals) in enumerate(orders, start=1):
+            different = kinds + (weights - 1) @ unique
             values[f"distinct_{order}"] = safe_ratio(different, weights @ totals)
         return values
 
@@ -153,12 +139,12 @@ def distinct_n(groups: Groups, responses: Sequence[str], max_order: int = 2) -> 
 
 
 def _count_kinds(groups: Groups, found: Grams) -> tuple[int, Values, Values]:
-    """Counts the different n-grams of all, and for each group [G] those that it alone has and all that it has."""
+    """Counts the different n-grams of all, and for each group [G] those that no other group has, and its total."""
     group, kinds = groups.index[found.row], max(1, found.kinds)
     holder, held = np.divmod(np.unique(group * kinds + found.gram), kinds)
     alone = np.bincount(held, minlength=kinds)[held] == 1
-    own = np.bincount(holder[alone], minlength=groups.count).astype(np.float64)
-    return found.kinds, own, np.bincount(group, minlength=groups.count).astype(np.float64)
+    unique = np.bincount(holder[alone], minlength=groups.count).astype(np.float64)
+    return found.kinds, unique, np.bincount(group, minlength=groups.count).astype(np.float64)
 
 
 def extractive_fragments(responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:

@@ -7,7 +7,7 @@ scripts compare the response with its knowledge in lower case, never with the go
 - `official_bleu`: sacrebleu's BLEU of each response by itself, 0 below four tokens.
 - `official_bertscore`: F1 of roberta-large's layer 17, rescaled by a baseline b: (F1 - b) / (1 - b).
 
-Use them beside published figures; for anything else ours. `q2.official` has Q2.
+Use them to compare with published figures, and our metrics for anything else.
 
 Q2 as its authors' scripts compute it (github.com/orhonovich/q-squared, options beam, single, remove, and run_nli).
 
@@ -139,7 +139,7 @@ def clean_official_answer(text: str) -> str:
 
 
 def is_personal_parse(question: Any) -> bool:
-    """Tells of a parsed question whether it asks about the one who asks or is asked."""
+    """Checks whether a parsed question is about the person who asks or is asked."""
     return any(token.text.lower() in PERSONAL_BY_DEPENDENCY.get(token.dep_, ()) for token in question)
 
 
@@ -183,7 +183,7 @@ class OfficialAnswers:
     """Reads the likeliest start and the likeliest end, each for itself; None is the first token alone.
 
     Args:
-        reader: Whose model and tokenizer are used. A text that they have no room for is cut; the scripts fail there.
+        reader: Provides model and tokenizer. Texts that are too long are cut, where the scripts fail.
     """
 
     def __init__(self, reader: ExtractiveAnswers):
@@ -206,6 +206,6 @@ class OfficialAnswers:
 
     def _text(self, ids: list[int]) -> str:
         tokens = self.reader.tokenizer.convert_ids_to_tokens(ids)
-        if self._word_pieces:  # today's decoder also joins what stands around punctuation; the scripts' did not
+        if self._word_pieces:  # today's decoder also joins words and punctuation; that of the scripts did not
             return " ".join(tokens).replace(" ##", "").strip()
         return str(self.reader.tokenizer.convert_tokens_to_string(tokens))

@@ -1,7 +1,7 @@
 """Extractive answers to questions on texts of any length, many at once, with "no answer" as an outcome.
 
-A long text is read through overlapping windows. The best span of all windows is the answer, unless the place that
-stands for "no answer" has a higher score even in the window that gives it the lowest (Rajpurkar et al. 2018).
+A long text is read through overlapping windows. The best span of all windows is the answer, unless the position of
+"no answer" has a higher score even in the window that gives it the lowest (Rajpurkar et al. 2018).
 
 Candidate answers in a response, by spaCy: its entities and noun chunks.
 Questions to which a given stretch of a text is the answer, by a seq2seq model, many at once.
@@ -193,7 +193,7 @@ class Questions(Protocol):
 
 
 def is_personal(question: str) -> bool:
-    """Tells whether a question is about the person who asks or the one who is asked."""
+    """Checks whether a question is about the person who asks or is asked."""
     return not PERSONAL.isdisjoint(apostrophe_words(question))
 
 
@@ -271,7 +271,7 @@ class Seq2SeqQuestions:
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Sequence[int]], num_beams: int, **options: Any) -> list[list[list[int]]]:
-        """Searches with transformers' `generate` under its own options, in batches: all beams of each row."""
+        """Searches with transformers' `generate` with its options, in batches: all beams of each row."""
         lengths = np.array([len(row) for row in rows], np.int32)
         found: list[list[list[int]]] = [[] for _ in rows]
         for batch in plan_batches(lengths * num_beams, None, self.batch_tokens * num_beams, None):

@@ -1,7 +1,7 @@
-"""Metrics of one system's responses: a column for each metric of examples, and metrics of the whole corpus."""
+"""Responses joined with their examples, and the metrics measured of them, each with its declaration."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,27 +11,82 @@ from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import ERROR_RATE, NUMBER, PROPORTION, SIMILARITY, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
-# How the names end or begin of metrics that count responses: intervals of a share never leave [0, 1].
-COUNTED = ("_rate", "fallback")
+PERCENT, PLAIN = 100.0, 1.0
+CRITIC_RATE = "critic_rate"
+BLEU_SCORE = MetricKind(low=0, high=100, higher_is_better=True)
+AMOUNT = MetricKind(low=0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MetricColumns:
-    """Holds everything that was measured of the responses to some examples.
+@dataclass(frozen=True, slots=True)
+class ResponseMetric:
+    """Declares a metric of responses.
 
     Args:
-        columns: Each metric's values by name [N], NaN where it does not apply; its overall value is the mean.
+        title: Its row in tables; empty where it is only in metrics.json and the scores file.
+        scale: What its values are multiplied by in tables.
+    """
+
+    title: str
+    kind: MetricKind
+    scale: float = PERCENT
+
+
+# In the order of the tables. A new metric needs a line here.
+RESPONSE_METRICS: Mapping[str, ResponseMetric] = {
+    CRITIC_RATE: ResponseMetric("critic: hallucinated", ERROR_RATE),
+    "critic_score": ResponseMetric("", MetricKind(low=0, high=1, higher_is_better=False)),
+    "q2_f1": ResponseMetric("Q2 F1", SIMILARITY),
+    "q2_nli": ResponseMetric("Q2 NLI", SIMILARITY),
+    "official_q2_f1": ResponseMetric("official Q2 F1", SIMILARITY),
+    "official_q2_nli": ResponseMetric("official Q2 NLI", SIMILARITY),
+    "bertscore_precision": ResponseMetric("BERTScore P", NUMBER),  # texts without anything in common may be below 0
+    "bertscore_recall": ResponseMetric("BERTScore R", NUMBER),
+    "bertscore_f1": ResponseMetric("BERTScore F1", NUMBER),
+    "official_bertscore": ResponseMetric("official BERTScore", NUMBER),
+    "knowledge_f1": ResponseMetric("knowledge F1", SIMILARITY),
+    "official_f1": ResponseMetric("official F1", SIMILARITY),
+    "official_bleu": ResponseMetric("official BLEU, knowledge", BLEU_SCORE, PLAIN),
+    "density": ResponseMetric("density, tokens", AMOUNT, PLAIN),
+    "coverage": ResponseMetric("coverage", SIMILARITY),
+    "bleu": ResponseMetric("BLEU", BLEU_SCORE, PLAIN),
+    "sentence_bleu": ResponseMetric("", BLEU_SCORE, PLAIN),
+    "rouge_1": ResponseMetric("ROUGE-1", SIMILARITY),
+    "rouge_2": ResponseMetric("ROUGE-2", SIMILARITY),
+    "rouge_l": ResponseMetric("ROUGE-L", SIMILARITY),
+    "distinct_1": ResponseMetric("distinct-1", SIMILARITY),
+    "distinct_2": ResponseMetric("distinct-2", SIMILARITY),
+    "num_words": ResponseMetric("words", AMOUNT, PLAIN),
+    "fallback": ResponseMetric("fallback", PROPORTION),
+    "fallback_unanswerable": ResponseMetric("  if unanswerable", PROPORTION),
+    "fallback_answerable": ResponseMetric("  if answerable", PROPORTION),
+}
+RESPONSE_KINDS: Mapping[str, MetricKind] = {name: metric.kind for name, metric in RESPONSE_METRICS.items()}
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class MetricColumns:
+    """All that was measured of the responses to some examples.
+
+    Args:
+        columns: The values of each metric by name [N], NaN where it does not apply; its overall value is the mean.
+        kinds: What each metric is, those of `corpus` included.
         corpus: Metrics that are no means over examples (BLEU, distinct-n), as functions of weights over groups.
         details: Further fields of each example's line in the scores file, such as Q2's questions.
     """
 
     groups: Groups
     columns: Mapping[str, Values]
+    kinds: Mapping[str, MetricKind]
     corpus: Sequence[Statistic] = ()
     details: Sequence[Mapping[str, Any]] | None = None
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if undeclared := [name for name in self.columns if name not in self.kinds]:
+            raise ValueError(f"no kind is declared for {', '.join(undeclared)}: add it to RESPONSE_METRICS")
 
     def statistic(self, weights: Values) -> dict[str, Values]:
         """Maps weights over groups [R, G] to named values [R]."""
@@ -40,27 +95,22 @@ class MetricColumns:
             found |= statistic(weights)
         return found
 
-    def scored(self, *, shares: Collection[str] = (), num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
-        """Computes overall values with intervals over groups; n counts the examples that define the metric.
-
-        Args:
-            shares: Metrics that lie in [0, 1] beside those that count responses.
-        """
+    def scored(self, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+        """Computes overall values with intervals over groups; n counts the examples that define the metric."""
         counts = {name: int(np.isfinite(column).sum()) for name, column in self.columns.items()}
-        applied = MetricColumns(self.groups, {name: c for name, c in self.columns.items() if counts[name]}, self.corpus)
-        bounded = [name for name in self.columns if name.endswith(COUNTED) or name.startswith(COUNTED)]
-        options: dict[str, Any] = {
-            "n": counts,
-            "shares": [*bounded, *shares],
-            "num_resamples": num_resamples,
-            "seed": seed,
-        }
-        scored = bootstrap(self.groups, applied.statistic, **options)
-        nowhere = tuple(f"{name} is left out: no example defines it" for name, count in counts.items() if not count)
-        return ScoredMetrics(metrics=scored.metrics, notes=(*self.notes, *nowhere, *scored.notes))
+        defined = {name: column for name, column in self.columns.items() if counts[name]}
+        statistics = (defined_means(self.groups, defined), *self.corpus)
+
+        def statistic(weights: Values) -> dict[str, Values]:
+            return {name: value for part in statistics for name, value in part(weights).items()}
+
+        options = {"num_resamples": num_resamples, "seed": seed}
+        scored = bootstrap(self.groups, statistic, kinds=self.kinds, n=counts, **options)
+        undefined = tuple(f"{name} is left out: no example defines it" for name, count in counts.items() if not count)
+        return ScoredMetrics(metrics=scored.metrics, notes=(*self.notes, *undefined, *scored.notes))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Lists each example's values, None where the metric does not apply, with its details."""
+        """Lists the values of each example, None where the metric does not apply, with its details."""
         columns = {name: column.tolist() for name, column in self.columns.items()}
         size = len(self.groups.index)
         values = [{n: v[i] if np.isfinite(v[i]) else None for n, v in columns.items()} for i in range(size)]
@@ -69,7 +119,7 @@ class MetricColumns:
 
 
 def defined_means(groups: Groups, columns: Mapping[str, Values]) -> Statistic:
-    """Gives the means of columns as a function of weights, over the rows where a column is not NaN."""
+    """Makes a statistic of the means of columns over the rows where they are not NaN."""
     sums = {name: groups.sums(np.nan_to_num(column)) for name, column in columns.items()}
     sizes = {name: groups.sums(np.isfinite(column)) for name, column in columns.items()}
 
@@ -81,7 +131,7 @@ def defined_means(groups: Groups, columns: Mapping[str, Values]) -> Statistic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairedResponses:
-    """Examples, a response to each, another system's where there is one, and notes on what was left out."""
+    """Examples, a response to each, those of another system if there is one, and notes on what was left out."""
 
     examples: list[Example]
     texts: list[str]
@@ -104,28 +154,28 @@ class PairedResponses:
                 them; `against` must answer all that remain.
 
         Raises:
-            UserError: Ids that stand on one side only, or predictions that hold no response at all.
+            UserError: Ids on one side only, or predictions without any response.
         """
         notes: tuple[str, ...] = ()
         if incomplete:
-            examples, predictions, notes = _common(examples, predictions)
-        texts = _texts(examples, predictions)
+            examples, predictions, notes = _select_common(examples, predictions)
+        texts = _collect_texts(examples, predictions)
         if against is None:
             return cls(list(examples), texts, None, notes)
-        wanted = {e.id for e in examples}
-        other = {id_: p for id_, p in against.items() if id_ in wanted} if incomplete else against
+        ids = {example.id for example in examples}
+        other = {id_: row for id_, row in against.items() if id_ in ids} if incomplete else against
         try:
-            return cls(list(examples), texts, _texts(examples, other), notes)
+            return cls(list(examples), texts, _collect_texts(examples, other), notes)
         except UserError as error:
             raise UserError(f"against: {error.problem}", hint="compare two files over the same examples") from error
 
 
-def _common(
+def _select_common(
     examples: Sequence[Example], predictions: Mapping[str, Prediction]
 ) -> tuple[Sequence[Example], Mapping[str, Prediction], tuple[str, ...]]:
     kept = [example for example in examples if example.id in predictions]
     if not kept or len(kept) == len(examples) == len(predictions):
-        return examples, predictions, ()  # with nothing in common `align` refuses them, as without `incomplete`
+        return examples, predictions, ()  # with nothing in common `align_predictions` raises the usual error
     note = (
         f"only {len(kept):,} of {len(examples):,} examples and of {len(predictions):,} responses are scored: the "
         "others have no counterpart"
@@ -133,8 +183,8 @@ def _common(
     return kept, {example.id: predictions[example.id] for example in kept}, (note,)
 
 
-def _texts(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> list[str]:
-    texts = [prediction.text for prediction in align_predictions(examples, predictions, judged=False)]
+def _collect_texts(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> list[str]:
+    texts = [row.text for row in align_predictions(examples, predictions, judged=False)]
     if not any(texts):
         hint = "each line needs its response as text; verdicts on responses are scored with benchmark=faithcritic"
         raise UserError("these predictions hold no responses: every text is empty", hint=hint)

@@ -117,7 +117,7 @@ def test_a_report_shows_the_trees_and_the_paired_difference() -> None:
     test = examples("test", 60)
     model = fit_counted_features(examples("train", 80))
     said = {e.id: Prediction(id=e.id, label=HALLUCINATED, score=0.9) for e in test}
-    report = label_report(test, said, title="t", fitting=BaselineData(counted=model), num_resamples=50)
+    report = label_report(test, said, title="t", baseline_data=BaselineData(counted=model), num_resamples=50)
     metrics = report.metrics
     gain = metrics["difference/counted_macro_f1"]
     assert metrics["counted_macro_f1"].value == 1.0

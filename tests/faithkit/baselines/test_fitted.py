@@ -17,6 +17,7 @@ from faithkit.baselines.simple_detectors import (
 )
 from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
 from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.tables import render_text
 from faithkit.records import Example, Prediction
 from faithkit.reports.labels import label_report
@@ -62,12 +63,12 @@ def judged(examples: list[Example], seed: int = 0, bias: float = 0.0) -> dict[st
 
 
 def macro_f1(predictions: dict[str, Prediction]) -> float:
-    return classification_metrics(TESTED, predictions, num_resamples=2).metrics["macro_f1"].value
+    return classification_metrics(join_outcomes(TESTED, predictions), num_resamples=2).metrics["macro_f1"].value
 
 
 def test_word_overlap_takes_the_threshold_of_the_rows_and_gains_by_it() -> None:
     unfitted, fitted = (
-        next(one for one in predict_baselines(TESTED, judged(TESTED), fitting) if one.key == "overlap")
+        next(one for one in predict_baselines(TESTED, fitting, judged(TESTED)) if one.key == "overlap")
         for fitting in (BaselineData(), BaselineData(rows=ROWS, name="200 rows"))
     )
     assert (unfitted.fitted_on, fitted.fitted_on) == (MEDIAN, "200 rows")
@@ -80,7 +81,7 @@ def test_the_majority_is_that_of_the_tested_rows_and_trees_are_fitted_where_they
         :100
     ]  # all hallucinated ones: about three of four
     for rows, wanted in ((TESTED, "faithful"), (few, "hallucinated"), (few[:60] + TESTED[:100], None)):
-        found = {one.key: one for one in predict_baselines(rows, judged(rows), BaselineData(rows=ROWS))}
+        found = {one.key: one for one in predict_baselines(rows, BaselineData(rows=ROWS), judged(rows))}
         assert "counted" not in found
         common = sum(row.label == "hallucinated" for row in rows) * 2 > len(rows)
         expected = wanted or ("hallucinated" if common else "faithful")
@@ -93,7 +94,7 @@ def test_a_score_at_the_threshold_is_called_hallucinated() -> None:
         row.id: Prediction(id=row.id, label="faithful", score=place % 2 * 0.5 + 0.25) for place, row in enumerate(rows)
     }
     at_it = {"x": Prediction(id="x", label="faithful", score=0.5), "y": Prediction(id="y", label="unparsed", score=0.5)}
-    moved = refit_threshold(at_it, BaselineData(rows=rows, own=own))
+    moved = refit_threshold(at_it, BaselineData(rows=rows, model_predictions=own))
     assert moved is not None and moved.threshold == 0.5
     labels = {name: one.label for name, one in moved.predictions.items()}
     assert labels == {"x": "hallucinated", "y": "unparsed"}
@@ -101,11 +102,11 @@ def test_a_score_at_the_threshold_is_called_hallucinated() -> None:
 
 def test_the_thresholds_that_a_folder_keeps_are_those_of_its_rows() -> None:
     kept = read_baseline_thresholds(baseline_thresholds(ROWS))
-    assert kept.overlap() == fit_overlap(ROWS) and kept.overlap("f1") == fit_overlap(ROWS, "f1")
+    assert kept.fit_overlap() == fit_overlap(ROWS) and kept.fit_overlap("f1") == fit_overlap(ROWS, "f1")
     assert kept.name == "200 validation rows of the training"
     for strange in ({}, {"baselines": 5}, {"baselines": {"word_overlap": [1]}}, {"baselines": {"word_overlap": {}}}):
-        assert read_baseline_thresholds(strange).overlap() is None
-    assert read_baseline_thresholds(baseline_thresholds([])).overlap() is None
+        assert read_baseline_thresholds(strange).fit_overlap() is None
+    assert read_baseline_thresholds(baseline_thresholds([])).fit_overlap() is None
 
 
 def test_counted_features_choose_their_threshold_on_rows_that_they_have_not_learnt() -> None:
@@ -121,20 +122,21 @@ def test_counted_features_choose_their_threshold_on_rows_that_they_have_not_lear
 
 def test_the_model_is_fitted_on_the_named_rows_as_its_baselines_are() -> None:
     said = judged(TESTED, bias=0.3)  # in order, but its threshold is far off
-    fitting = BaselineData(rows=ROWS, name="200 rows", learn=True, own=judged(ROWS, seed=5, bias=0.3))
-    found = {one.key: one for one in predict_baselines(TESTED, said, fitting)}
+    fitting = BaselineData(rows=ROWS, name="200 rows", learn=True, model_predictions=judged(ROWS, seed=5, bias=0.3))
+    found = {one.key: one for one in predict_baselines(TESTED, fitting, said)}
     assert list(found) == ["majority", "overlap", "length", "random", "counted", "refitted"]
     assert macro_f1(found["refitted"].predictions) > macro_f1(said) + 0.1
     without = [Prediction(id=row.id, label="faithful") for row in ROWS]
     assert "refitted" not in {
-        one.key for one in predict_baselines(TESTED, said, replace(fitting, own={one.id: one for one in without}))
+        one.key
+        for one in predict_baselines(TESTED, replace(fitting, model_predictions={one.id: one for one in without}), said)
     }
 
 
 def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
     said = judged(TESTED)
     report = label_report(
-        TESTED, said, title="test/made", fitting=BaselineData(rows=ROWS, name="200 rows"), num_resamples=200
+        TESTED, said, title="test/made", baseline_data=BaselineData(rows=ROWS, name="200 rows"), num_resamples=200
     )
     found = report.metrics
     for key in ("majority", "overlap", "length"):
@@ -143,14 +145,14 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
         assert difference.value == pytest.approx(expected) and difference.low < difference.value < difference.high
         assert 0 < found[f"p_value/{key}_macro_f1"].value <= 1
     shown = render_text(*report.tables)
-    assert "model less it" in shown and "200 rows" in shown and all(len(line) <= 80 for line in shown.splitlines())
+    assert "model - baseline" in shown and "200 rows" in shown and all(len(line) <= 80 for line in shown.splitlines())
 
 
 def test_trees_that_learnt_from_the_training_rows_stand_beside_a_training() -> None:
     trees = fit_counted_features(corpus(7, 300, "c"), ROWS)
     found = {
         one.key: one
-        for one in predict_baselines(TESTED, judged(TESTED), BaselineData(rows=ROWS, name="200 rows", counted=trees))
+        for one in predict_baselines(TESTED, BaselineData(rows=ROWS, name="200 rows", counted=trees), judged(TESTED))
     }
     assert list(found) == ["majority", "overlap", "length", "random", "counted"]
     assert macro_f1(found["counted"].predictions) > 0.75
@@ -158,8 +160,8 @@ def test_trees_that_learnt_from_the_training_rows_stand_beside_a_training() -> N
 
 
 def test_a_coin_is_thrown_for_each_row_by_itself() -> None:
-    found = {one.key: one for one in predict_baselines(TESTED, judged(TESTED), BaselineData())}["random"].predictions
-    again = {one.key: one for one in predict_baselines(TESTED[::2], judged(TESTED[::2]), BaselineData())}[
+    found = {one.key: one for one in predict_baselines(TESTED, BaselineData(), judged(TESTED))}["random"].predictions
+    again = {one.key: one for one in predict_baselines(TESTED[::2], BaselineData(), judged(TESTED[::2]))}[
         "random"
     ].predictions
     assert again == {example.id: found[example.id] for example in TESTED[::2]}

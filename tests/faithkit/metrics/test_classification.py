@@ -13,12 +13,11 @@ from faithkit.errors import UserError
 from faithkit.metrics.classification import (
     classification_metrics,
     classification_statistic,
-    compare_predictions,
+    compare_outcomes,
     safe_ratio,
-    score_outcomes,
     score_validation,
 )
-from faithkit.metrics.outcomes import CLASSES, Outcomes
+from faithkit.metrics.outcomes import CLASSES, Outcomes, join_outcomes
 from faithkit.records import LABELS, Example, Prediction
 from faithkit.statistics.bootstrap import Groups
 
@@ -77,7 +76,7 @@ def test_a_validation_has_the_cross_entropy_beside_its_metrics():
 @given(rows=st.lists(ROW, min_size=1, max_size=30))
 def test_values_are_those_of_scikit_learn_and_torchmetrics(rows):
     outcomes = outcomes_of(rows)
-    found = score_outcomes(outcomes, num_resamples=20).metrics
+    found = classification_metrics(outcomes, num_resamples=20).metrics
     for name, value in expected(outcomes.gold, outcomes.called, outcomes.scores).items():
         if value is None:
             assert name not in found
@@ -132,7 +131,9 @@ EXAMPLES = [example("a", "hallucinated", "1"), example("b", "faithful", "2"), ex
 
 
 def test_an_unparsed_reply_is_wrong_and_counted_but_no_label():
-    found = classification_metrics(EXAMPLES, predicted(a="hallucinated", b="unparsed", c="unparsed"), num_resamples=50)
+    found = classification_metrics(
+        join_outcomes(EXAMPLES, predicted(a="hallucinated", b="unparsed", c="unparsed")), num_resamples=50
+    )
     values = {name: metric.value for name, metric in found.metrics.items()}
     assert values["accuracy"] == pytest.approx(1 / 3)
     assert values["unparsed_rate"] == pytest.approx(2 / 3)
@@ -146,7 +147,7 @@ def test_rows_without_a_score_are_left_out_of_the_ranking_and_said():
     predictions = predicted(a="hallucinated", b="faithful", c="unparsed")
     predictions["a"] = Prediction(id="a", label="hallucinated", score=0.9)
     predictions["b"] = Prediction(id="b", label="faithful", score=0.2)
-    found = classification_metrics(EXAMPLES, predictions, num_resamples=50)
+    found = classification_metrics(join_outcomes(EXAMPLES, predictions), num_resamples=50)
     assert (found.metrics["auroc"].value, found.metrics["auroc"].n, found.metrics["accuracy"].n) == (1.0, 2, 3)
     assert found.notes[0].startswith("1 of 3 predictions have no score")
     assert found.metrics["brier"].value == pytest.approx((0.1**2 + 0.2**2) / 2)
@@ -154,7 +155,7 @@ def test_rows_without_a_score_are_left_out_of_the_ranking_and_said():
 
 
 def test_one_class_alone_is_said_and_never_nan():
-    found = classification_metrics(EXAMPLES[1:2], predicted(b="faithful"), num_resamples=50)
+    found = classification_metrics(join_outcomes(EXAMPLES[1:2], predicted(b="faithful")), num_resamples=50)
     assert found.metrics["accuracy"].value == 1.0
     assert "balanced_accuracy" not in found.metrics
     assert any("every example is faithful" in note for note in found.notes)
@@ -166,28 +167,28 @@ def test_ids_must_match_on_both_sides():
     with pytest.raises(
         UserError, match=r"2 of 3 examples have no prediction \('b', 'c'\); 2 of 3 predictions"
     ) as error:
-        classification_metrics(EXAMPLES, predictions)
+        classification_metrics(join_outcomes(EXAMPLES, predictions))
     assert "'x', 'y'" in str(error.value)
     with pytest.raises(UserError, match="2 of 3 predictions have no example"):
-        classification_metrics(EXAMPLES[:1], predictions)
+        classification_metrics(join_outcomes(EXAMPLES[:1], predictions))
     with pytest.raises(UserError, match=r"3 of 3 examples have no prediction \('a', 'b', 'c'\)"):
-        classification_metrics(EXAMPLES, {})
+        classification_metrics(join_outcomes(EXAMPLES, {}))
     with pytest.raises(UserError, match=r"4 of 4 examples have no prediction \('a', 'b', 'c', \.\.\.\)"):
-        classification_metrics([*EXAMPLES, example("d", "faithful", "4")], {})
+        classification_metrics(join_outcomes([*EXAMPLES, example("d", "faithful", "4")], {}))
     with pytest.raises(UserError, match="no examples"):
-        classification_metrics([], {})
+        classification_metrics(join_outcomes([], {}))
     with pytest.raises(UserError, match="two examples have the id 'a'"):
-        classification_metrics([EXAMPLES[0]] * 2, predictions)
+        classification_metrics(join_outcomes([EXAMPLES[0]] * 2, predictions))
     with pytest.raises(UserError, match=r"1 of 1 examples have no gold label \('a'\)"):
-        classification_metrics([example("a", None)], predicted(a="faithful"))
+        classification_metrics(join_outcomes([example("a", None)], predicted(a="faithful")))
 
 
 def test_the_order_of_rows_changes_nothing():
     rng = np.random.default_rng(0)
     examples = [example(f"{row}", LABELS[rng.integers(2)], f"{row % 17}") for row in range(100)]
     predictions = {e.id: Prediction(id=e.id, label=CLASSES[rng.integers(3)], score=rng.random()) for e in examples}
-    forward = classification_metrics(examples, predictions, num_resamples=100).metrics
-    backward = classification_metrics(examples[::-1], predictions, num_resamples=100).metrics
+    forward = classification_metrics(join_outcomes(examples, predictions), num_resamples=100).metrics
+    backward = classification_metrics(join_outcomes(examples[::-1], predictions), num_resamples=100).metrics
     for name, metric in forward.items():
         assert backward[name].to_dict() == pytest.approx(metric.to_dict(), abs=1e-12)
 
@@ -200,12 +201,12 @@ def test_two_systems_are_compared_on_the_same_rows():
         flip = {label: LABELS[1 - LABELS.index(label)] for label in LABELS}
         good[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.9 else flip[e.label])
         bad[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.7 else flip[e.label])
-    better = compare_predictions(examples, good, bad)["accuracy"]
-    worse = compare_predictions(examples, bad, good)["accuracy"]
+    better = compare_outcomes(join_outcomes(examples, good), join_outcomes(examples, bad))["accuracy"]
+    worse = compare_outcomes(join_outcomes(examples, bad), join_outcomes(examples, good))["accuracy"]
     assert better.value == pytest.approx(-worse.value)
     assert 0 < better.low < better.value < better.high
     assert better.p_value < 0.01
-    assert compare_predictions(examples, good, good)["macro_f1"].p_value == 1.0
+    assert compare_outcomes(join_outcomes(examples, good), join_outcomes(examples, good))["macro_f1"].p_value == 1.0
 
 
 def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
@@ -216,14 +217,14 @@ def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
         gold.astype(np.int8), gold.astype(np.int8), rng.random(rows), Groups(rng.integers(5000, size=rows), 5000)
     )
     start = time.process_time()
-    score_outcomes(outcomes)
+    classification_metrics(outcomes)
     assert time.process_time() - start < 6  # about 0.8 on an idle core
 
 
 def test_responses_that_nobody_judged_are_told_apart_from_predictions():
     examples = [Example(id="a", source="s", split="test", group="g", knowledge="k", response="r", label="faithful")]
     with pytest.raises(UserError, match="1 of 1 predictions have no label"):
-        classification_metrics(examples, {"a": Prediction(id="a", text="a response")})
+        classification_metrics(join_outcomes(examples, {"a": Prediction(id="a", text="a response")}))
 
 
 @pytest.mark.parametrize("rare", ["faithful", "hallucinated"])
@@ -231,24 +232,34 @@ def test_few_rows_of_a_class_are_said_whichever_it_is(rare):
     common = LABELS[1 - LABELS.index(rare)]
     examples = [example(f"{row}", rare if row < 29 else common, f"{row}") for row in range(100)]
     predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
-    (note,) = [note for note in classification_metrics(examples, predictions, num_resamples=9).notes if "rarer" in note]
+    (note,) = [
+        note
+        for note in classification_metrics(join_outcomes(examples, predictions), num_resamples=9).notes
+        if "rarer" in note
+    ]
     assert note.startswith("only 29 rows of the rarer class")
     enough = [*examples, example("another", rare)]
     predictions["another"] = Prediction(id="another", label=rare)
-    assert not any("rarer" in note for note in classification_metrics(enough, predictions, num_resamples=9).notes)
+    assert not any(
+        "rarer" in note for note in classification_metrics(join_outcomes(enough, predictions), num_resamples=9).notes
+    )
 
 
 def test_a_single_row_of_a_class_is_few_and_not_none():
     examples = [example("alone", "hallucinated", "0"), *(example(f"{row}", "faithful", f"{row}") for row in range(40))]
     predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
-    notes = classification_metrics(examples, predictions, num_resamples=9).notes
+    notes = classification_metrics(join_outcomes(examples, predictions), num_resamples=9).notes
     assert any(note.startswith("only 1 rows of the rarer class") for note in notes)
     assert not any("every example" in note for note in notes)
 
 
 def test_a_detector_that_calls_nothing_is_told_so():
     said = "no row is called hallucinated: precision counts as 0"
-    silent = classification_metrics(EXAMPLES, predicted(a="faithful", b="faithful", c="faithful"), num_resamples=9)
+    silent = classification_metrics(
+        join_outcomes(EXAMPLES, predicted(a="faithful", b="faithful", c="faithful")), num_resamples=9
+    )
     assert said in silent.notes and silent.metrics["precision"].value == 0
-    heard = classification_metrics(EXAMPLES, predicted(a="hallucinated", b="faithful", c="faithful"), num_resamples=9)
+    heard = classification_metrics(
+        join_outcomes(EXAMPLES, predicted(a="hallucinated", b="faithful", c="faithful")), num_resamples=9
+    )
     assert said not in heard.notes

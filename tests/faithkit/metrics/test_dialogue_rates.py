@@ -52,7 +52,7 @@ def test_the_report_corrects_compares_histories_and_cites() -> None:
         "difference/small/dialogue_rate",
     }
     shown = render_text(*rated.report.tables)
-    assert "GPT-4o-2024-05-13 *" in shown and "2.8" in shown and "self histories less gold ones" in shown
+    assert "GPT-4o-2024-05-13 *" in shown and "2.8" in shown and "self - gold histories" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 

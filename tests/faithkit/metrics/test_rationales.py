@@ -24,7 +24,7 @@ class SetScorer:
 
 def row(number: int, said: str, *, spans: tuple[tuple[int, int], ...] = (), **changes: object) -> Rationale:
     found = tuple(Span(start=start, end=end, label="x") for start, end in spans)
-    values = {"group": str(number), "said": said, "target": TARGET, "hallucinated": True, "spans": found}
+    values = {"group": str(number), "reply": said, "target": TARGET, "hallucinated": True, "spans": found}
     return Rationale(**{**values, **changes})  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import LEVELS, compare_spans, span_metrics
 from faithkit.records import Example, Prediction, Span
 from faithkit.span_types import TYPES
@@ -116,7 +117,7 @@ def test_the_response_level_and_its_calibration_are_those_of_classification():
         examples.append(marked(str(row), [at(0, 5)] if generator.random() < 0.4 else [], group=str(row // 2)))
         predictions[str(row)] = found(str(row), [], bool(generator.random() < 0.5), float(generator.random()))
     spans = span_metrics(examples, predictions, num_resamples=50).metrics
-    labels = classification_metrics(examples, predictions, num_resamples=50).metrics
+    labels = classification_metrics(join_outcomes(examples, predictions), num_resamples=50).metrics
     for name in ("f1", "precision", "recall", "auroc", "ece"):
         ours, theirs = spans[f"response_{name}"], labels[name]
         assert ours.to_dict() == pytest.approx(theirs.to_dict())
@@ -163,7 +164,7 @@ def test_a_precision_that_one_source_alone_defines_may_be_anything():
 def test_parts_that_some_resamples_lack_are_said_in_one_note():
     examples = [marked(str(row), [at(0, 4)], meta={"task": "QA" if row else "Summary"}) for row in range(4)]
     scored = span_metrics(examples, {e.id: found(e.id, e.spans) for e in examples}, num_resamples=50)
-    assert any("metrics of tasks, models or types stand on fewer resamples" in note for note in scored.notes)
+    assert any("metrics of tasks, models or types are undefined on some resamples" in note for note in scored.notes)
     assert any("only 4 groups" in note for note in scored.notes)
     assert not any(note.startswith("task/") for note in scored.notes)
 

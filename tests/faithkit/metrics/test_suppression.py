@@ -228,5 +228,5 @@ def test_no_reduction_is_above_all_of_it_and_one_of_few_sources_is_as_unsure_as_
     assert (
         none.low == pytest.approx(1 - rate.high / scored.metrics["random/hallucination_rate"].value) and none.low < -2
     )
-    assert "none: 2 of 40 sources have such a response: its intervals say little" in scored.notes
+    assert "none: 2 of 40 sources have such a response: its intervals are rough" in scored.notes
     assert not any(note.startswith("fewest:") for note in scored.notes)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from faithkit.metrics.span_outcomes import join_spans
 from faithkit.pages.span_tables import (
-    bracketed,
     choose_marked,
     level_table,
+    mark_spans,
     marked_table,
     parts_table,
     types_table,
@@ -58,15 +58,15 @@ def test_parts_show_every_system_with_its_rows():
 
 def test_spans_stand_in_brackets_with_type_and_score_and_what_is_left_out_is_counted():
     text = "He was born in 1902 and lived in Rome."
-    shown = bracketed(text, [at(15, 19, "evident_conflict", 0.97), at(33, 37, score=0.5)])
+    shown = mark_spans(text, [at(15, 19, "evident_conflict", 0.97), at(33, 37, score=0.5)])
     assert shown == "He was born in [[1902|evident_conflict 0.97]] and lived in [[Rome|0.50]]."
-    assert bracketed(text, [at(0, 6), at(3, 11), at(4, 4)]) == "[[He was born]] in 1902 and lived in Rome."
+    assert mark_spans(text, [at(0, 6), at(3, 11), at(4, 4)]) == "[[He was born]] in 1902 and lived in Rome."
     long = "a" * 500 + "BAD" + "b" * 500 + "BAD" + "c" * 500
     first, gap, last = (f"... (+{n} characters) ..." for n in (490, 480, 490))
-    shown = bracketed(long, [at(500, 503), at(1003, 1006)], context=10)
+    shown = mark_spans(long, [at(500, 503), at(1003, 1006)], context=10)
     assert shown == f"{first} {'a' * 10}[[BAD]]{'b' * 10} {gap} {'b' * 10}[[BAD]]{'c' * 10} {last}"
-    assert bracketed("x" * 50, [], max_characters=10) == "x" * 10 + "... (+40 characters)"
-    assert bracketed("", []) == ""
+    assert mark_spans("x" * 50, [], max_characters=10) == "x" * 10 + "... (+40 characters)"
+    assert mark_spans("", []) == ""
 
 
 @settings(max_examples=60)

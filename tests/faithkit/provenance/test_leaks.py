@@ -70,7 +70,7 @@ def test_of_a_model_of_which_nothing_is_known_no_row_counts_as_seen() -> None:
     unknown = UsedModel(role="judge", path="a server", reason="it is not ours")
     origin = Provenance.of("wow", TEST, [unknown])
     assert not origin.leaked.any()
-    assert origin.lines[1:] == ("leaks: what judge a server has seen cannot be told: it is not ours",)
+    assert origin.lines[1:] == ("leaks: unknown for judge a server: it is not ours",)
 
 
 def test_suppression_chooses_among_the_rows_that_are_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

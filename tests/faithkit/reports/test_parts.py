@@ -6,6 +6,7 @@ import pytest
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.tables import render_text
 from faithkit.published.figures import judge_figures
 from faithkit.published.tables import published_table
@@ -52,7 +53,9 @@ def test_each_part_has_its_own_figures_and_its_own_baselines() -> None:
     assert found["task/summarization/macro_f1"].value == 1.0
     assert found["task/qa/recall"].value == 0.0 and found["task/qa/macro_f1"].n == 40
     qa = {e.id: e for e in examples if e.meta["task"] == "qa"}
-    alone = classification_metrics(list(qa.values()), {k: v for k, v in said(examples).items() if k in qa})
+    alone = classification_metrics(
+        join_outcomes(list(qa.values()), {k: v for k, v in said(examples).items() if k in qa})
+    )
     assert found["task/qa/accuracy"].value == alone.metrics["accuracy"].value
     # The median length of the answers parts them, that of the summaries nothing.
     assert found["task/qa/length_macro_f1"].value == 1.0
@@ -62,8 +65,8 @@ def test_each_part_has_its_own_figures_and_its_own_baselines() -> None:
 
 def test_a_fitted_length_is_fitted_on_the_named_rows_in_every_part() -> None:
     examples = rows()
-    fitting = BaselineData(rows=rows(), name="80 rows", learn=True, own=said(examples))
-    report = label_report(examples, said(examples), title="test/halueval", fitting=fitting, num_resamples=50)
+    fitting = BaselineData(rows=rows(), name="80 rows", learn=True, model_predictions=said(examples))
+    report = label_report(examples, said(examples), title="test/halueval", baseline_data=fitting, num_resamples=50)
     assert report.metrics["task/qa/length_f1"].value == 1.0
     assert not [name for name in report.metrics if name.startswith("task/") and "counted" in name]
 

@@ -182,4 +182,4 @@ def test_the_predictions_of_a_known_critic_have_no_metrics_of_spans(tmp_path, ca
         "char_" in name or "by_spans" in name for name in found
     )
     shown = capsys.readouterr().out
-    assert "no prediction marks a character" not in shown and "runs/c has seen cannot be told: gone" in shown
+    assert "no prediction marks a character" not in shown and "leaks: unknown for runs/c: gone" in shown

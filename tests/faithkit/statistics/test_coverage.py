@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from faithkit.metrics.classification import classification_statistic, score_outcomes
+from faithkit.metrics.classification import classification_metrics, classification_statistic
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.statistics.bootstrap import Groups
 
@@ -44,7 +44,7 @@ def coverage(num_groups: int, base_rate: float, *, num_draws: int, num_resamples
     generator = np.random.default_rng(num_groups)
     held: dict[str, list[bool]] = {name: [] for name in METRICS}
     for _ in range(num_draws):
-        found = score_outcomes(draw(num_groups, generator, base_rate), num_resamples=num_resamples).metrics
+        found = classification_metrics(draw(num_groups, generator, base_rate), num_resamples=num_resamples).metrics
         for name in METRICS:
             if name in found:
                 held[name].append(found[name].low <= truth[name] <= found[name].high)

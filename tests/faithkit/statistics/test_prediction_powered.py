@@ -5,7 +5,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.statistics.label_sampling import UNCERTAINTY, inclusion_probabilities, sample_rows
-from faithkit.statistics.prediction_powered import Verdicts, estimate_rate, plan_labels
+from faithkit.statistics.prediction_powered import LabelSums, Verdicts, estimate_rate, plan_labels
 from tests.faithkit.statistics.estimate_coverage import coverage, responses
 
 # Of ppi_mean_pointestimate and ppi_mean_ci of ppi-python 0.2.3 on the rows of `sample`, by the weight of the detector.
@@ -130,14 +130,14 @@ def test_as_many_labels_as_planned_give_the_width_that_was_wanted(width):
     truth, scores, _ = responses(random, 0.3, "middling")
     order = random.permutation(len(truth))
     first = np.isin(np.arange(len(truth)), order[:80])
-    plan = plan_labels(verdicts(truth, scores, first), width)
+    plan = plan_labels(LabelSums.of(verdicts(truth, scores, first)), width)
     then = np.isin(np.arange(len(truth)), order[: plan.num_labels])
     metric = estimate_rate(verdicts(truth, scores, then)).metric
     assert metric.high - metric.low == pytest.approx(width, rel=0.2)
 
 
 def test_a_width_that_no_number_of_labels_reaches_is_said():
-    plan = plan_labels(verdicts(*sample()), 0.01)
+    plan = plan_labels(LabelSums.of(verdicts(*sample())), 0.01)
     assert plan.num_labels is None
     assert 0.07 < plan.least_width < 0.11  # of 400 responses
 

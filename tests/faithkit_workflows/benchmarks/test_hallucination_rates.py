@@ -125,7 +125,7 @@ def test_the_rates_are_those_of_what_was_written(halludial: str, tmp_path: Path)
     assert found["small/gold/turn_rate"] == pytest.approx(sum(wrong) / len(wrong))
     assert found["small/gold/dialogue_rate"] == pytest.approx(len(hit) / len(set(groups)))
     assert found["difference/small/turn_rate"] == pytest.approx(0)
-    assert "self histories less gold ones" in report and metrics(tmp_path / "again") == found
+    assert "self - gold histories" in report and metrics(tmp_path / "again") == found
 
 
 def test_files_of_replies_are_judged_and_corrected_by_labelled_rows(

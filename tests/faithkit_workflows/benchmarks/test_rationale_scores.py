@@ -59,7 +59,7 @@ def test_the_datasets_own_judgements_score_best(
     assert found["rationale/bertscore_rescaled"]["value"] < found["rationale/bertscore_f1"]["value"]
     assert found["rationale/located_rate"]["value"] == 1 and found["rationale/char_precision"]["value"] == 1
     assert "macro_f1" in found and "1 of 30 rows got no readable verdict" in shown
-    assert shown.index("what the judge says") < shown.index("predictions to judge")
+    assert shown.index("explanations against the dataset") < shown.index("predictions to judge")
 
 
 def test_verdicts_alone_have_no_rationale_and_load_no_encoder(halludial: str, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_rows_that_lack_a_side_are_counted() -> None:
     }
     rows, left = read_rationales(examples, said)
     assert (left.without_target, left.without_reply, left.unparsed) == (1, 1, 1)
-    assert [(row.said, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
+    assert [(row.reply, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
 
 
 def test_a_message_of_failure_is_no_reason() -> None:

@@ -78,13 +78,13 @@ def test_the_caption_says_what_chose_checkpoint_and_threshold(
     run_transfer(tmp_path / "held", *options)
     shown = " ".join(capsys.readouterr().out.split())
     assert "chosen on 5% of the groups of its train split" in shown
-    assert "the likelier class (0.5), as in the paper's release" in shown
+    assert "the more probable class (0.5), as in the paper's release" in shown
     # A critic whose training read the official splits, as all did before.
     options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
     run_transfer(tmp_path / "official", *options, "benchmark.threshold_aim=null")
     shown = " ".join(capsys.readouterr().out.split())
     assert "chosen on the validation split that is tested" in shown
-    assert "threshold: each critic's own" in shown
+    assert "threshold: chosen for each critic" in shown
 
 
 def test_the_page_has_the_table_and_the_answers_of_each_cell(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from tests.faithkit.runs.folders import EVALUATED, make_run
@@ -56,7 +57,7 @@ def write_run(
     folder: Path, rows: Sequence[Example], said: Sequence[Prediction], *, name: str = "begin", **config: Any
 ) -> Path:
     """An evaluation's folder, with the metrics of what it says; further settings stand above the usual ones."""
-    scored = classification_metrics(rows, {one.id: one for one in said}, num_resamples=20).metrics
+    scored = classification_metrics(join_outcomes(rows, {one.id: one for one in said}), num_resamples=20).metrics
     metrics = {f"test/{name}/{short}": metric.to_dict() for short, metric in scored.items()}
     lines = [to_line(one, example) for one, example in zip(said, rows, strict=True)]
     return make_run(folder, {**EVALUATED, **config}, metrics, {name: lines})

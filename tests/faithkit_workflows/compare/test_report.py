@@ -8,7 +8,8 @@ import pytest
 from sklearn.metrics import f1_score
 
 from faithkit.files.jsonl import read_jsonl, write_jsonl
-from faithkit.metrics.classification import compare_predictions
+from faithkit.metrics.classification import compare_outcomes
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.runs.reading import find_runs
 from faithkit_workflows.compare.paired import Pair, correct, mcnemar
@@ -36,7 +37,7 @@ def test_a_pair_has_the_differences_of_the_paired_bootstrap(two):
     [pair] = report.pairs
     assert (pair.first, pair.second, pair.num_rows, pair.num_groups) == ("good", "bad", 60, 20)
     said = [{one.id: one for one in judged(rows, right, seed)} for right, seed in ((0.9, 1), (0.6, 2))]
-    expected = compare_predictions(rows, *said, **FEW)
+    expected = compare_outcomes(*(join_outcomes(rows, one) for one in said), **FEW)
     assert pair.differences["macro_f1"] == expected["macro_f1"]
     assert pair.differences["auroc"] == expected["auroc"]
     gold = [example.label == HALLUCINATED for example in rows]

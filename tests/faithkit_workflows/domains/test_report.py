@@ -75,19 +75,26 @@ def calibrated(number: int, *, shift: float = 0.0, num: int = 300) -> Resamples:
 def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() -> None:
     """Errors of few rows lie above the truth, which is 0 here, and those of resamples lie further above."""
     draws = [calibrated(number) for number in range(6)]
-    mean, drawn = mean_metric(draws, "ece"), np.mean([one.drawn["ece"] for one in draws], axis=0)
+    mean, drawn = mean_metric(draws, "ece"), np.mean([one.samples["ece"] for one in draws], axis=0)
     assert mean is not None and np.quantile(drawn, 0.025) > mean.value, "uncorrected, all of it lies above"
     low, high = np.quantile(drawn - 2 * (drawn.mean() - mean.value), (0.025, 0.975))  # as `bootstrap` has it
     assert mean.low == pytest.approx(low) and low < high < mean.value
     assert mean.high == mean.value, "an interval holds its value"
-    few = Resamples(values={"ece": 0.02}, drawn={"ece": np.linspace(0.0, 0.1, 101)}, without_each={}, num_rows=9)
+    few = Resamples(
+        values={"ece": 0.02},
+        samples={"ece": np.linspace(0.0, 0.1, 101)},
+        left_out={},
+        num_rows=9,
+        num_groups=9,
+        num_defining={},
+    )
     sparse = mean_metric([few], "ece")
     assert sparse is not None and sparse.low == 0, "no bound is below 0"
 
 
 def test_other_means_are_as_drawn() -> None:
     draws = [calibrated(number) for number in range(6)]
-    mean, drawn = mean_metric(draws, "auroc"), np.mean([one.drawn["auroc"] for one in draws], axis=0)
+    mean, drawn = mean_metric(draws, "auroc"), np.mean([one.samples["auroc"] for one in draws], axis=0)
     assert mean is not None and [mean.low, mean.high] == pytest.approx(np.quantile(drawn, (0.025, 0.975)))
     assert mean.low < mean.value < mean.high
 
@@ -98,7 +105,7 @@ def test_a_difference_of_calibration_errors_is_corrected_once() -> None:
     draws = [calibrated(number) for number in range(6)], [calibrated(number, shift=1.5) for number in range(6)]
     found = mean_difference(*draws, "ece")
     assert found is not None
-    drawn = np.mean([one.drawn["ece"] - other.drawn["ece"] for one, other in zip(*draws, strict=True)], axis=0)
+    drawn = np.mean([one.samples["ece"] - other.samples["ece"] for one, other in zip(*draws, strict=True)], axis=0)
     bias = drawn.mean() - found.value
     assert truth < found.value < found.value + bias, "resamples are further from the truth than the value"
     assert found.low == pytest.approx(np.quantile(drawn, 0.025) - 2 * bias)
@@ -111,10 +118,10 @@ def test_a_system_less_itself_is_nothing_and_domains_are_drawn_apart() -> None:
     values = np.random.default_rng(0).random(40)
     own = mean_statistic(groups, {"m": values})
     draws = draw_domains([(groups, own), (groups, own)], num_resamples=400)
-    assert not np.array_equal(draws[0].drawn["m"], draws[1].drawn["m"])
+    assert not np.array_equal(draws[0].samples["m"], draws[1].samples["m"])
     mean, none = mean_metric(draws, "m"), mean_difference(draws, draws, "m")
     assert mean is not None and none is not None
     assert mean.value == pytest.approx(values.mean()) and (none.low, none.value, none.high) == (0, 0, 0)
-    alone = np.quantile(draws[0].drawn["m"], (0.025, 0.975))
+    alone = np.quantile(draws[0].samples["m"], (0.025, 0.975))
     assert mean.high - mean.low < 0.85 * (alone[1] - alone[0])  # of two domains, about 0.71 of one's width
     assert mean_metric(draws, "other") is None and mean_metric([], "m") is None

@@ -1,9 +1,9 @@
-"""Intervals of response metrics stay where the metric itself can lie."""
+"""Intervals of response metrics follow from their declaration."""
 
 import numpy as np
 import pytest
 
-from faithkit.metrics.responses.response_columns import MetricColumns
+from faithkit.metrics.responses.response_columns import RESPONSE_KINDS, MetricColumns
 from faithkit.statistics.bootstrap import Groups
 
 
@@ -11,6 +11,12 @@ from faithkit.statistics.bootstrap import Groups
 def test_the_interval_of_counted_responses_lies_between_0_and_1(name: str) -> None:
     groups = Groups.of(f"{row // 2}" for row in range(16))
     rare = np.array([1.0, 1.0] + [0.0] * 14)
-    metric = MetricColumns(groups, {name: rare, "density": rare}).scored(num_resamples=50).metrics
+    columns = MetricColumns(groups=groups, columns={name: rare, "rouge_l": rare}, kinds=RESPONSE_KINDS)
+    metric = columns.scored(num_resamples=50).metrics
     assert 0 < metric[name].low < metric[name].value < metric[name].high < 1
-    assert metric["density"].low < 0, "a mean without such bounds"
+    assert metric["rouge_l"].low == 0, "the interval of a mean is cut to its range"
+
+
+def test_a_column_needs_a_declaration() -> None:
+    with pytest.raises(ValueError, match="no kind is declared for asks_back"):
+        MetricColumns(groups=Groups.of("ab"), columns={"asks_back": np.ones(2)}, kinds=RESPONSE_KINDS)

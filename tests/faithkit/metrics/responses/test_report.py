@@ -11,7 +11,7 @@ import pytest
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.judges import ResponseJudge, critic_rate
 from faithkit.metrics.responses.measure import MetricModels, measure_responses
-from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
+from faithkit.metrics.responses.response_columns import RESPONSE_KINDS, MetricColumns, PairedResponses
 from faithkit.pages.tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.response_tables import choose_responses, examples_table, judge_report, systems_table
@@ -122,7 +122,8 @@ def test_the_reference_is_the_gold_response_where_there_is_one() -> None:
 def columns_of(**values: list[float]) -> MetricColumns:
     size = len(next(iter(values.values())))
     columns = {name: np.array(column) for name, column in values.items()}
-    return MetricColumns(Groups.of(str(row) for row in range(size)), columns)
+    groups = Groups.of(str(row) for row in range(size))
+    return MetricColumns(groups=groups, columns=columns, kinds=RESPONSE_KINDS)
 
 
 def test_half_of_the_examples_to_read_are_the_least_supported_the_rest_spread() -> None:

@@ -12,6 +12,7 @@ from faithkit.metrics.responses.bleu import bleu, bleu_counts, corpus_bleu, toke
 from faithkit.metrics.responses.ngrams import answer_f1, knowledge_f1, rouge
 from faithkit.metrics.responses.q2 import clean_answer
 from faithkit.statistics.bootstrap import Groups, bootstrap
+from faithkit.statistics.metric import NUMBER
 
 SENTENCES = st.lists(st.sampled_from("the The cat sat 3.5 on. mat, a-b 1,000 1990- &amp; -\n é ! don't".split(" ")))
 TEXTS = SENTENCES.map(" ".join) | st.text(max_size=30)
@@ -63,5 +64,5 @@ def test_resampled_bleu_is_the_bleu_of_the_drawn_dialogues():
     twice = sacrebleu.corpus_bleu([said[0], *said], [[gold[0], *gold]]).score
     alone = sacrebleu.corpus_bleu(said[1:], [gold[1:]]).score
     assert drawn.tolist() == pytest.approx([twice, alone], abs=1e-6)
-    metric = bootstrap(groups, corpus_bleu(groups, counts), num_resamples=50).metrics["bleu"]
+    metric = bootstrap(groups, corpus_bleu(groups, counts), kinds=NUMBER, num_resamples=50).metrics["bleu"]
     assert metric.low <= metric.value <= metric.high

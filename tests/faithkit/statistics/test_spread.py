@@ -1,0 +1,215 @@
+"""Standard errors, intervals and p-values are those of the textbook where it has them."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from faithkit.metrics.classification import classification_metrics, classification_statistic
+from faithkit.metrics.outcomes import Outcomes
+from faithkit.statistics.bootstrap import Groups, Resamples, bootstrap, mean_statistic, resample
+from faithkit.statistics.metric import CALIBRATION_ERROR, NUMBER, PROPORTION, REDUCTION
+from faithkit.statistics.spread import (
+    Spread,
+    compute_interval,
+    count_defining_groups,
+    difference_interval,
+    exact_interval,
+    measure_spreads,
+    proportion_interval,
+    two_sided_p,
+)
+
+NAN = float("nan")
+
+
+def judged(gold: np.ndarray, called: np.ndarray) -> Outcomes:
+    """Makes rows that are groups by themselves, each called hallucinated or not."""
+    groups = Groups.of(f"{row:05}" for row in range(len(gold)))
+    called = called.astype(np.int8)
+    return Outcomes(gold=gold.astype(np.int8), called=called, scores=np.full(len(gold), np.nan), groups=groups)
+
+
+def resampled(gold: np.ndarray, called: np.ndarray, num_resamples: int = 200) -> Resamples:
+    outcomes = judged(gold, called)
+    return resample(outcomes.groups, classification_statistic(outcomes), num_resamples=num_resamples)
+
+
+@pytest.mark.parametrize("count", [2, 3, 40])
+def test_a_mean_has_students_interval_and_p_value(count: int) -> None:
+    values = np.random.default_rng(count).normal(0.5, size=count)
+    groups = Groups.of(map(str, range(count)))
+    spread = measure_spreads(mean_statistic(groups, {"mean": values}), count)["mean"]
+    student = stats.ttest_1samp(values, 0)
+    expected = student.confidence_interval()
+    assert compute_interval(NUMBER, values.mean(), spread) == pytest.approx((expected.low, expected.high))
+    assert difference_interval(values.mean(), spread) == pytest.approx((expected.low, expected.high))
+    for sign in (1, -1):
+        assert two_sided_p(sign * values.mean(), spread, count) == pytest.approx(student.pvalue)
+
+
+@pytest.mark.parametrize(("hits", "count"), [(0, 2), (2, 2), (0, 20), (20, 20), (3, 20)])
+def test_exact_intervals_are_clopper_and_pearsons(hits: int, count: int) -> None:
+    expected = stats.binomtest(hits, count).proportion_ci(method="exact")
+    assert exact_interval(hits / count, count) == pytest.approx((expected.low, expected.high))
+    if hits in (0, count):
+        assert proportion_interval(hits / count, 0.0, count) == pytest.approx((expected.low, expected.high))
+
+
+def test_a_proportion_that_one_group_carries_may_be_anything() -> None:
+    assert proportion_interval(1.0, 0.0, 9, 0) == (pytest.approx(0.025), 1.0)
+    assert proportion_interval(0.5, NAN, 9) == proportion_interval(0.5, 0.1, 1) == (0.0, 1.0)
+
+
+def test_intervals_of_proportions_and_reductions_are_students_on_their_scales() -> None:
+    low, high = proportion_interval(0.2, 0.1, 10)
+    margin = stats.t.ppf(0.975, 9) * 0.1 / (0.2 * 0.8)
+    odds = [np.log(bound / (1 - bound)) for bound in (low, high)]
+    assert odds == pytest.approx([np.log(0.25) - margin, np.log(0.25) + margin])
+    two = proportion_interval(0.2, 0.1, 2)
+    assert 0 < two[0] < low and high < two[1] < 1, "two groups are enough, with a wider interval"
+    low, high = compute_interval(REDUCTION, 0.4, Spread.uniform(0.1, 10))
+    margin = stats.t.ppf(0.975, 9) * 0.1 / 0.6
+    assert [np.log(1 - low), np.log(1 - high)] == pytest.approx([np.log(0.6) + margin, np.log(0.6) - margin])
+    assert compute_interval(REDUCTION, 1.0, Spread.uniform(0.1, 10)) == (1, 1), "nothing is left to reduce"
+
+
+def test_groups_that_all_agree_have_the_p_value_of_the_sign_test() -> None:
+    assert two_sided_p(0.3, Spread.uniform(0.0, 8), 8) == pytest.approx(stats.binomtest(8, 8).pvalue)
+    assert two_sided_p(0.0, Spread.uniform(0.0, 8), 8) == 1.0
+    assert two_sided_p(0.3, Spread.uniform(NAN, 8), 8) == 1.0
+    assert difference_interval(0.3, Spread.uniform(NAN, 8))[0] < 0 < 0.3
+
+
+def test_the_interval_follows_from_the_declared_kind_and_not_from_the_name() -> None:
+    groups = Groups.of(map(str, range(40)))
+    column = np.arange(40) < 2
+    found = {
+        (name, kind): bootstrap(groups, mean_statistic(groups, {name: column}), kinds={name: kind}, num_resamples=50)
+        for name in ("asks_back", "asks_back_rate")
+        for kind in (PROPORTION, NUMBER)
+    }
+    bounds = {key: (one.metrics[key[0]].low, one.metrics[key[0]].high) for key, one in found.items()}
+    assert (
+        bounds["asks_back", PROPORTION]
+        == bounds["asks_back_rate", PROPORTION]
+        == pytest.approx((0.012, 0.189), abs=0.001)
+    )
+    assert bounds["asks_back", NUMBER] == bounds["asks_back_rate", NUMBER] and bounds["asks_back", NUMBER][0] < 0
+    with pytest.raises(KeyError):
+        bootstrap(groups, mean_statistic(groups, {"undeclared": column}), kinds={}, num_resamples=50)
+
+
+def test_groups_without_what_is_measured_do_not_count_as_observations() -> None:
+    groups = Groups.of("aabbccdd")
+    positives = groups.sums(np.array([1, 1, 1, 1, 0, 0, 0, 0.0]))  # only a and b have positives, and both are found
+
+    def recall(weights: np.ndarray) -> dict[str, np.ndarray]:
+        with np.errstate(invalid="ignore"):
+            return {"recall": (weights @ positives) / (weights @ positives)}
+
+    metric = bootstrap(groups, recall, kinds=PROPORTION, num_resamples=50).metrics["recall"]
+    assert metric.low == pytest.approx(0.025**0.5) and metric.high == metric.value == 1
+
+
+@pytest.mark.parametrize("count", [40, 600])
+def test_a_perfect_detector_is_as_certain_as_its_rarer_class(count: int) -> None:
+    gold = np.arange(count) % 8 == 0
+    found = classification_metrics(judged(gold, gold), num_resamples=50).metrics
+    assert found["accuracy"].low == pytest.approx(0.025 ** (1 / count))
+    for name in ("macro_f1", "balanced_accuracy", "recall"):
+        assert found[name].low == pytest.approx(0.025 ** (8 / count)), name
+
+
+@pytest.mark.parametrize("name", ["a", "z"])
+def test_groups_of_both_classes_count_equally_at_any_position(name: str) -> None:
+    gold = np.append(np.arange(98) % 2, [0, 1])
+    groups = Groups.of([*(f"m{row:02}" for row in range(98)), name, name])
+    outcomes = Outcomes(gold=gold.astype(np.int8), called=gold.astype(np.int8), scores=gold * 0.8 + 0.1, groups=groups)
+    found = classification_metrics(outcomes, num_resamples=50).metrics
+    for metric in ("auroc", "macro_f1"):
+        assert found[metric].low == pytest.approx(0.025 ** (1 / 50)), metric
+
+
+@pytest.mark.parametrize("count", [20, 40, 500, 600])
+@pytest.mark.parametrize("positives", [1, 2])
+def test_few_positive_rows_decide_nothing_however_many_others_there_are(positives: int, count: int) -> None:
+    gold = np.arange(count) < positives
+    differences = resampled(gold, gold).subtract(resampled(gold, gold & False))
+    for name in ("recall", "macro_f1" if positives == 2 else "balanced_accuracy"):
+        assert differences[name].p_value >= 0.5 ** (positives - 1) - 1e-9, name
+    assert differences["recall"].low <= 2 * 0.025**0.5 - 1 + 1e-9
+
+
+@pytest.mark.parametrize("agreeing", [3, 4, 5, 8])
+@pytest.mark.parametrize("count", [300, 600])
+def test_a_difference_in_few_rows_is_hardly_more_certain_than_the_sign_test(agreeing: int, count: int) -> None:
+    gold = np.arange(count) < 150
+    worse = np.where(np.arange(count) < agreeing, ~gold, gold)
+    difference = resampled(gold, gold, 2000).subtract(resampled(gold, worse, 2000))["accuracy"]
+    assert difference.p_value > 0.05 or agreeing == 8
+    assert difference.p_value >= stats.binomtest(agreeing, agreeing).pvalue / (1 if count == 300 else 4)
+    assert (difference.low > 0) == (agreeing > 5), "the interval agrees"
+
+
+@pytest.mark.parametrize("agreeing", [12, 15, 19, 20])
+def test_a_difference_in_most_groups_is_certain(agreeing: int) -> None:
+    gold = np.ones(20, bool)
+    difference = resampled(gold, np.arange(20) < agreeing).subtract(resampled(gold, ~gold))["accuracy"]
+    assert difference.p_value < 1e-4 and difference.low > 0
+
+
+def test_an_outlier_does_not_replace_all_groups() -> None:
+    values = np.append(np.random.default_rng(0).normal(5, 1, 299), 500.0)
+    groups = Groups.of(f"{row:03}" for row in range(300))
+    first, second = (
+        resample(groups, mean_statistic(groups, {"length": each}), num_resamples=50) for each in (values, values * 0)
+    )
+    assert first.subtract(second)["length"].p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+
+
+def test_defining_groups_are_counted_in_a_fraction_of_the_resamples_time() -> None:
+    gold, asked = np.arange(20_000) % 2000 == 0, []
+
+    def recall(weights: np.ndarray) -> dict[str, np.ndarray]:
+        asked.append(len(weights))
+        with np.errstate(invalid="ignore"):
+            return {"recall": (weights @ gold) / (weights @ gold), "rate": weights @ np.ones(20_000) * 0}
+
+    assert count_defining_groups(recall, 20_000, ["recall", "rate"]) == {"recall": 10, "rate": 20_000}
+    assert sum(asked) <= 250
+
+
+def test_a_slice_is_as_certain_as_its_groups_allow() -> None:
+    groups = Groups.of(str(row // 10) for row in range(3000))
+    inside = groups.index < 3
+    hits = inside & (np.arange(3000) % 3 == 0)
+    found, rows = groups.sums(hits * (1 + groups.index)), groups.sums(inside * (1 + groups.index))
+
+    def share(weights: np.ndarray) -> dict[str, np.ndarray]:
+        with np.errstate(invalid="ignore"):
+            return {"share": (weights @ found) / (weights @ rows)}
+
+    assert measure_spreads(share, groups.count)["share"].num_moving <= 3
+    alone = measure_spreads(lambda weights: share(np.pad(weights, ((0, 0), (0, 297)))), 3)["share"]
+    whole = bootstrap(groups, share, kinds=PROPORTION, num_resamples=50).metrics["share"]
+    assert whole.high - whole.low > 0.7 * np.ptp(proportion_interval(whole.value, alone.error, alone.num_moving))
+
+
+def test_the_error_is_carried_by_as_many_groups_as_move_the_value() -> None:
+    def statistic(weights: np.ndarray) -> dict[str, np.ndarray]:
+        return {"alike": weights @ np.tile([1.0, -1.0], 10), "alone": weights @ np.eye(20)[0]}
+
+    spreads = measure_spreads(statistic, 20)
+    assert spreads["alike"].num_carrying == pytest.approx(20) and 1 < spreads["alone"].num_carrying < 1.2
+    low, high = compute_interval(CALIBRATION_ERROR, 0.5, Spread(0.1, 20, spreads["alike"].num_carrying, 20, 20))
+    assert high - low == pytest.approx(0.2 * 2.093, abs=1e-3)
+    assert compute_interval(CALIBRATION_ERROR, 0.5, Spread(0.1, 20, spreads["alone"].num_carrying, 20, 20)) == (0, 1)
+
+
+def test_tiny_numbers_have_a_spread_too() -> None:
+    sizes = np.array([1.0, 2.0, 3.0, 6.0])
+    plain, tiny = (
+        measure_spreads(lambda weights, scale=scale: {"mean": weights @ (sizes * scale)}, 4)["mean"]
+        for scale in (1.0, 1e-109)
+    )
+    assert tiny.num_carrying == pytest.approx(plain.num_carrying) and tiny.error == pytest.approx(plain.error * 1e-109)
