@@ -21,7 +21,7 @@ from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
 from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit.statistics.label_sampling import inclusion_probabilities, read_waves
-from faithkit.statistics.prediction_powered import plan_labels, plan_sums
+from faithkit.statistics.prediction_powered import LabelSums, plan_labels
 from faithkit_workflows import construct
 from faithkit_workflows.ray.rates import ShardEstimate, estimate_shards, in_this_process
 from faithkit_workflows.settings.construction import ConstructSettings
@@ -229,8 +229,8 @@ def test_the_labels_that_a_width_takes_are_those_of_all_rows_in_memory(tmp_path:
     rows = sample()
     given = block(write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows), width=0.1)
     _, joint, _ = expected(tmp_path, rows, given)
-    found = plan_sums(estimate_shards(given, None).sums[None], 0.1)
-    assert found.num_labels == plan_labels(joint, 0.1).num_labels
+    found = plan_labels(estimate_shards(given, None).sums[None], 0.1)
+    assert found.num_labels == plan_labels(LabelSums.of(joint), 0.1).num_labels
 
 
 def test_the_command_tells_shares_without_labels_and_rates_with_them(
