@@ -13,8 +13,7 @@ from critic.runtime.onnx_model import ONNX
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
-from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import CARD, SIDECAR, Sidecar, find_folder, read_sidecar, read_stored
+from faithkit.files.model_folder import CARD, SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import run_lock
 from faithkit.metrics.results import read_metrics

@@ -9,8 +9,7 @@ from critic.weights import longest_sequence
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, mend_hint, read_settings
-from faithkit.weights.load import check_vocabulary, load_config, load_model
-from faithkit.weights.quick_import import import_transformers
+from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 
 

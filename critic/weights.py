@@ -7,8 +7,7 @@ import torch
 
 from faithkit.errors import UserError
 from faithkit.records import LABELS
-from faithkit.weights.from_pretrained import override, quietly
-from faithkit.weights.load import check_size, load_config, load_model, tell_new
+from faithkit.weights.load import check_size, load_config, load_model, override, quietly, tell_new
 from faithkit.weights.resolve import loading
 
 # What architectures call their dropout: BERT and RoBERTa, ModernBERT.

@@ -4,7 +4,6 @@ faithkit report                                               the runs below run
 faithkit report runs='runs/*'                                 tables here, and report.html with everything
 faithkit report runs=[runs/a,runs/b] html=a_or_b.html         two runs: the answers on which they disagree
 faithkit report runs='runs/*' against=a html=null             the terminal alone, each run against one
-faithkit report runs='runs/*/wandb/offline-run-*'             runs that W&B keeps on disk; no account
 faithkit report runs='runs/*' wandb=PROJECT                   and a report at W&B, of the runs that it knows
 """
 

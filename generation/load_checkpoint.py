@@ -10,8 +10,7 @@ from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, read_settings
 from faithkit.hardware import resolve_precision, to_bf16
-from faithkit.weights.load import load_config
-from faithkit.weights.quick_import import import_transformers
+from faithkit.weights.load import import_transformers, load_config
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES, families_of, load_generator, model_names

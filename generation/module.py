@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
@@ -38,14 +37,6 @@ class GeneratorModule(TrainingModule):
         self.model, self.objective = model, objective
         objective.set_up(model, seed)
         self.validation = RowMetric(language_model_figures)
-
-    def configure_model(self) -> None:
-        if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from faithkit.training.sharding import shard
-
-            shard(self.model, self.device_mesh)
-            if any(True for _ in self.objective.parameters()):
-                shard(self.objective, self.device_mesh)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()

@@ -9,8 +9,7 @@ import torch
 
 from data_modules.encoding.turn_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
 from faithkit.errors import UserError
-from faithkit.weights.from_pretrained import override
-from faithkit.weights.load import check_vocabulary, load_config, load_model, read_config
+from faithkit.weights.load import check_vocabulary, load_config, load_model, override, read_config
 from faithkit.weights.resolve import loading
 
 # The config keys of dropout in T5, GPT-2 and BART.

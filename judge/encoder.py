@@ -17,7 +17,7 @@ from data_modules.encoding.tokens import fingerprint_of
 from faithkit.errors import UserError, shorten
 from faithkit.inference.messages import MessageTokens
 from faithkit.records import LABELS, Example
-from faithkit.weights.causal import filler_token
+from faithkit.weights.load import filler_token
 from judge.prompt import PromptTemplate
 from judge.target import target_text
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -49,12 +48,6 @@ class JudgeModule(TrainingModule):
         self.model, self.verdict, self.adapters = model, verdict, adapters
         self.strict_loading = adapters is None  # else checkpoints hold a part; `check_fits` compares all of it
         self.validation = RowMetric(_figures)
-
-    def configure_model(self) -> None:
-        if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from faithkit.training.sharding import shard
-
-            shard(self.model, self.device_mesh)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         losses = token_losses(run_model(self.model, batch).logits, batch["target"])

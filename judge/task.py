@@ -27,7 +27,7 @@ from faithkit.training.adapters import Adapters
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.adapters import add_adapters, base_name
-from faithkit.weights.causal import check_end_token, check_places, filler_token
+from faithkit.weights.load import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading
 from judge.asking import ASKINGS, VERDICT, AskOptions
 from judge.encoder import JudgementEncoder

@@ -4,9 +4,7 @@ from typing import Any, NamedTuple
 
 from faithkit.detector import JUDGE
 from faithkit.files.model_folder import find_folder, read_settings
-from faithkit.weights.causal import check_places
-from faithkit.weights.from_pretrained import override
-from faithkit.weights.load import check_vocabulary, load_config, load_model
+from faithkit.weights.load import check_places, check_vocabulary, load_config, load_model, override
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 from judge.settings import Settings
 

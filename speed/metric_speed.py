@@ -24,7 +24,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.metrics.responses.bert_score import BertScore
 from faithkit.metrics.responses.bleu import bleu, bleu_counts
 from faithkit.metrics.responses.ngrams import rouge
-from faithkit.weights.from_pretrained import quietly
+from faithkit.weights.load import quietly
 from faithkit.weights.resolve import resolve
 from speed.measure import BenchmarkParser, Ratio, alternate, require, table, write_results
 

@@ -19,7 +19,7 @@ from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerF
 from data_modules.data_module import DataModule
 from data_modules.embedded.corpus import generate
 from data_modules.reading.generated import GeneratedSource
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import cache_dir
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit.span_types import TYPES

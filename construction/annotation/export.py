@@ -18,7 +18,7 @@ from construction.annotation.project import KEY, AnnotationRow
 from construction.annotation.schemes import Scheme
 from construction.annotation.span_control import Spans
 from faithkit.errors import UserError, shorten
-from faithkit.files.strict_json import read_strict_json
+from faithkit.files.jsonl import read_strict_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,9 +15,8 @@ from construction.annotation.schemes import YES
 from construction.dialogues.turn_rows import turn_row
 from construction.halludial import official_row
 from data_modules.datasets.transcripts import verdict_of
-from faithkit.files.annotations import ACCURATE, INACCURATE, write_annotations
 from faithkit.files.atomic import atomic_folder, write_json, write_text
-from faithkit.files.jsonl import write_jsonl
+from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 
 Writer = Callable[[Path, Sequence[Answered]], Counter[str]]
 

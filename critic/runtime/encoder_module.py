@@ -3,7 +3,6 @@
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
-import pytorch_lightning as pl
 import torch
 
 from critic.label_checks import check_labels
@@ -57,15 +56,6 @@ class EncoderModule(TrainingModule, Generic[Options]):
     def no_loss(self) -> torch.Tensor:
         """Gives the loss of a step in which nothing learns: the gradients are 0."""
         return 0.0 * torch.stack([p.sum() for p in self.model.parameters() if p.requires_grad]).sum()
-
-    def configure_model(self) -> None:
-        if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from faithkit.training.sharding import shard
-
-            shard(self.model, self.device_mesh)
-            for head in (self.support, self.span_head):
-                if head is not None:
-                    shard(head, self.device_mesh)
 
     def on_fit_start(self) -> None:
         super().on_fit_start()

@@ -2,7 +2,7 @@
 
 A folder `encodings/<key>/` holds `rows.arrow` (the columns of the encoder, and of every record its keys and itself as
 JSON, read through a memory map) and `meta.json` (what was kept, dropped, cut and rejected). It appears whole or not at
-all, and is made again where it is damaged (`faithkit.files.cache_entry`).
+all, and is made again where it is damaged (`faithkit.files.cache`).
 """
 
 import hashlib
@@ -23,8 +23,7 @@ from data_modules.encoding.arrow_file import Chunk, read_rows, write_rows
 from data_modules.encoding.pairs import Columns, Encoder
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.files.cache_entry import Damaged, cache_entry
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
 from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
@@ -78,7 +77,7 @@ def _open(folder: Path, name: str, split: str) -> EncodedSplit:
         rows = read_rows(folder / "rows.arrow")
         counts, rejects, fingerprint = Counter(meta["counts"]), meta["rejects"], meta["fingerprint"]
     except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
-        raise Damaged(str(error)) from error
+        raise DamagedEntry(str(error)) from error
     return EncodedSplit(name, split, *rows, counts, rejects, fingerprint)
 
 

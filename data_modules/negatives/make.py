@@ -16,8 +16,7 @@ from data_modules.negatives.original import original_responses
 from data_modules.negatives.other import other_responses
 from data_modules.negatives.verbatim import verbatim_knowledge
 from faithkit.errors import UserError
-from faithkit.files.cache_entry import cache_entry
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION

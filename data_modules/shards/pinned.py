@@ -27,8 +27,7 @@ from data_modules.reading.shard_file import ShardFile
 from data_modules.reading.shards import some_names
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError, shorten
-from faithkit.files.cache_entry import Damaged, cache_entry
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
 from faithkit.words import VERSION as WORDS_VERSION
 
 VERSION = 2  # raise it when an entry of the cache holds something else
@@ -147,7 +146,7 @@ def _read(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / "shards.json").read_text())
     except (OSError, ValueError) as error:
-        raise Damaged(str(error)) from error
+        raise DamagedEntry(str(error)) from error
     return found
 
 

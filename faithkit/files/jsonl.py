@@ -6,16 +6,17 @@ long work that may be interrupted: each row is in the file when it returns, and 
 
 import fcntl
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, make_folder, sync_entry, write_json
-from faithkit.records import Prediction
+from faithkit.records import UNPARSED, Prediction
 
 __all__ = [
     "JsonlAppender",
@@ -292,3 +293,84 @@ def _check_types(row: Mapping[str, Any]) -> None:
 def _check_text(name: str, value: object) -> None:
     if not isinstance(value, str):
         raise ValueError(f"{name} must be text, got {shorten(value)}")
+
+
+def read_strict_json(path: Path, *, hint: str) -> Any:
+    """Reads one JSON document.
+
+    Args:
+        hint: What to do about a broken one.
+
+    Raises:
+        UserError: It is missing, empty, cut, not UTF-8, nested without end, or has NaN, infinity or a key twice.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError as error:
+        raise UserError("the file is missing", place=str(path), hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"not UTF-8: byte {error.start}", place=str(path), hint=hint) from error
+    if not text.strip(" \t\r\n\0"):
+        raise UserError("the file is empty", place=str(path), hint=hint)
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        raise UserError(f"broken JSON: {error.msg}", place=f"{path}, line {error.lineno}", hint=hint) from error
+    except RecursionError as error:
+        raise UserError("broken JSON: nested too deeply", place=str(path), hint=hint) from error
+    except ValueError as error:
+        raise UserError(f"broken JSON: {error}", place=str(path), hint=hint) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {shorten(key)} stands twice")
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{shorten(text)} is too large")
+    return value
+
+
+ACCURATE, INACCURATE = VERDICTS = ("accurate", "inaccurate")
+LABELS = (*VERDICTS, UNPARSED)
+
+
+def read_annotations(path: str | Path) -> dict[str, str]:
+    """Reads labels by id.
+
+    Raises:
+        UserError: A row without id or label, a label that is none of LABELS, an id twice, or no rows.
+    """
+    found: dict[str, str] = {}
+    for line, row in read_numbered_jsonl(path):
+        place = f"{path}, line {line}"
+        id_, label = row.get("id"), row.get("label")
+        if not isinstance(id_, str) or not id_:
+            raise UserError(f"id must be a text, got {shorten(id_)}", place=place, hint='{"id": "...", "label": "..."}')
+        if label not in LABELS:
+            raise UserError(f"label is {shorten(label)}", place=place, hint=choice_hint(label, LABELS))
+        if id_ in found:
+            raise UserError(f"id {shorten(id_)} was already given", place=place, hint="keep one label an id")
+        found[id_] = label
+    if not found:
+        raise UserError("the file holds no labels", place=str(path), hint="check that it was written whole")
+    return found
+
+
+def write_annotations(path: Path, labels: Mapping[str, str], others: Sequence[Mapping[str, Any]]) -> None:
+    """Writes labels with further fields of each row."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_jsonl(
+        path, ({"id": id_, "label": label, **own} for (id_, label), own in zip(labels.items(), others, strict=True))
+    )

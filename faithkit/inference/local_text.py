@@ -18,8 +18,15 @@ from faithkit.inference.text_engines import TRANSFORMERS, VLLM
 from faithkit.settings.types import PRECISIONS
 from faithkit.weights.adapter_folder import AdapterFolder
 from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
-from faithkit.weights.causal import check_end_token, check_places, filler_token
-from faithkit.weights.load import check_vocabulary, load_config, load_model, load_tokenizer
+from faithkit.weights.load import (
+    check_end_token,
+    check_places,
+    check_vocabulary,
+    filler_token,
+    load_config,
+    load_model,
+    load_tokenizer,
+)
 from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
 from faithkit.weights.used_model import describe_model
 

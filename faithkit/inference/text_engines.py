@@ -113,7 +113,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
 
 def cache_path(cache: str) -> Path:
     """The file that keeps replies."""
-    from faithkit.files.home import cache_dir
+    from faithkit.files.cache import cache_dir
 
     return cache_dir() / CACHE_FILE if cache == AUTO else Path(cache).expanduser()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.files.atomic import write_json
-from faithkit.files.strict_json import read_strict_json
+from faithkit.files.jsonl import read_strict_json
 from faithkit.statistics.metric import Metric
 
 

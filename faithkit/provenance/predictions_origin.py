@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from faithkit.errors import UserError
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.hashes import hash_files
-from faithkit.files.strict_json import read_strict_json
+from faithkit.files.jsonl import read_strict_json
 from faithkit.records import Example
 from faithkit.settings.types import Block, NonNegativeInt, Text
 from faithkit.weights.used_model import UsedModel, describe_model

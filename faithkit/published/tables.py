@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError
-from faithkit.files.strict_json import read_strict_json
+from faithkit.files.jsonl import read_strict_json
 
 FOLDER = Path(__file__).parent
 REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/tables.py"

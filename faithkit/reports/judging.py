@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.word_overlap import length_predictions
-from faithkit.files.annotations import ACCURATE, INACCURATE
+from faithkit.files.jsonl import ACCURATE, INACCURATE
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.pages.tables import (

@@ -1,4 +1,4 @@
-"""Runs as data frames of pandas, so that a notebook parses nothing.
+"""Reads runs into pandas data frames.
 
 from faithkit import runs
 metrics = runs.to_pandas("runs/*")  # one row per run and metric
@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import shorten
 from faithkit.files.jsonl import parse_lines
-from faithkit.runs.curves import read_curves
-from faithkit.runs.reading import find_runs
-from faithkit.runs.run import Run, parts_of
-from faithkit.runs.settings import differing_settings
+from faithkit.runs.reading import find_runs, read_curves
+from faithkit.runs.run import Run, differing_settings, parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,13 +27,13 @@ _CURVES = ("run", "name", "step", "value")
 
 
 def to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
-    """Gives every metric of every run: one row per run and metric, and a column for each setting that differs.
+    """Returns every metric of every run: one row per run and metric, and a column for each setting that differs.
 
-    The columns are run, script, state, began, split, dataset, metric (the name behind them), value, low and high (the
-    95% interval), n, folder, and the settings by their keys, such as `optimizer.lr`. Runs without metrics have no rows.
+    The columns are run, script, state, began, split, dataset, metric, value, low and high (the 95% interval), n,
+    folder, and the settings by their keys, such as `optimizer.lr`. Runs without metrics have no rows.
 
     Args:
-        runs: Folders, patterns, or runs that `find_runs` gave. A run is called by its folder where names are alike.
+        runs: Folders, patterns, or runs from `find_runs`. Runs with the same name are named by their folders.
     """
     import pandas as pd
 
@@ -44,27 +42,27 @@ def to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
     rows = []
     for number, (name, run) in enumerate(found.items()):
         about = {"run": name, "script": run.script, "state": str(run.state), "began": run.began}
-        own = {key: values[number] for key, values in settings.items()}
+        differing = {key: values[number] for key, values in settings.items()}
         for full, metric in run.metrics.items():
             split, dataset, short = parts_of(full)
             named = {"split": split, "dataset": dataset, "metric": short, "folder": str(run.folder)}
             numbers = {"value": metric.value, "low": metric.low, "high": metric.high, "n": metric.n}
-            rows.append({**own, **about, **named, **numbers})
+            rows.append({**differing, **about, **named, **numbers})
     frame = pd.DataFrame(rows, columns=[*_METRICS, *(key for key in settings if key not in _METRICS)])
     frame = frame.astype({"value": float, "low": float, "high": float, "n": "Int64"})
     return _with_problems(frame, [f"{name}: {problem}" for name, run in found.items() for problem in run.problems])
 
 
 def predictions_to_pandas(runs: Runs = EVERY, *, file: str | None = None) -> "pd.DataFrame":
-    """Gives every prediction of every run: one row per run, predictions file and id.
+    """Returns every prediction of every run: one row per run, predictions file and id.
 
-    The columns are run, file (its name without .jsonl), id, label, score (P(hallucinated)), spans, text, and whatever
-    else the lines have: gold, group, knowledge, history, response; what stands in their `facts` is a column each, such
-    as `facts.task`. Two runs side by side are `frame.pivot(index="id", columns="run", values="score")`.
+    The columns are run, file (its name without .jsonl), id, label, score (P(hallucinated)), spans, text, and the other
+    fields of the lines: gold, group, knowledge, history, response, and `facts.NAME` for each of their
+    `facts`. `frame.pivot(index="id", columns="run", values="score")` puts two runs next to each other.
 
     Args:
         runs: As in `to_pandas`.
-        file: Reads the predictions of this name alone, such as `begin`.
+        file: Reads only the predictions with this name, such as `begin`.
     """
     import pandas as pd
 
@@ -80,7 +78,7 @@ def predictions_to_pandas(runs: Runs = EVERY, *, file: str | None = None) -> "pd
 
 
 def curves_to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
-    """Gives what was logged while runs trained: one row per run, name and step.
+    """Returns the learning curves: one row per run, name and step.
 
     Args:
         runs: As in `to_pandas`.
@@ -93,7 +91,7 @@ def curves_to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
 
 
 def _named(runs: Runs) -> dict[str, Run]:
-    """Finds the runs, each under a name of its own."""
+    """Finds the runs by unique names."""
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     paths = [one for one in given if not isinstance(one, Run)]
     found = [*(one for one in given if isinstance(one, Run)), *(find_runs(paths) if paths else [])]
@@ -102,7 +100,7 @@ def _named(runs: Runs) -> dict[str, Run]:
 
 
 def _rows(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
-    """Reads the lines of a predictions file that can be read."""
+    """Yields the valid lines of a predictions file."""
     wrong = 0
     try:
         for _, _, value in parse_lines(path):
@@ -114,13 +112,13 @@ def _rows(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:
             value["score"] = score if isinstance(score, int | float) and not isinstance(score, bool) else None
             yield value | {f"facts.{key}": fact for key, fact in (facts if isinstance(facts, dict) else {}).items()}
     except (OSError, UnicodeDecodeError) as error:
-        problems.append(f"{path}: it cannot be read to its end: {shorten(str(error))[1:-1]}")
+        problems.append(f"{path}: it cannot be read completely: {shorten(str(error))[1:-1]}")
     if wrong:
-        problems.append(f"{path}: lines that are no predictions are left out: {wrong:,}")
+        problems.append(f"{path}: lines that are not predictions are left out: {wrong:,}")
 
 
 def _with_problems(frame: "pd.DataFrame", problems: Sequence[str]) -> "pd.DataFrame":
-    """Warns of what could not be read; `frame.attrs["problems"]` has all of it."""
+    """Warns of what could not be read; `frame.attrs["problems"]` lists all of it."""
     frame.attrs["problems"] = list(problems)
     if problems:
         more = f", and {len(problems) - 1} more in frame.attrs['problems']" if len(problems) > 1 else ""

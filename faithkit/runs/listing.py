@@ -1,7 +1,8 @@
-"""The list of runs: of each what was run on which data, its main metric, when it began, and its state."""
+"""The table of runs with their models, data, main metrics and states, and the metric that chose each checkpoint."""
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,11 @@ from rich.text import Text
 
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.pages.tables import escape_terminal, format_metric, new_text_table
-from faithkit.runs.reading import find_runs
-from faithkit.runs.run import Run, parts_of
-from faithkit.runs.state import State
+from faithkit.runs.reading import find_runs, read_curves
+from faithkit.runs.run import Run, State, parts_of
 from faithkit.statistics.metric import Metric
 
-# The metric that stands for a run, the first of them that it has behind the one that its training looked at.
+# A run's main metric is the one that its training monitored, or else the first of these.
 MAIN = (
     *("macro_f1", "char_f1", "response_f1", "f1", "accuracy", "critic_rate", "hallucination_rate", "rate"),
     *("knowledge_f1", "perplexity", "loss"),
@@ -25,9 +25,9 @@ _STYLES = {State.FINISHED: "green", State.RESUMABLE: "yellow", State.WORKING: "b
 
 
 def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[Table, list[str]]:
-    """Makes the table of the runs that patterns find, the newest last, and the lines that stand below it.
+    """Builds the table of the runs that patterns match, the newest last, and the lines below the table.
 
-    The lines are the commands that go on with what was cut off, and what could not be read.
+    The lines are the commands that resume interrupted runs, and notes on what could not be read.
 
     Raises:
         UserError: There is no run.
@@ -38,19 +38,18 @@ def list_runs(patterns: str | Path | Sequence[str | Path] = "runs/*") -> tuple[T
         began = f"{run.began:%Y-%m-%d %H:%M}" if run.began else "-"
         cells = (str(run.folder), began, described(run), _main(run))
         table.add_row(*(Text(escape_terminal(cell)) for cell in cells), Text(run.state, style=_STYLES[run.state]))
-    lines = [f"go on: {resume_command(run)}" for run in runs if run.state == State.RESUMABLE]
+    lines = [f"resume: {resume_command(run)}" for run in runs if run.state == State.RESUMABLE]
     lines += [f"note: {run.folder}: {problem}" for run in runs for problem in run.problems]
     return table, [escape_terminal(line) for line in lines]
 
 
 def resume_command(run: Run) -> str:
-    """Writes the command that goes on with a run."""
-    folder = run.folder.parent.parent if "wandb" in run.meta else run.folder
-    return shlex.join(["faithkit", run.script or "train", f"resume={folder}"])
+    """Returns the command that resumes a run."""
+    return shlex.join(["faithkit", run.script or "train", f"resume={run.folder}"])
 
 
 def described(run: Run) -> str:
-    """Says what was run: the script, the model that it trained or used or the pipeline, and the data."""
+    """Describes a run: the script, the model or pipeline, and the data."""
     config = run.config
     engine = config.get("engine")
     used = config.get("checkpoint") or (engine.get("model") if isinstance(engine, Mapping) else None)
@@ -62,20 +61,20 @@ def described(run: Run) -> str:
 
 
 def data_of(run: Run) -> str:
-    """Names the data of a training, an evaluation or a pipeline; what stands in for it is called so."""
+    """Returns the name of the data of a training, an evaluation or a pipeline; embedded data is named as such."""
     block = next((run.config[key] for key in ("benchmark", "data", "pipeline") if run.config.get(key)), None)
     if not isinstance(block, Mapping):
         return Path(str(run.config.get("path") or "")).name
     sets = block.get("datasets")
     blocks = {name: one for name, one in sets.items() if isinstance(one, Mapping)} if isinstance(sets, Mapping) else {}
     names = [display_name(str(one.get("dataset") or name), data_path(one)) for name, one in blocks.items()]
-    # Of a pipeline the dataset, of a benchmark its own name: several may be of one dataset.
+    # A pipeline is shown by its dataset and a benchmark by its name, since several benchmarks share a dataset.
     name = block.get("name") if "benchmark" in run.config else block.get("dataset") or block.get("name")
     return ", ".join(dict.fromkeys(names)) or display_name(str(name or ""), data_path(block))
 
 
 def main_metric(run: Run) -> tuple[str, Metric] | None:
-    """Finds the metric that stands for a run: the one that chose the checkpoint, else the first usual one."""
+    """Finds the main metric of a run: the one that chose the checkpoint, or else the first of MAIN."""
     callbacks = run.config.get("callbacks")
     monitor = str(callbacks.get("monitor", "")) if isinstance(callbacks, Mapping) else ""
     for short in (monitor.rpartition("/")[2], *MAIN):
@@ -91,8 +90,8 @@ def _main(run: Run) -> str:
         return "-"
     name, metric = found
     _, dataset, short = parts_of(name)
-    told = short if data_of(run).removeprefix(f"{EMBEDDED}-") == dataset else f"{dataset} {short}"
-    return f"{told} {format_metric(metric, digits=3 if abs(metric.value) < 10 else 1)}".lstrip()
+    label = short if data_of(run).removeprefix(f"{EMBEDDED}-") == dataset else f"{dataset} {short}"
+    return f"{label} {format_metric(metric, digits=3 if abs(metric.value) < 10 else 1)}".lstrip()
 
 
 def _name(config: Mapping[str, Any], group: str) -> str:
@@ -101,7 +100,56 @@ def _name(config: Mapping[str, Any], group: str) -> str:
 
 
 def _objective(config: Mapping[str, Any]) -> str:
-    """Names a generator's objective by the file of its class, such as `infonce`."""
+    """Returns a generator's objective by the file of its class, such as `infonce`."""
     block = config.get("objective")
     target = block.get("_target_") if isinstance(block, Mapping) else None
     return target.split(".")[-2] if isinstance(target, str) and "." in target else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The monitored metric of a training at its best validation; sweeps rank runs by it.
+
+    Args:
+        monitor: Its full name, `validation/begin/macro_f1`.
+        metric: With an interval if it is the mean of several seeds.
+    """
+
+    monitor: str
+    is_lower_better: bool
+    metric: Metric
+
+
+def chosen_of(run: Run) -> Chosen | None:
+    """Finds the metric that chose the checkpoint in metrics.json, or else the best value so far in the curves."""
+    chosen = run.meta.get("chosen")
+    if not isinstance(chosen, Mapping):
+        callbacks = run.config.get("callbacks")
+        chosen = callbacks if isinstance(callbacks, Mapping) else {}
+    monitor, mode = str(chosen.get("monitor") or ""), chosen.get("mode")
+    if not monitor:
+        return None
+    is_lower_better = mode == "min"
+    try:
+        metric = Metric(**{name: chosen[name] for name in ("value", "low", "high") if chosen.get(name) is not None})
+    except (TypeError, ValueError):  # no value, or not a number
+        values = [value for _, value in _curve(run, monitor)]
+        if not values:
+            return None
+        metric = Metric(value=min(values) if is_lower_better else max(values))
+    return Chosen(monitor=monitor, is_lower_better=is_lower_better, metric=metric)
+
+
+def _curve(run: Run, monitor: str) -> list[tuple[int, float]]:
+    try:
+        return [] if run.curves is None else read_curves(run.curves).get(monitor, [])
+    except OSError:
+        return []
+
+
+def tested(run: Run, chosen: Chosen) -> tuple[str, Metric] | None:
+    """Finds the test metric with the name of the metric that chose the checkpoint, preferably on the same dataset."""
+    _, dataset, short = parts_of(chosen.monitor)
+    metrics = {name: metric for name, metric in run.metrics.items() if parts_of(name)[::2] == ("test", short)}
+    name = f"test/{dataset}/{short}" if f"test/{dataset}/{short}" in metrics else next(iter(metrics), None)
+    return None if name is None else (name, metrics[name])

@@ -1,11 +1,13 @@
-"""Reads the folders that runs leave, whole or damaged; what cannot be read is named, and the rest is there.
+"""Reads run folders, complete or damaged: what cannot be read is listed as a problem, the rest is returned.
 
 from faithkit.runs import find_runs
 for run in find_runs("runs/*"):
     print(run.name, run.state, run.metrics, *run.problems)
 """
 
+import csv
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
@@ -15,37 +17,32 @@ from typing import Any
 from faithkit.errors import UserError, shorten
 from faithkit.files.run_folder import SWEEP_FILE, RunFolder
 from faithkit.files.saved_config import read_config
-from faithkit.runs.run import Run, script_of
-from faithkit.runs.state import state_of
-from faithkit.runs.wandb_runs import read_wandb_run, wandb_id
+from faithkit.runs.run import Curve, Run, script_of, state_of
 from faithkit.statistics.metric import Metric
 
-__all__ = ["Run", "find_runs", "is_run", "read_run"]
-
-CURVES = "csv/metrics.csv"
-SIGNS = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them: a run worked here
-MOST_BYTES = 100_000_000  # of a metrics.json; ours have some hundred thousand
-_NAMED_TIME = re.compile(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)")
+CURVES, STEP = "csv/metrics.csv", "step"
+RUN_FILES = ("config.yaml", "metrics.json", "checkpoints", ".lock")  # any of them marks the folder of a run
+MAX_BYTES = 100_000_000  # of a metrics.json; typical ones have some hundred thousand
+_TIME_IN_NAME = re.compile(r"(\d{4}-\d\d-\d\d)_(\d\d)-(\d\d)-(\d\d)")
 
 
 def find_runs(patterns: str | Path | Iterable[str | Path]) -> list[Run]:
-    """Reads the runs that paths or patterns name, in the order in which they began.
+    """Reads the runs that paths or patterns match, in the order in which they began.
 
     Args:
-        patterns: Folders of runs, or patterns such as `runs/*` or `runs/*/wandb/offline-run-*`. A folder that is no run
-            stands for the runs in it.
+        patterns: Folders of runs, or patterns such as `runs/*`. A folder that is not a run stands for the runs in it.
 
     Raises:
-        UserError: A path or a pattern finds no run.
+        UserError: A path or a pattern matches no run.
     """
-    folders: dict[Path, Path] = {}  # by the real path: what is named twice is one run
+    folders: dict[Path, Path] = {}  # by the real path: a run that matches twice is read once
     for pattern in [patterns] if isinstance(patterns, str | Path) else patterns:
         found = list(_folders(Path(pattern).expanduser()))
         if not found:
             hint = "name the folder of a run, runs/NAME, or a pattern: runs='runs/*'"
             raise UserError("there is no run", place=str(pattern), hint=hint)
         for folder in found:
-            folders.setdefault(_identity(folder), folder)
+            folders.setdefault(folder.resolve(), folder)
     runs = [read_run(folder) for folder in folders.values()]
     return sorted(runs, key=lambda run: (run.began or datetime.min, run.name))
 
@@ -60,19 +57,13 @@ def _folders(pattern: Path) -> Iterator[Path]:
             yield from (inner for inner in _entries(path) if is_run(inner))
 
 
-def _identity(folder: Path) -> Path:
-    """Gives the path that a run is known by: the parts of a resumed run of W&B are one."""
-    name = wandb_id(folder)
-    return folder.resolve() if name is None else folder.resolve().with_name(name)
-
-
 def is_run(folder: Path) -> bool:
-    """Tells whether a command of ours has worked in a folder, or W&B has logged a run there."""
+    """Checks whether a command has worked in a folder."""
     try:
-        if not folder.is_dir() or (folder / SWEEP_FILE).exists():  # a sweep has its runs in it
+        if not folder.is_dir() or (folder / SWEEP_FILE).exists():  # the runs of a sweep are in its subfolders
             return False
-        return any((folder / sign).exists() for sign in SIGNS) or wandb_id(folder) is not None
-    except OSError:  # a folder that may not be entered
+        return any((folder / name).exists() for name in RUN_FILES)
+    except OSError:  # a folder without permission
         return False
 
 
@@ -84,43 +75,43 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def read_run(folder: str | Path) -> Run:
-    """Reads the folder of one run, ours or W&B's; it never fails: `problems` says what could not be read."""
+    """Reads the folder of one run; it never fails: `problems` lists what could not be read."""
     path = Path(folder).expanduser()
     try:
-        return _read(RunFolder(path)) if wandb_id(path) is None else read_wandb_run(path)
-    except OSError as error:  # a folder that may not be entered
+        return _read(RunFolder(path))
+    except OSError as error:  # a folder without permission
         return Run(folder=path, name=path.name, problems=(f"it cannot be read: {error.strerror}",))
 
 
 def _read(run: RunFolder) -> Run:
     problems: list[str] = []
     metrics, meta = _read_metrics(run, problems)
-    config, is_own = _read_config(run, meta or {}, problems)
+    config, has_config = _read_config(run, meta or {}, problems)
     script = script_of(config)
-    own = {path.stem: path for path in _entries(run.predictions) if path.suffix == ".jsonl"}
+    predictions = {path.stem: path for path in _entries(run.predictions) if path.suffix == ".jsonl"}
     curves = run.path / CURVES
     return Run(
         folder=run.path,
         name=run.path.resolve().name,
         script=script,
-        state=state_of(run, script, own.values(), has_results=meta is not None, has_config=is_own),
+        state=state_of(run, script, predictions.values(), has_results=meta is not None, has_config=has_config),
         began=_began(run),
         config=config,
         metrics=metrics,
         meta=meta or {},
-        predictions=_given_predictions(config, problems) | own,
+        predictions=_scored_predictions(config, problems) | predictions,
         curves=curves if curves.is_file() else None,
         problems=tuple(problems),
     )
 
 
 def _read_metrics(run: RunFolder, problems: list[str]) -> tuple[dict[str, Metric], dict[str, Any] | None]:
-    """Reads metrics.json; what it says beside its metrics is None where a run has not come to its end."""
+    """Reads metrics.json: the metrics, and its other content, which is None for an unfinished run."""
     try:
-        if run.metrics.stat().st_size > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
-        found = json.loads(run.metrics.read_bytes())
-        if not isinstance(found, dict) or not isinstance(found.get("metrics"), dict):
+        if run.metrics.stat().st_size > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        content = json.loads(run.metrics.read_bytes())
+        if not isinstance(content, dict) or not isinstance(content.get("metrics"), dict):
             raise ValueError('it has no "metrics"')
     except FileNotFoundError:
         return {}, None
@@ -128,17 +119,17 @@ def _read_metrics(run: RunFolder, problems: list[str]) -> tuple[dict[str, Metric
         problems.append(f"metrics.json cannot be read: {_reason(error)}")
         return {}, None
     metrics = {}
-    for name, value in found["metrics"].items():
+    for name, value in content["metrics"].items():
         try:
             metrics[name] = Metric(**value)
-        except (TypeError, ValueError) as error:  # TypeError: no map, or one with other keys
+        except (TypeError, ValueError) as error:  # TypeError: no mapping, or other keys
             problems.append(f"the metric {shorten(name)} is left out: {_reason(error)}")
-    meta = found.get("meta")
+    meta = content.get("meta")
     return metrics, meta if isinstance(meta, dict) else {}
 
 
 def _read_config(run: RunFolder, meta: Mapping[str, Any], problems: list[str]) -> tuple[dict[str, Any], bool]:
-    """Reads config.yaml, and tells whether that went well; else metrics.json may have the configuration too."""
+    """Reads config.yaml, or else the copy in metrics.json; also returns whether config.yaml could be read."""
     try:
         return read_config(run.config), True
     except (UserError, OSError) as error:
@@ -151,26 +142,26 @@ def _reason(error: BaseException) -> str:
     return error.problem if isinstance(error, UserError) else shorten(str(error), 120)[1:-1]
 
 
-def _given_predictions(config: Mapping[str, Any], problems: list[str]) -> dict[str, Path]:
-    """Finds the files that an evaluation was given to score: one, or one for each of several datasets."""
+def _scored_predictions(config: Mapping[str, Any], problems: list[str]) -> dict[str, Path]:
+    """Finds the predictions files that an evaluation scored: one, or one for each of several datasets."""
     benchmark = config.get("benchmark")
     if not isinstance(benchmark, Mapping):
         return {}
-    sets = benchmark.get("datasets")
-    blocks = {benchmark.get("name"): config, **(sets if isinstance(sets, Mapping) else {})}
+    datasets = benchmark.get("datasets")
+    blocks = {benchmark.get("name"): config, **(datasets if isinstance(datasets, Mapping) else {})}
     found = {}
     for name, block in blocks.items():
-        given = block.get("predictions") if isinstance(block, Mapping) else None
-        if isinstance(given, str) and (path := Path(given).expanduser()).is_file():
-            found[str(name)] = path
-        elif given:
-            problems.append(f"the predictions that it scored are no longer at {shorten(given)}")
+        path = block.get("predictions") if isinstance(block, Mapping) else None
+        if isinstance(path, str) and Path(path).expanduser().is_file():
+            found[str(name)] = Path(path).expanduser()
+        elif path:
+            problems.append(f"the predictions that it scored are no longer at {shorten(path)}")
     return found
 
 
 def _began(run: RunFolder) -> datetime | None:
-    """Finds when a run began: its folder's name tells it, else the first line of its log, else its configuration."""
-    named = _NAMED_TIME.match(run.path.resolve().name)
+    """Finds when a run began: from its folder's name, the first line of its log, or the time of its configuration."""
+    named = _TIME_IN_NAME.match(run.path.resolve().name)
     text = f"{named[1]} {named[2]}:{named[3]}:{named[4]}" if named else _first_line(run.log)[:19]
     try:
         return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
@@ -188,3 +179,26 @@ def _first_line(path: Path) -> str:
             return file.readline(100)
     except OSError:
         return ""
+
+
+def read_curves(path: Path) -> dict[str, Curve]:
+    """Reads the learning curves of a run from `Run.curves`; damaged lines and values are left out."""
+    curves: dict[str, Curve] = {}
+    with path.open(encoding="utf-8", errors="replace", newline="") as file:
+        for row in csv.DictReader(line.replace("\0", "") for line in file):
+            step = _number(row.get(STEP))
+            if step is None or None in row or None in row.values():  # a line with too many or too few fields
+                continue
+            for name, text in row.items():
+                value = _number(text)
+                if name != STEP and value is not None:
+                    curves.setdefault(name, []).append((int(step), value))
+    return curves
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

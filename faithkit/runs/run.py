@@ -1,17 +1,33 @@
-"""A run as plain data."""
+"""A run as plain data: its state, settings, metrics and predictions, and the settings in which runs differ."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from faithkit.runs.state import CONSTRUCT, EVALUATE, GENERATE, SCORE, TRAIN, State
+from faithkit.files.run_folder import RunFolder
+from faithkit.files.run_lock import is_locked
 from faithkit.statistics.metric import Metric
 
-Curve = list[tuple[int, float]]  # steps, each with its value
-# The script of a configuration, by a key that those named behind it lack.
+TRAIN, EVALUATE, GENERATE, CONSTRUCT, SCORE = "train", "evaluate", "generate", "construct", "score"
+# A key by which the configuration of a script is recognised, checked in this order.
 SCRIPTS = {"pipeline": CONSTRUCT, "benchmark": EVALUATE, "columns": SCORE, "decoding": GENERATE, "callbacks": TRAIN}
+SCALE = "scale"  # defaults for all models: the values that a run uses are in its other blocks
+IGNORED_SETTINGS = ("run_dir", "resume", "debug", "html", "hydra")  # they do not change what a run does
+
+Curve = list[tuple[int, float]]  # steps, each with its value
+
+
+class State(StrEnum):
+    """The state of a run."""
+
+    FINISHED = "finished"
+    RESUMABLE = "resumable"  # interrupted: `resume=` continues it
+    WORKING = "working"  # a command works in the folder now
+    BROKEN = "broken"  # neither finished nor resumable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,15 +36,14 @@ class Run:
 
     Args:
         name: The folder's name.
-        script: train, evaluate, generate, construct or score; empty where the configuration does not tell.
-        began: Local time; None where nothing tells it.
-        config: The content of config.yaml in plain containers; empty where it cannot be read.
-        metrics: Those of metrics.json by full name, `split/dataset/metric`.
-        meta: What metrics.json says beside its metrics.
-        predictions: Predictions files by name: the run's own, or those that it scored. A file's origin may stand beside
-            it (faithkit.provenance.predictions_origin).
-        curves: The file of the learning curves, for `read_curves`; None where there is none.
-        problems: Sentences on what could not be read.
+        script: train, evaluate, generate, construct or score; empty if the configuration does not show it.
+        began: Local time; None if unknown.
+        config: The content of config.yaml in plain containers; empty if it cannot be read.
+        metrics: The metrics of metrics.json by full name, `split/dataset/metric`.
+        meta: The other content of metrics.json.
+        predictions: Predictions files by name: the run's files, and files that it scored.
+        curves: The file of the learning curves, for `read_curves`; None if there is none.
+        problems: Sentences about what could not be read.
     """
 
     folder: Path
@@ -45,11 +60,76 @@ class Run:
 
 
 def script_of(config: Mapping[str, Any]) -> str:
-    """Tells which script a configuration is of; empty where it does not tell."""
+    """Finds the script that a configuration belongs to; empty if unknown."""
     return next((script for key, script in SCRIPTS.items() if config.get(key)), "")
 
 
 def parts_of(name: str) -> tuple[str, str, str]:
-    """Splits the full name of a metric into split, dataset and the name behind them; a short one has only the last."""
+    """Splits a metric's full name into split, dataset and metric; a short name has only the last."""
     split, dataset, *rest = name.split("/", 2) if name.count("/") > 1 else ("", "", name)
     return split, dataset, rest[0]
+
+
+def state_of(run: RunFolder, script: str, predictions: Iterable[Path], *, has_results: bool, has_config: bool) -> State:
+    """Derives the state of a run from the files in its folder.
+
+    Args:
+        predictions: Its predictions files.
+        has_results: Its metrics.json could be read.
+        has_config: Its config.yaml could be read; nothing is resumed without it.
+    """
+    if is_locked(run.path):
+        return State.WORKING
+    if has_results or _has_ended(run, script, predictions):
+        return State.FINISHED
+    return State.RESUMABLE if has_config else State.BROKEN
+
+
+def _has_ended(run: RunFolder, script: str, predictions: Iterable[Path]) -> bool:
+    """Checks whether a script without metrics.json has finished."""
+    if script in (GENERATE, SCORE):  # a file's origin is written after its last row
+        files = list(predictions)
+        return bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
+    if script == EVALUATE:
+        return (run.path / "corpus.json").exists()  # benchmark=analysis
+    return script == CONSTRUCT and _chain_has_ended(run.path / "manifest.json")
+
+
+def _chain_has_ended(manifest: Path) -> bool:
+    try:
+        content = json.loads(manifest.read_bytes())
+        return bool(content["result"]) and all(step["state"] == "done" for step in content["steps"])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError):
+        return False
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields each value with its full key, `model.max_length`; lists stay whole."""
+    for key, value in config.items():
+        name = f"{prefix}{key}"
+        if name in IGNORED_SETTINGS or (prefix == f"{SCALE}." and key != "name"):
+            continue
+        if isinstance(value, Mapping) and value:
+            yield from flatten(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
+    """Finds the settings that differ, each with the value of every run; None for a run without the key.
+
+    Runs are compared with runs of the same script. A value under several keys, such as `optimizer.lr` and
+    `model.task.optimizer.lr`, is listed once, under the shortest key.
+    """
+    configs = [dict(flatten(run.config)) for run in runs]
+    differing: dict[str, list[Any]] = {}
+    listed: set[tuple[str, str]] = set()
+    for key in sorted({key for config in configs for key in config}, key=lambda key: (key.count("."), key)):
+        scripts = {run.script for run, config in zip(runs, configs, strict=True) if key in config}
+        compared = {repr(c.get(key)) for run, c in zip(runs, configs, strict=True) if c and run.script in scripts}
+        values = [config.get(key) for config in configs]
+        duplicate = (key.rpartition(".")[2], repr(values))
+        if len(compared) > 1 and duplicate not in listed:
+            listed.add(duplicate)
+            differing[key] = values
+    return differing

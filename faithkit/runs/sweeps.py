@@ -1,4 +1,4 @@
-"""The record of a sweep, sweep.json in its folder: the command, which settings vary, and how each job ended.
+"""The record of a sweep in its sweep.json: the command, the settings that vary, and how each job ended.
 
 {"arguments": ["optimizer.lr=1e-3,2e-3"], "varied": ["optimizer.lr"],
  "jobs": {"lr-1e-3": {"settings": {"optimizer.lr": "1e-3"}, "ended": "done", "seconds": 61.2}}}
@@ -11,8 +11,8 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
+from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import SWEEP_FILE
-from faithkit.files.strict_json import read_strict_json
 
 DONE, FAILED, PRUNED, INTERRUPTED = "done", "failed", "pruned", "interrupted"
 
@@ -22,9 +22,9 @@ class SweepJob:
     """One training of a sweep.
 
     Args:
-        name: Of its folder within the sweep's.
-        settings: What differs, as the command line would set it: `optimizer.lr` to `1e-3`.
-        ended: done, failed, pruned or interrupted; None where it has not been told yet.
+        name: The name of its subfolder.
+        settings: The varied settings as on the command line: `optimizer.lr` to `1e-3`.
+        ended: done, failed, pruned or interrupted; None while it is running.
         problem: Why it failed.
     """
 
@@ -36,16 +36,16 @@ class SweepJob:
 
     @property
     def overrides(self) -> list[str]:
-        """The settings as they are typed."""
+        """The settings as command-line arguments."""
         return [f"{key}={value}" for key, value in self.settings.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepRecord:
-    """A sweep as its folder tells it.
+    """A sweep, as recorded in its folder.
 
     Args:
-        arguments: Of the command, without the folder.
+        arguments: The command's, without the folder.
         varied: The keys whose values differ between jobs.
         jobs: By name, in the order in which they began.
     """
@@ -57,20 +57,20 @@ class SweepRecord:
 
     @property
     def shared(self) -> list[str]:
-        """The arguments that all jobs have."""
-        mine = {argument: argument.partition("=")[0].lstrip("+") for argument in self.arguments}
+        """The arguments of all jobs."""
+        keys = {argument: argument.partition("=")[0].lstrip("+") for argument in self.arguments}
         return [
             argument
-            for argument, key in mine.items()
+            for argument, key in keys.items()
             if key not in self.varied and key != "sweep" and not key.startswith("sweep.")
         ]
 
     def command(self, job: SweepJob) -> list[str]:
-        """Writes the arguments with which train.py repeats a job."""
+        """Returns the arguments with which train.py repeats a job."""
         return [*self.shared, *job.overrides]
 
     def with_job(self, job: SweepJob) -> "SweepRecord":
-        """Adds a job, or what is new of one."""
+        """Adds or updates a job."""
         return replace(self, jobs={**self.jobs, job.name: job})
 
 
@@ -94,19 +94,19 @@ def read_sweep(folder: Path) -> SweepRecord:
         UserError: It is damaged.
     """
     path = folder / SWEEP_FILE
-    hint = "its runs are whole: compare them by their folders, and begin the sweep again in another folder"
+    hint = "its runs are complete: compare them by their folders, and start the sweep again in another folder"
     found = read_strict_json(path, hint=hint)
     try:
         jobs = {str(name): _job(str(name), value) for name, value in found["jobs"].items()}
         words = [tuple(map(_text, found[name])) for name in ("arguments", "varied")]
     except (AttributeError, KeyError, TypeError) as error:
-        raise UserError(f"no record of a sweep: {error}", place=str(path), hint=hint) from error
+        raise UserError(f"not the record of a sweep: {error}", place=str(path), hint=hint) from error
     return SweepRecord(folder=folder, arguments=words[0], varied=words[1], jobs=jobs)
 
 
 def _job(name: str, value: Any) -> SweepJob:
     if not name or "/" in name or name in (".", ".."):
-        raise TypeError(f"{name!r} is no folder's name")
+        raise TypeError(f"{name!r} is not a folder name")
     seconds, texts = value.get("seconds"), {key: value.get(key) for key in ("ended", "problem")}
     return SweepJob(
         name=name,
@@ -118,5 +118,5 @@ def _job(name: str, value: Any) -> SweepJob:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value

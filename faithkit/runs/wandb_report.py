@@ -1,4 +1,4 @@
-"""A report at W&B: our tables with their intervals, which W&B has not, above its own panels of the same runs."""
+"""Writes a report to W&B: tables with intervals, which W&B lacks, above W&B panels of the same runs."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -9,36 +9,36 @@ from rich.table import Table
 
 from faithkit.errors import UserError, shorten
 from faithkit.pages.table_text import to_markdown
-from faithkit.runs.curves import read_curves
 from faithkit.runs.listing import MAIN, main_metric
+from faithkit.runs.reading import read_curves
 from faithkit.runs.run import Run
-from faithkit.runs.wandb_runs import STEP
 
-MAX_PANELS = 6  # of a kind
-MAX_TITLE = 128  # W&B refuses longer ones
-NAMES = "wandb.json"  # in a run's folder: its names at W&B (faithkit/training/loggers/wandb_names.py)
+MAX_PANELS = 6  # of each kind
+STEP = "trainer/global_step"
+MAX_TITLE = 128  # the longest that W&B accepts
+NAMES = "wandb.json"  # in a run's folder (faithkit/training/loggers/wandb_run.py)
 
 
 def write_wandb_report(project: str, runs: Sequence[Run], tables: Iterable[Table], *, title: str) -> str:
-    """Writes the report to an account at W&B; gives its address.
+    """Writes the report to an account at W&B and returns its URL.
 
     Args:
         project: PROJECT or ENTITY/PROJECT.
 
     Raises:
-        UserError: None of the runs was logged to W&B, or W&B refuses.
+        UserError: None of the runs was logged to W&B, or W&B refuses the report.
     """
     report = build_wandb_report(project, runs, tables, title=title)
     try:
         return str(report.save().url)
-    except Exception as error:  # wandb-workspaces raises plain ones: no account, no such project, no network
-        problem = f"W&B does not take the report: {shorten(str(error), 200)[1:-1]}"
-        hint = "wandb login; the project is given as wandb=PROJECT or wandb=ENTITY/PROJECT"
+    except Exception as error:  # wandb-workspaces raises plain exceptions: no account, no such project, no network
+        problem = f"W&B refuses the report: {shorten(str(error), 200)[1:-1]}"
+        hint = "wandb login; set wandb=PROJECT or wandb=ENTITY/PROJECT"
         raise UserError(problem, place=f"wandb={project}", hint=hint) from error
 
 
 def build_wandb_report(project: str, runs: Sequence[Run], tables: Iterable[Table], *, title: str) -> Any:
-    """Makes the report, of which nothing is sent yet; arguments as those of `write_wandb_report`."""
+    """Builds the report without sending it; the arguments are those of `write_wandb_report`."""
     logged = {id_: run for run in runs if (id_ := id_at_wandb(run))}
     if not logged:
         hint = "train and evaluate with logger=[csv,wandb]; offline runs: wandb sync RUN/wandb/offline-run-*"
@@ -57,15 +57,13 @@ def build_wandb_report(project: str, runs: Sequence[Run], tables: Iterable[Table
         panels=[*bars, *lines, reports.RunComparer(diff_only="split")],
     )
     left = len(runs) - len(logged)
-    note = [reports.P(f"Runs that were not logged to W&B stand in the tables alone: {left:,}.")] if left else []
+    note = [reports.P(f"Runs that were not logged to W&B are only in the tables: {left:,}.")] if left else []
     texts = [reports.MarkdownBlock(text=to_markdown(table)) for table in tables]
     return reports.Report(**place, title=title[:MAX_TITLE], width="fluid", blocks=[*texts, *note, grid])
 
 
 def id_at_wandb(run: Run) -> str | None:
-    """Finds a run's id at W&B; None of one that was not logged there."""
-    if "wandb" in run.meta:
-        return str(run.meta["wandb"]["id"])
+    """Finds a run's id at W&B; None if it was not logged there."""
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         return str(json.loads((run.folder / NAMES).read_bytes())["id"])
     return None

@@ -1,4 +1,4 @@
-"""Finds the checkpoint that a training goes on from, and loads the best one; both only if they are whole."""
+"""Finds the checkpoint to resume from and loads the best one, after verifying both."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,9 +8,9 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import delete
 from faithkit.files.run_folder import RunFolder
 from faithkit.settings.types import KEPT_CHECKPOINTS
-from faithkit.training.checkpoint_io import DamagedCheckpoint, check_file, read_checkpoint
+from faithkit.training.checkpoint_io import DamagedCheckpoint, read_checkpoint, verify_file
 
-# What Lightning restores a training from, and its kinds.
+# The parts that Lightning restores a training from, with their types.
 PARTS: dict[str, Any] = {
     "epoch": int,
     "global_step": int,
@@ -23,10 +23,10 @@ PARTS: dict[str, Any] = {
 
 
 class ResumePoint(NamedTuple):
-    """A whole checkpoint of a training, and the step that it was written at.
+    """A verified checkpoint to resume from, and its step.
 
     Args:
-        problem: Why it is not last.ckpt, where it is not.
+        problem: The reason where it is not last.ckpt.
     """
 
     path: Path
@@ -35,10 +35,10 @@ class ResumePoint(NamedTuple):
 
 
 def find_resume_point(run: RunFolder) -> ResumePoint | None:
-    """Finds the newest whole checkpoint: last.ckpt, else the one before it; None at the beginning.
+    """Finds the newest undamaged checkpoint: last.ckpt, else previous.ckpt; None where a training has none yet.
 
     Raises:
-        UserError: There are checkpoints and none is whole, or best.ckpt is not, or is missing.
+        UserError: All checkpoints are damaged, or best.ckpt is damaged or missing.
     """
     error: DamagedCheckpoint | None = None
     for path in (run.last, run.previous):
@@ -58,9 +58,9 @@ def find_resume_point(run: RunFolder) -> ResumePoint | None:
 
 
 def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
-    """Checks best.ckpt, which may be missing only as long as there was no validation."""
+    """Verifies best.ckpt, which may be missing only before the first validation."""
     try:
-        check_file(run.best)
+        verify_file(run.best)
     except FileNotFoundError:
         states = [state for key, state in checkpoint["callbacks"].items() if str(key).startswith("ModelCheckpoint")]
         if any(isinstance(state, dict) and state.get("best_model_path") for state in states):
@@ -69,57 +69,52 @@ def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
 
 def _read_last(path: Path) -> Mapping[str, Any]:
     checkpoint = read_checkpoint(path, map_location="meta", mmap=True)
-    wrong = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
-    if wrong:
-        raise DamagedCheckpoint(path, f"no {', '.join(wrong)} in it")
+    missing = [name for name, kind in PARTS.items() if not isinstance(checkpoint.get(name), kind)]
+    if missing:
+        raise DamagedCheckpoint(path, f"it has no {', '.join(missing)}")
     return checkpoint
 
 
 def check_fits(path: Path, module: Any) -> None:
-    """Compares the names and shapes of a checkpoint's weights with those of the module that they are meant for.
+    """Compares the names and shapes of a checkpoint's weights with those of a module.
 
     Raises:
         UserError: They differ.
     """
     stored = read_checkpoint(path, map_location="meta", mmap=True)["state_dict"]
-    _compare(stored, _kept(module), path)
-
-
-def _kept(module: Any) -> Mapping[str, Any]:
-    """Selects the weights that checkpoints of a module hold: of one that trains adapters these alone."""
     adapters = getattr(module, "adapters", None)
-    return module.state_dict() if adapters is None else adapters.select(module.state_dict())
+    saved = module.state_dict() if adapters is None else adapters.select(module.state_dict())
+    _compare(stored, saved, path)
 
 
 def load_weights(model: Any, state: Mapping[str, Any], path: Path) -> None:
-    """Loads weights that a checkpoint holds into the model that they are meant for.
+    """Loads a checkpoint's weights into a model.
 
     Raises:
-        UserError: They are another model's.
+        UserError: Names or shapes differ.
     """
     _compare(state, model.state_dict(), path)
     model.load_state_dict(state)
 
 
-def _compare(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    wrong = [
+def _compare(stored: Mapping[str, Any], expected: Mapping[str, Any], path: Path) -> None:
+    different = [
         name
-        for name in sorted(stored.keys() | wanted.keys(), key=str)
-        if getattr(stored.get(name), "shape", None) != getattr(wanted.get(name), "shape", None)
+        for name in sorted(stored.keys() | expected.keys(), key=str)
+        if getattr(stored.get(name), "shape", None) != getattr(expected.get(name), "shape", None)
     ]
-    if wrong:
-        problem = (
-            f"not the weights of this model: {len(wrong)} tensors are missing or of other shapes ({wrong[0]}, ...)"
-        )
-        hint = f"resume with the configuration that it was trained with, or delete {path.parent} and train again"
+    if different:
+        count, first = len(different), different[0]
+        problem = f"not the weights of this model: {count} tensors are missing or have other shapes ({first}, ...)"
+        hint = f"resume with the configuration of the first run, or delete {path.parent} and train again"
         raise UserError(problem, place=str(path), hint=hint)
 
 
 def drop_checkpoints(run: RunFolder, keep: str) -> None:
-    """Deletes the checkpoints of a training that has ended: hf/ has its best model, and nothing goes on from them.
+    """Deletes the checkpoints of a finished training: hf/ holds its best model.
 
     Args:
-        keep: `none`, `best` (best.ckpt, with which an export is compared), or `all`.
+        keep: `none`, `best` (best.ckpt, which an export is compared with), or `all`.
     """
     none, best, every = KEPT_CHECKPOINTS
     dropped = {every: (), best: (run.last, run.previous), none: (run.last, run.previous, run.best)}[keep]
@@ -132,7 +127,7 @@ def best_weights(run: RunFolder) -> dict[str, Any]:
 
     Raises:
         UserError: It is damaged.
-        FileNotFoundError: There is none.
+        FileNotFoundError: It does not exist.
     """
     return dict(read_checkpoint(run.best)["state_dict"])
 
@@ -140,7 +135,7 @@ def best_weights(run: RunFolder) -> dict[str, Any]:
 def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
     """Loads the best checkpoint's weights into the module's model, and returns that model.
 
-    Where training has sharded the module's model, the weights go into a new, unsharded one. Adapters are merged.
+    If training has sharded the module's model, the weights go into a new, unsharded model. Adapters are merged.
 
     Args:
         kind: The Auto class of the model.

@@ -45,6 +45,15 @@ class TrainingModule(pl.LightningModule):
             problem = "the weights that the adapters stand on are not those that this training began with"
             raise UserError(problem, hint="put the folder of model.weights back, or train again")
 
+    def configure_model(self) -> None:
+        """Shards the model and the heads beside it, where the strategy is FSDP2."""
+        if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
+            from faithkit.training.sharded_checkpoints import shard
+
+            for child in self.children():
+                if any(True for _ in child.parameters()):
+                    shard(child, self.device_mesh)
+
     def on_fit_start(self) -> None:
         self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on
 

@@ -1,4 +1,4 @@
-"""Training of a sharded model (FSDP2): its checkpoints, and how one of any strategy becomes its shards."""
+"""The Lightning strategy for FSDP2, which saves sharded checkpoints and loads those of any strategy."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -13,23 +13,22 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
 from faithkit.training.checkpoint_io import read_checkpoint
-from faithkit.training.part_storage import read_into, write_parts
+from faithkit.training.sharded_checkpoints import read_into, write_sharded
 
 
 class ShardedStrategy(ModelParallelStrategy):
-    """Lightning's strategy for sharded models, with checkpoints that go on under every strategy, at any size.
+    """Lightning's strategy for sharded models, with checkpoints that resume under any strategy and number of processes.
 
-    What a training goes on from (weights and moments) is a folder: every process writes its own shards, and none ever
-    holds the whole. The weights alone, of best.ckpt, are one file as everywhere: tests and the export need the whole
-    model in any case.
+    A checkpoint with optimizer moments is a folder to which every process writes its own shards. The weights alone
+    (best.ckpt) are one file as in every other strategy, because testing and export need the whole model anyway.
 
     Args:
         num_processes: Over all nodes.
-        timeout: That they wait for each other.
+        timeout: For collective operations.
     """
 
     def __init__(self, num_processes: int, *, timeout: timedelta):
-        # By default the strategy uses a node's devices for tensor parallelism, and would shard nothing.
+        # By default the strategy uses a node's devices for tensor parallelism, and shards nothing.
         super().__init__(data_parallel_size=num_processes, tensor_parallel_size=1, timeout=timeout)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
@@ -37,26 +36,26 @@ class ShardedStrategy(ModelParallelStrategy):
         return self.lightning_module.state_dict()
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """Gives the state with the parameters' names in place of numbers, which a plain optimizer loads as well."""
+        """Returns the state with parameter names instead of numbers, which a plain optimizer can load too."""
         assert self.lightning_module is not None
         if isinstance(optimizer, LightningOptimizer):
             optimizer = optimizer.optimizer
         names = {parameter: name for name, parameter in self.lightning_module.named_parameters()}
-        own = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
+        order = [names[parameter] for group in optimizer.param_groups for parameter in group["params"]]
         state = optimizer.state_dict()
-        groups = [{**group, "params": [own[number] for number in group["params"]]} for group in state["param_groups"]]
-        return {"state": {own[number]: value for number, value in state["state"].items()}, "param_groups": groups}
+        groups = [{**group, "params": [order[number] for number in group["params"]]} for group in state["param_groups"]]
+        return {"state": {order[number]: value for number, value in state["state"].items()}, "param_groups": groups}
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], filepath: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Writes parts where there are moments, and one file of weights alone.
+        """Writes a sharded folder if there are optimizer moments, else one file.
 
         Args:
-            storage_options: The name that the checkpoint of before gets; None leaves it none.
+            storage_options: Where the previous checkpoint is kept; None keeps none.
         """
         if "optimizer_states" in checkpoint:
-            write_parts(Path(filepath), checkpoint, previous=storage_options)
+            write_sharded(Path(filepath), checkpoint, previous=storage_options)
             return
         whole = {}
         for name, value in checkpoint["state_dict"].items():
@@ -67,17 +66,17 @@ class ShardedStrategy(ModelParallelStrategy):
             self.checkpoint_io.save_checkpoint({**checkpoint, "state_dict": whole}, filepath, storage_options)
 
     def load_checkpoint(self, checkpoint_path: str | Path, weights_only: bool | None = None) -> dict[str, Any]:
-        """Loads weights and moments, of parts or of one file, and gives the rest of the checkpoint."""
+        """Loads weights and moments from a folder or a file, and returns the rest of the checkpoint."""
         assert self.lightning_module is not None
         path = Path(checkpoint_path)
-        is_divided = path.is_dir()
-        stored = dict(read_checkpoint(path, map_location="meta" if is_divided else "cpu", mmap=True))
-        own = self.lightning_module.state_dict()
-        given = stored.pop("state_dict").items()  # of parts these go into the model's own shards, without a copy
-        weights = {name: own[name] if is_divided else _placed(value, own[name]) for name, value in given}
+        is_sharded = path.is_dir()
+        stored = dict(read_checkpoint(path, map_location="meta" if is_sharded else "cpu", mmap=True))
+        state = self.lightning_module.state_dict()
+        saved = stored.pop("state_dict").items()  # a folder's tensors are read directly into the model's shards
+        weights = {name: state[name] if is_sharded else _placed(value, state[name]) for name, value in saved}
         pairs = zip(stored.pop("optimizer_states"), self.optimizers, strict=True)
         optimizers = [_moments_placed(state, optimizer) for state, optimizer in pairs]
-        if is_divided:
+        if is_sharded:
             read_into(path, {"state_dict": weights, "optimizer_states": optimizers})
         self.lightning_module.load_state_dict(weights, strict=self.lightning_module.strict_loading)
         for state, optimizer in zip(optimizers, self.optimizers, strict=True):
@@ -86,25 +85,25 @@ class ShardedStrategy(ModelParallelStrategy):
 
 
 def _moments_placed(state: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
-    """Places the moments beside their parameters, which are known by their order, as `load_state_dict` knows them."""
+    """Shards the moments like their parameters, which are matched by order, as in `load_state_dict`."""
     keys = [key for group in state["param_groups"] for key in group["params"]]
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    beside = dict(zip(keys, parameters, strict=True))
+    parameter_by_key = dict(zip(keys, parameters, strict=True))
     moments = {
-        key: {n: _placed(v, beside[key]) if isinstance(v, Tensor) else v for n, v in values.items()}
+        key: {n: _placed(v, parameter_by_key[key]) if isinstance(v, Tensor) else v for n, v in values.items()}
         for key, values in state["state"].items()
     }
     return {**state, "state": moments}
 
 
 def _placed(value: Tensor, like: Tensor) -> Tensor:
-    """Shards a whole tensor as another one is; of a shape alone it gives a tensor to fill.
+    """Shards a whole tensor like another one; a meta tensor becomes an empty tensor to fill.
 
-    One that has another shape than its parameter, as the number of steps, is whole in every process.
+    A tensor with another shape than its parameter, such as the step count, stays whole in every process.
     """
     if not isinstance(like, DTensor) or value.shape != like.shape:
         return torch.empty_like(value, device="cpu") if value.is_meta else value
     if value.is_meta:
         return torch.empty_like(like, dtype=value.dtype, requires_grad=False)
-    # Every process has the file, and takes its own part of it: nothing is sent.
+    # Every process has read the file and takes its shard of it: nothing is sent.
     return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)

@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import pytorch_lightning as pl
+import torch.distributed
 from numpy.typing import NDArray
 
 from faithkit.baselines.counted_features import CountedFeatures
@@ -23,8 +24,19 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.provenance import Provenance
 from faithkit.reports.write_reports import Reports, detection_reports
 from faithkit.training.checkpoints import load_best
-from faithkit.training.distributed import gather_objects
 from faithkit.weights.used_model import UsedModel, describe_model
+
+T = TypeVar("T")
+
+
+def gather_objects(own: T) -> list[T]:
+    """Gives every process the objects of all, in the order of their ranks; alone, just its own."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return [own]
+    gathered: list[T] = [own] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, own)
+    return gathered
+
 
 log = logging.getLogger("faithkit")
 Data = TypeVar("Data")  # the DataModule, which the ground does not know

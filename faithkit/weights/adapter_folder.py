@@ -10,8 +10,8 @@ from typing import Any
 
 from faithkit.checks import check_number, check_text
 from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import ADAPTER_CONFIG, read_stored
-from faithkit.files.strict_json import read_strict_json
 
 ALL_LINEAR = "all-linear"
 MAX_RANK, MAX_ALPHA, MOST_MODULES = 512, 16_384, 1000

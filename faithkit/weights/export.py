@@ -8,8 +8,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
-from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_sidecar, read_stored, seal
+from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored, seal
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Turn
 

@@ -7,14 +7,13 @@ both are refused. Call these functions under `faithkit.weights.resolve.loading`,
 import logging
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.folder_check import check_config
-from faithkit.files.model_folder import ADAPTER_CONFIG
-from faithkit.weights.from_pretrained import quietly
+from faithkit.files.model_folder import ADAPTER_CONFIG, check_config
 
 MEND = "copy or download the folder again, or name another model"
 # Tensors that files have and models do not: buffers of older versions, and the pooler of classes that have none.
@@ -195,3 +194,79 @@ def check_vocabulary(model: Any, tokenizer: Any, source: str, *, new: Collection
     if highest >= rows:
         problem = f"the tokenizer has ids up to {highest}, and the weights have embeddings up to {rows - 1}"
         raise UserError(problem, place=source, hint="the tokenizer is another model's: copy the folder again")
+
+
+PLACES = 4096  # tokens of prompt and answer, of a model that names no limit
+
+
+def check_end_token(tokenizer: Any, place: str) -> None:
+    """Refuses a tokenizer without a token that ends an answer."""
+    if tokenizer.eos_token_id is None:
+        hint = "set eos_token in its tokenizer_config.json, or use another model"
+        raise UserError("the tokenizer has no token that ends an answer", place=place, hint=hint)
+
+
+def filler_token(tokenizer: Any) -> int:
+    """Chooses the token that fills a batch, masked out: the padding token, else the one that ends an answer."""
+    chosen: int = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    return chosen
+
+
+def check_places(config: Any, place: str, max_length: int | None, key: str = "max_length") -> int:
+    """Checks a causal model's configuration; gives the tokens of prompt and answer that it may be asked for.
+
+    Args:
+        max_length: What is wanted; None for as many as the model has places for.
+        key: Names it in the hint.
+
+    Raises:
+        UserError: It is an encoder-decoder, or has fewer places.
+    """
+    if config.is_encoder_decoder:
+        raise UserError("judges are causal models, and this is an encoder-decoder", place=place, hint="use another")
+    have = getattr(config, "max_position_embeddings", None)
+    if max_length is not None and have is not None and max_length > have:
+        problem = f"{key} is {max_length}, but this model has {have} places"
+        raise UserError(problem, place=place, hint=f"set {key}={have} or less")
+    return int(max_length or have or PLACES)
+
+
+def import_transformers() -> None:
+    """Imports transformers' models without scikit-learn, scipy and pandas: a second of a first prediction.
+
+    It wants one curve of scikit-learn's for assisted generation, which then sets its threshold without it. Nothing
+    happens where these modules are loaded already.
+    """
+    import sys
+
+    if "transformers.generation.candidate_generator" in sys.modules:
+        return
+    from transformers import utils
+
+    available = utils.is_sklearn_available
+    utils.is_sklearn_available = lambda: False
+    try:
+        import transformers.generation.candidate_generator  # noqa: F401
+    finally:
+        utils.is_sklearn_available = available
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Silences progress bars from here on, and load reports within: a missing head is the point of fine-tuning."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+
+
+def override(config: Any, names: Sequence[str], value: Any) -> None:
+    """Sets those of the names that this config has; None leaves them as they are."""
+    for name in names:
+        if value is not None and hasattr(config, name):
+            setattr(config, name, value)

@@ -12,8 +12,8 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json, write_text
+from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import CARD, CONFIG, SIDECAR, read_stored, seal
-from faithkit.files.strict_json import read_strict_json
 
 REPOSITORY = r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*"
 CONFIGS = (CONFIG, "tokenizer_config.json", "generation_config.json")

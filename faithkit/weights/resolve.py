@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from faithkit.errors import UserError, nearest, shorten
-from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR
+from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder
 from faithkit.weights.local import LOCAL, LocalWeights, fetch
 from faithkit.weights.models import known_models
 
@@ -48,8 +47,6 @@ def resolve(name_or_path: str) -> str:
         UserError: It is neither a folder nor a possible name, or the local weights cannot be fetched.
     """
     if name_or_path in LOCAL:
-        if LOCAL[name_or_path].untrained:
-            log.warning("%s: %s", name_or_path, LOCAL[name_or_path].description)
         return str(fetch(LOCAL[name_or_path]))
     path = Path(name_or_path).expanduser()
     if name_or_path and path.is_dir():
@@ -134,7 +131,7 @@ def loading(name_or_path: str) -> Iterator[str]:
             model = AutoModel.from_pretrained(source)
 
     A hub that is out of reach is noticed first, in place of the minute of retries that its client takes. The files of
-    a folder are checked before anything reads them (`faithkit.files.folder_check`).
+    a folder are checked before anything reads them (`faithkit.files.model_folder`).
 
     Raises:
         UserError: Whatever goes wrong within, but for errors of the system (a full disk, a permission). What a damaged

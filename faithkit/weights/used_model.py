@@ -8,8 +8,8 @@ from typing import Any
 
 from faithkit.detector import detector_kinds
 from faithkit.files.hashes import hash_files
+from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, find_folder, read_stored
-from faithkit.files.strict_json import read_strict_json
 from faithkit.provenance.seen_rows import SeenRows, read_seen
 from faithkit.weights.resolve import hub_folder, is_hub_name
 

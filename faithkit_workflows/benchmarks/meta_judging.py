@@ -13,8 +13,7 @@ from data_modules.build import read_benchmark
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
-from faithkit.files.annotations import ACCURATE, INACCURATE, read_annotations, write_annotations
-from faithkit.files.jsonl import read_predictions
+from faithkit.files.jsonl import ACCURATE, INACCURATE, read_annotations, read_predictions, write_annotations
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging import meta_report

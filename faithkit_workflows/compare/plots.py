@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from faithkit.calibration.thresholds import reliability
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
-from faithkit.runs.curves import Curve, read_curves
+from faithkit.runs.reading import Curve, read_curves
 from faithkit.runs.run import Run
 from faithkit_workflows.compare.report import ComparedSet
 

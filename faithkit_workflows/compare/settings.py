@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from faithkit.runs.run import Run
-from faithkit.runs.settings import differing_settings, flatten
+from faithkit.runs.run import Run, differing_settings, flatten
 
 MISSING = "–"
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import SWEEP_FILE
-from faithkit.runs.chosen import Chosen, chosen_of, tested
-from faithkit.runs.run import Run
-from faithkit.runs.state import State
+from faithkit.runs.listing import Chosen, chosen_of, tested
+from faithkit.runs.run import Run, State
 from faithkit.runs.sweeps import FAILED, PRUNED, SweepJob, SweepRecord, read_sweep
 from faithkit.statistics.metric import Metric, average_runs
 

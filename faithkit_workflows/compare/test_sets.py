@@ -7,7 +7,7 @@ from typing import Any
 
 from faithkit.embedded_name import data_path, display_name
 from faithkit.errors import UserError
-from faithkit.files.strict_json import read_strict_json
+from faithkit.files.jsonl import read_strict_json
 from faithkit.pages.page_parts import gold_label
 from faithkit.provenance.predicted_rows import UNKNOWN_SPLIT, PredictedRow, read_predicted_rows
 from faithkit.records import Example, Prediction

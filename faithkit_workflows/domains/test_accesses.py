@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from faithkit.embedded_name import EMBEDDED
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import cache_dir
 from faithkit.files.jsonl import JsonlAppender, read_jsonl
 from faithkit_workflows.domains.rows import DEV
 

@@ -33,9 +33,8 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
-from faithkit.files.jsonl import read_predictions, write_jsonl
+from faithkit.files.jsonl import read_predictions, read_strict_json, write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.files.strict_json import read_strict_json
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import Example, Prediction

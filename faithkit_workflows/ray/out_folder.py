@@ -20,8 +20,7 @@ from pydantic import ValidationError
 from data_modules.reading.shards import Shard, hash_of, opened, shown, some_names
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import disk_errors, make_folder, sync_entry, write_json
-from faithkit.files.jsonl import write_jsonl
-from faithkit.files.strict_json import read_strict_json
+from faithkit.files.jsonl import read_strict_json, write_jsonl
 from faithkit.settings.types import Block, NonNegative, NonNegativeInt, Text
 from faithkit_workflows.ray.identity import check_same, hash_of_identity
 

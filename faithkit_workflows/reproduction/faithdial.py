@@ -25,7 +25,7 @@ GENERATORS = {  # with what trains them
     "T5-LossTruncation": ("model=t5", "objective=loss_truncation"),
     "T5-InfoNCE": ("model=t5", "objective=infonce"),
 }
-SMALL = {"GPT2": "smollm2-135m", "DialoGPT": "smollm2-135m", "DoHA": "granite-bart"}
+SMALL = {"GPT2": "smollm2-135m", "DialoGPT": "smollm2-135m", "DoHA": "facebook/bart-base"}
 # By the paper's heads: the metric as the paper's scripts compute it, ours, and what makes either the paper's unit.
 METRICS = {
     "critic": ("critic_rate", "", 100.0),

@@ -12,7 +12,7 @@ from typing import Any
 from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
-from faithkit.files.strict_json import read_strict_json
+from faithkit.files.jsonl import read_strict_json
 from faithkit_workflows.reproduction.steps import Place, Step, blocked, command
 from faithkit_workflows.sweep.processes import quoted, run_script_apart
 

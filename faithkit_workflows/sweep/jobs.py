@@ -12,10 +12,9 @@ from faithkit import signals
 from faithkit.cli import SWEEP_VARIABLE
 from faithkit.errors import UserError
 from faithkit.files.run_lock import is_locked
-from faithkit.runs.chosen import chosen_of
-from faithkit.runs.curves import read_curves
-from faithkit.runs.reading import CURVES, read_run
-from faithkit.runs.state import State
+from faithkit.runs.listing import chosen_of
+from faithkit.runs.reading import CURVES, read_curves, read_run
+from faithkit.runs.run import State
 from faithkit.runs.sweeps import DONE, FAILED, INTERRUPTED, PRUNED, SweepJob, SweepRecord, write_sweep
 from faithkit_workflows.sweep.launching import Launcher, TrainJob
 from faithkit_workflows.sweep.search import Search

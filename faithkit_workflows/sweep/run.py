@@ -13,11 +13,9 @@ from faithkit.embedded_name import mark_embedded
 from faithkit.errors import UserError, raise_problems
 from faithkit.files.run_folder import log_to
 from faithkit.files.run_lock import run_lock
-from faithkit.runs.chosen import chosen_of
-from faithkit.runs.curves import read_curves
-from faithkit.runs.reading import read_run
-from faithkit.runs.run import Curve
-from faithkit.runs.state import State
+from faithkit.runs.listing import chosen_of
+from faithkit.runs.reading import read_curves, read_run
+from faithkit.runs.run import Curve, State
 from faithkit.runs.sweeps import DONE, SweepRecord, write_sweep
 from faithkit.settings.command_line import CommandLine
 from faithkit_workflows.settings.preflight import check_package

@@ -19,7 +19,7 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity import NOT_IN_PERCENT
 from faithkit.reports.report import Report
 from faithkit.reports.write_reports import ReportOptions, write_reports
-from faithkit.runs.chosen import chosen_of
+from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import Run
 from faithkit.statistics.metric import Metric, average_runs

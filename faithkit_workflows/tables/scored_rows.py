@@ -17,8 +17,8 @@ from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.tables import text_format
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
+from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
-from faithkit.files.strict_json import read_strict_json
 from faithkit.records import Example, Prediction
 from faithkit_workflows.tables.user_table import UserTable
 

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from faithkit import entailment
 from faithkit.entailment import Entailment
-from faithkit.files.cache_entry import cache_entry
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
 from faithkit.weights.resolve import resolve

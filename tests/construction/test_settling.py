@@ -12,7 +12,7 @@ from construction.annotation.schemes import SCHEMES
 from construction.annotation.settle import settle, settle_question
 from data_modules.build import read_block
 from faithkit.errors import UserError
-from faithkit.files.annotations import read_annotations
+from faithkit.files.jsonl import read_annotations
 from faithkit.records import Example
 from tests.construction.annotated import TEXT, example
 

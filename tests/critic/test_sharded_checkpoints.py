@@ -1,4 +1,4 @@
-"""A training under `trainer=fsdp` goes on from its parts: on fewer processes and on more, with one broken, killed."""
+"""A training under `trainer=fsdp` resumes in fewer or more processes, with a damaged file, and after a kill."""
 
 import os
 import shutil
@@ -17,6 +17,7 @@ from tests.running import ROOT, SMALL, run
 
 TWO = ("trainer.strategy=fsdp", "trainer.accelerator=cpu", "trainer.devices=2")
 ONE = ("trainer.strategy=auto", "trainer.devices=1")
+SHARDS = tuple(f"shard-0000{number}-model-00001-of-00001.safetensors" for number in (1, 2))
 # The first process stops itself: both then write a checkpoint of that step.
 STOPPED = """
 import os, runpy, signal, sys
@@ -30,18 +31,18 @@ CriticModule.training_step = stopping
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-# The first process writes its third checkpoint for ever: the parts are there, the index is not.
+# The first process never finishes its third checkpoint: the shards are written, the index is not.
 HANGING = """
 import pathlib, runpy, sys, time
-from faithkit.training import part_storage
-finish, count, marker = part_storage._Writer.finish, [], pathlib.Path(sys.argv[1])
-def hanging(self, metadata, results):
+from faithkit.training import sharded_checkpoints
+write, count, marker = sharded_checkpoints.write_checkpoint, [], pathlib.Path(sys.argv[1])
+def hanging(path, checkpoint):
     count.append(1)
     if len(count) == 3:
         marker.touch()
         time.sleep(600)
-    return finish(self, metadata, results)
-part_storage._Writer.finish = hanging
+    return write(path, checkpoint)
+sharded_checkpoints.write_checkpoint = hanging
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
@@ -62,8 +63,7 @@ def whole(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stderr
     assert {path.name for path in (folder / "checkpoints" / "last.ckpt").iterdir()} == {
         "index.ckpt",
-        "part-0.ckpt",
-        "part-1.ckpt",
+        *SHARDS,
     }
     assert (folder / "checkpoints" / "best.ckpt").is_file()
     return folder
@@ -123,15 +123,15 @@ def test_two_processes_then_one_then_two_take_the_steps_of_two(stopped: Path, wh
     assert_same(folder, whole, 1e-4)
 
 
-def test_a_broken_part_is_named_and_the_training_goes_on_from_the_checkpoint_before(
+def test_a_damaged_file_is_named_and_the_training_resumes_from_the_previous_checkpoint(
     stopped: Path, whole: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(stopped, tmp_path / "run")
-    part = folder / "checkpoints" / "last.ckpt" / "part-1.ckpt"
+    part = folder / "checkpoints" / "last.ckpt" / SHARDS[1]
     part.write_bytes(part.read_bytes()[:-5000])
     done = run("train.py", f"resume={folder}")
     assert done.returncode == 0, done.stderr
-    assert "cut short or damaged: part-1.ckpt" in done.stderr and "previous.ckpt" in done.stderr
+    assert f"cut short or damaged: {SHARDS[1]}" in done.stderr and "previous.ckpt" in done.stderr
     assert going_on_at(folder) == 3
     assert_same(folder, whole)
 
@@ -147,7 +147,7 @@ def test_a_kill_in_the_middle_of_writing_leaves_a_training_that_goes_on(
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     (unfinished,) = (folder / "checkpoints").glob(".*.tmp")
-    assert {path.name for path in unfinished.iterdir()} == {"part-0.ckpt", "part-1.ckpt"}
+    assert {path.name for path in unfinished.iterdir()} == set(SHARDS)
     done = run("train.py", f"resume={folder}")
     assert done.returncode == 0, done.stderr
     assert going_on_at(folder) == 2 and not unfinished.exists()

@@ -1,6 +1,5 @@
 """Damages checkpoint files: each must be refused, or read as what was written."""
 
-import io
 import random
 from functools import cache
 from pathlib import Path
@@ -41,14 +40,6 @@ def with_checksum() -> bytes:
         return (Path(folder) / "file").read_bytes()
 
 
-@cache
-def without_checksum() -> bytes:
-    """A file from before checkpoints had a checksum."""
-    buffer = io.BytesIO()
-    torch.save(whole(), buffer)
-    return buffer.getvalue()
-
-
 def same(found: Any, wanted: Any) -> bool:
     if isinstance(wanted, torch.Tensor):
         return isinstance(found, torch.Tensor) and found.dtype == wanted.dtype and torch.equal(found, wanted)
@@ -69,10 +60,6 @@ def _damaged(rng: random.Random, folder: Path) -> None:
     _check(folder, mutate_bytes(with_checksum(), rng))
 
 
-def _damaged_old(rng: random.Random, folder: Path) -> None:
-    _check(folder, mutate_bytes(without_checksum(), rng))
-
-
 def _other_values(rng: random.Random, folder: Path) -> None:
     run = RunFolder(folder)
     changed = mutate_value(PLAIN, rng)
@@ -82,6 +69,5 @@ def _other_values(rng: random.Random, folder: Path) -> None:
 
 CAMPAIGNS = [
     Campaign("checkpoint (bytes)", _damaged),
-    Campaign("checkpoint of before checksums (bytes)", _damaged_old, share=0.5),
     Campaign("checkpoint (values)", _other_values, share=0.5),
 ]

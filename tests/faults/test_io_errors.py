@@ -42,12 +42,12 @@ def write_step(root: Path, text: str) -> None:
     write_checkpoint(run.last, {**whole(), "global_step": len(text)})
 
 
-def write_step_in_parts(root: Path, text: str) -> None:
-    from faithkit.training.part_storage import write_parts
+def write_sharded_step(root: Path, text: str) -> None:
+    from faithkit.training.sharded_checkpoints import write_sharded
 
     with alone():
         run = RunFolder(root)
-        write_parts(run.last, {**whole(), "global_step": len(text)}, previous=run.previous)
+        write_sharded(run.last, {**whole(), "global_step": len(text)}, previous=run.previous)
 
 
 def is_left(path: Path) -> bool:
@@ -70,7 +70,7 @@ WRITERS: dict[str, tuple[Callable[[Path, str], None], Callable[[Path], Any]]] = 
     "rows": (write_rows, tree),
     "folder": (write_tree, tree),
     "checkpoint": (write_step, last_step),
-    "checkpoint in parts": (write_step_in_parts, last_step),
+    "sharded checkpoint": (write_sharded_step, last_step),
 }
 
 

@@ -144,8 +144,8 @@ def test_checkpoints(root: Path, states: Path) -> None:
     assert set(after) == {(3, 3, "last.ckpt")}
 
 
-def test_checkpoints_in_parts(root: Path, states: Path) -> None:
-    from faithkit.training.part_storage import write_parts
+def test_sharded_checkpoints(root: Path, states: Path) -> None:
+    from faithkit.training.sharded_checkpoints import write_sharded
 
     run = RunFolder(root)
     run.checkpoints.mkdir()
@@ -159,9 +159,9 @@ def test_checkpoints_in_parts(root: Path, states: Path) -> None:
 
     with alone():
         for step in (1, 2):
-            write_parts(run.last, checkpoint(step), previous=run.previous)
+            write_sharded(run.last, checkpoint(step), previous=run.previous)
         with recording(root) as recorder:
-            write_parts(run.last, checkpoint(3), previous=run.previous)
+            write_sharded(run.last, checkpoint(3), previous=run.previous)
     during, after = contents_after(recorder, states, read)
     assert set(during) == {(2, "last.ckpt"), (2, "previous.ckpt"), (3, "last.ckpt")}
     assert set(after) == {(3, "last.ckpt")}

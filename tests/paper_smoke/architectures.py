@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faithkit.files.cache_entry import cache_entry
+from faithkit.files.cache import cache_entry
 from tests.paper_smoke.vocabularies import write_vocabulary
 
 VERSION = 2  # raised when the same architecture gives another folder

@@ -17,8 +17,7 @@ from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_s
 from data_modules.embedded.layouts.spans import write_pairs, write_ragtruth, write_spans, write_xsum_tokens
 from data_modules.embedded.layouts.wow import write_wow_parlai
 from faithkit.errors import UserError
-from faithkit.files.cache_entry import cache_entry
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import cache_dir, cache_entry
 
 # Layout to writer(folder, num_rows, seed), which returns the folder. A dataset names its layout in `embedded_layout`.
 WRITERS: dict[str, Callable[..., Path]] = {

@@ -57,7 +57,7 @@ def test_a_damaged_entry_is_encoded_again(
         caplog.clear()
         with caplog.at_level(logging.INFO, "faithkit"):
             assert content(load_encoded(source, "train", encoder)) == expected
-        assert caplog.messages[0].endswith(f"{file!r} is not as it was written; it is made again")
+        assert caplog.messages[0].endswith(f"{file!r} differs from what was written; building it again")
         assert (entry / file).read_bytes() == whole
 
 

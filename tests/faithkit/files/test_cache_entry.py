@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.files import cache_entry as module
-from faithkit.files.cache_entry import CHECKSUMS, Damaged, cache_entry
-from faithkit.files.home import cache_dir
+from faithkit.files import cache as module
+from faithkit.files.cache import CHECKSUMS, DamagedEntry, cache_dir, cache_entry
 from tests.faults.races import killed_after, race
 
 TEXT = "rows of a corpus\n" * 50
@@ -74,14 +73,14 @@ def other_entry(folder: Path) -> None:
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a cut file": (lambda f: os.truncate(f / "deep" / "rows.txt", 20), "rows.txt' is not as it was written"),
-    "an empty file": (lambda f: os.truncate(f / "meta.json", 0), "'meta.json' is not as it was written"),
-    "a flipped bit": (lambda f: flip(f / "deep" / "rows.txt"), "rows.txt' is not as it was written"),
+    "a cut file": (lambda f: os.truncate(f / "deep" / "rows.txt", 20), "rows.txt' differs from what was written"),
+    "an empty file": (lambda f: os.truncate(f / "meta.json", 0), "'meta.json' differs from what was written"),
+    "a flipped bit": (lambda f: flip(f / "deep" / "rows.txt"), "rows.txt' differs from what was written"),
     "zeros of the same length": (lambda f: (f / "meta.json").write_bytes(bytes(2)), "'meta.json' is not as it was"),
-    "a missing file": (lambda f: (f / "meta.json").unlink(), "'meta.json' is not as it was written"),
-    "a missing folder": (lambda f: shutil.rmtree(f / "deep"), "rows.txt' is not as it was written"),
-    "a file too many": (lambda f: (f / "more.txt").write_text(""), "'more.txt' is not as it was written"),
-    "a folder in a file's place": (lambda f: to_folder(f / "meta.json"), "'meta.json' is not as it was written"),
+    "a missing file": (lambda f: (f / "meta.json").unlink(), "'meta.json' differs from what was written"),
+    "a missing folder": (lambda f: shutil.rmtree(f / "deep"), "rows.txt' differs from what was written"),
+    "a file too many": (lambda f: (f / "more.txt").write_text(""), "'more.txt' differs from what was written"),
+    "a folder in a file's place": (lambda f: to_folder(f / "meta.json"), "'meta.json' differs from what was written"),
     "another entry": (other_entry, "it belongs to another entry"),
     "no list": (lambda f: (f / CHECKSUMS).unlink(), "it has no list of checksums"),
     "an empty list": (lambda f: os.truncate(f / CHECKSUMS, 0), "its list of checksums is damaged"),
@@ -105,7 +104,7 @@ def test_a_damaged_entry_is_made_again_and_said_so_once(
         assert entry() == entry() == TEXT
     assert entry.num_builds == before + 1
     (line,) = caplog.messages
-    assert f"{said}" in line and line.endswith("; it is made again")
+    assert f"{said}" in line and line.endswith("; building it again")
     assert {path.name for path in entry.folder.parent.iterdir()} <= {"abc", ".ab.lock", ".ot.lock", "builds.txt"}
 
 
@@ -116,7 +115,7 @@ def test_a_reader_may_find_damage_that_checksums_do_not_see(entry: Entry, monkey
     def read(folder: Path) -> str:
         text = (folder / "deep" / "rows.txt").read_text()
         if text != TEXT:
-            raise Damaged("other rows")
+            raise DamagedEntry("other rows")
         return text
 
     for _ in range(2):
@@ -131,9 +130,9 @@ def test_a_reader_may_find_damage_that_checksums_do_not_see(entry: Entry, monkey
 
 def test_a_builder_that_cannot_build_what_its_reader_reads_does_not_go_round_for_ever(entry: Entry) -> None:
     def read(folder: Path) -> str:
-        raise Damaged("never right")
+        raise DamagedEntry("never right")
 
-    with pytest.raises(Damaged, match="never right"):
+    with pytest.raises(DamagedEntry, match="never right"):
         cache_entry(entry.folder, entry.build, read)
     assert entry.num_builds == 1
 

@@ -8,8 +8,7 @@ import pytest
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
-from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import SIDECAR, Sidecar, mend_hint, read_sidecar, seal
+from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, mend_hint, read_sidecar, seal
 from faithkit.files.run_folder import RunFolder, log
 from faithkit.words import VERSION
 

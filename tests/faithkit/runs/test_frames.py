@@ -7,7 +7,7 @@ import pytest
 
 from faithkit import runs
 from faithkit.files.jsonl import write_jsonl
-from faithkit.runs.settings import differing_settings
+from faithkit.runs.run import differing_settings
 from tests.faithkit.runs.folders import EVALUATED, F1, ROWS, TRAINED, make_run
 
 OTHER = {**TRAINED, "seed": 2, "optimizer": {"lr": 0.002}, "model": {**TRAINED["model"], "optimizer": {"lr": 0.002}}}
@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_there(tmp_path: Path) -> No
     path.write_text(path.read_text() + '[1]\n{"label": "faithful"}\n{"id": "c", "score": "high"}\n{"id": "d", "lab')
     with pytest.warns(UserWarning, match="the metric 'test/x/nan' is left out"):
         assert runs.to_pandas(folder)["metric"].tolist() == ["f1"]
-    with pytest.warns(UserWarning, match="lines that are no predictions are left out: 3"):
+    with pytest.warns(UserWarning, match="lines that are not predictions are left out: 3"):
         frame = runs.predictions_to_pandas(folder)
     assert frame["id"].tolist() == ["a", "b", "c"] and frame["score"].isna().tolist() == [False, False, True]
     path.write_bytes(b'{"id": "a"}\n\xff\xfe')

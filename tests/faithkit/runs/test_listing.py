@@ -28,7 +28,7 @@ def test_the_list_says_what_ran_on_what_with_its_metric_and_how_to_go_on(
         ],
         ["runs/2026-01-02_00-00-00-b", "2026-01-02 00:00", "evaluate critic on begin", "-", "resumable"],
     ]
-    assert lines[0] == "go on: faithkit evaluate resume=runs/2026-01-02_00-00-00-b"
+    assert lines[0] == "resume: faithkit evaluate resume=runs/2026-01-02_00-00-00-b"
     assert lines[1].startswith("note: runs/2026-01-02_00-00-00-b: metrics.json cannot be read")
 
 

@@ -84,7 +84,7 @@ def test_the_report_has_our_tables_and_panels_of_the_logged_runs(tmp_path: Path,
     assert [one["value"] for one in runset["filters"]["filters"]] == [["first", "second"]]
     panels = [panel["viewType"] for panel in grid["panelBankSectionConfig"]["panels"]]
     assert sorted(panels) == ["Bar Chart", "Run Comparer", "Run History Line Plot", "Run History Line Plot"]
-    assert "stand in the tables alone: 1" in report["spec"]
+    assert "only in the tables: 1" in report["spec"]
 
 
 def test_runs_that_wandb_does_not_know_are_refused(tmp_path: Path) -> None:

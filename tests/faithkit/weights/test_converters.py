@@ -1,13 +1,11 @@
 """The readers of quantized files, on bytes worked out by hand."""
 
-import json
 import struct
 
 import numpy as np
 
-from faithkit.weights.converters import flan_t5_small, granite_bart, granite_roberta, smollm2
-from faithkit.weights.converters.gguf_reader import read_gguf
-from faithkit.weights.converters.onnx_reader import Node, dequantized, read_onnx
+from faithkit.weights.converters import named_onnx_weights, rename_llama
+from faithkit.weights.readers import Node, dequantized, read_gguf, read_onnx
 
 
 def half(*values: float) -> bytes:
@@ -47,7 +45,7 @@ def test_llamas_rows_are_put_back_in_order():
     stored = rows[[0, 2, 1, 3, 4, 6, 5, 7]]
     tensors = {"blk.0.attn_q.weight": stored, "blk.0.attn_v.weight": stored, "output_norm.weight": rows}
     metadata = {"llama.attention.head_count": 2, "llama.attention.head_count_kv": 2}
-    renamed = smollm2.rename(tensors, metadata)
+    renamed = rename_llama(tensors, metadata)
     np.testing.assert_array_equal(renamed["model.layers.0.self_attn.q_proj.weight"], rows)
     np.testing.assert_array_equal(renamed["model.layers.0.self_attn.v_proj.weight"], stored)
     assert "model.norm.weight" in renamed
@@ -89,55 +87,6 @@ def test_onnx_weights_are_named_by_the_node_that_reads_them(tmp_path):
     assert nodes == [Node("/m/block.0/q/MatMul_quant", tuple(name.decode() for name in inputs))]
     expected = (np.array([[0, 1, 2], [3, 4, -1]]) + 2) * 0.5  # (q - zero point) * scale
     np.testing.assert_array_equal(dequantized(tensors)["onnx::MatMul_1"], expected)
-    named = flan_t5_small.weights(tensors, nodes)
+    named = named_onnx_weights(tensors, nodes)
     assert set(named) == {"m.norm.weight", "m.block.0.q.weight"}
     np.testing.assert_array_equal(named["m.block.0.q.weight"], expected.T)  # PyTorch's (out, in)
-
-
-def test_the_pack_has_a_scale_for_each_group_and_one_matrix_for_three():
-    values = np.arange(24, dtype=np.int8).reshape(6, 4)
-    scales = np.arange(1, 13, dtype="<f4").reshape(6, 2)  # groups of two
-    entries = [
-        {"name": "l0.qkv.w", "dtype": "i8", "shape": [6, 4], "len": 24 + 48, "group": 2},
-        {"name": "emb_ln.b", "dtype": "f32", "shape": [2], "len": 8, "group": 0},
-    ]
-    header = json.dumps({"tokenizer_len": 2, "tensors": entries}).encode()
-    data = granite_roberta.MAGIC + struct.pack("<Q", len(header)) + header + b"{}"
-    data += values.tobytes() + scales.tobytes() + struct.pack("<ff", 1.0, 2.0)
-
-    _, tokenizer, tensors = granite_roberta.read_pack(data)
-
-    assert tokenizer == "{}"
-    expected = values * np.repeat(scales, 2, axis=1)
-    np.testing.assert_array_equal(tensors["l0.qkv.w"], expected)
-    renamed = granite_roberta.rename(tensors)
-    np.testing.assert_array_equal(renamed["encoder.layer.0.attention.self.key.weight"], expected[2:4])
-    np.testing.assert_array_equal(renamed["embeddings.LayerNorm.bias"], [1.0, 2.0])
-
-
-def test_bart_is_made_of_robertas_layers():
-    sizes = {"query": (2, 2), "key": (2, 2), "value": (2, 2)}
-    tensors = {
-        "embeddings.word_embeddings.weight": np.ones((5, 2)),
-        "embeddings.position_embeddings.weight": np.arange(6.0).reshape(3, 2),
-        "embeddings.token_type_embeddings.weight": np.array([[10.0, 20.0]]),
-        **{f"embeddings.LayerNorm.{parameter}": np.ones(2) for parameter in ("weight", "bias")},
-    }
-    for layer in range(4):
-        for place, name in enumerate(granite_bart.LAYER):
-            shape = sizes.get(name.rpartition(".")[2], (2,))
-            for parameter in ("weight", "bias"):
-                tensors[f"encoder.layer.{layer}.{name}.{parameter}"] = np.full(shape, 10.0 * layer + place)
-    made = granite_bart.rename(tensors, 4, [1, 3])
-    np.testing.assert_array_equal(made["model.decoder.embed_positions.weight"], [[10, 21], [12, 23], [14, 25]])
-    assert made["model.encoder.layers.2.self_attn.k_proj.weight"][0, 0] == 21
-    second = {name: value for name, value in made.items() if name.startswith("model.decoder.layers.1.")}
-    assert {name: value.flat[0] for name, value in second.items() if name.endswith("v_proj.bias")} == {
-        "model.decoder.layers.1.self_attn.v_proj.bias": 32,
-        "model.decoder.layers.1.encoder_attn.v_proj.bias": 32,
-    }
-    assert second["model.decoder.layers.1.encoder_attn_layer_norm.weight"][0] == 34
-    assert second["model.decoder.layers.1.fc2.weight"][0] == 36
-    words = 2**0.5  # their length
-    np.testing.assert_allclose(second["model.decoder.layers.1.final_layer_norm.weight"], 1 / words)
-    assert not any("decoder.layers.2" in name for name in made)

@@ -13,8 +13,7 @@ import pytest
 from critic import Critic
 from critic.export import export
 from faithkit.errors import UserError
-from faithkit.files.folder_check import check_folder
-from faithkit.files.model_folder import CARD, SIDECAR, read_stored, seal
+from faithkit.files.model_folder import CARD, SIDECAR, check_folder, read_stored, seal
 from faithkit.weights.publish import check_private, describe, published_files, push, shorten_paths
 from tests.model_folders import edit_json
 

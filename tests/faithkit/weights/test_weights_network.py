@@ -52,12 +52,11 @@ def load(auto_class: Any, name: str) -> tuple[Any, Any, dict[str, Any]]:
         return model.eval(), AutoTokenizer.from_pretrained(folder), report
 
 
-@pytest.mark.parametrize(("name", "margin"), [("minilm", 0.3), ("granite-roberta", 0.1)])
-def test_an_encoder_puts_paraphrases_closer_than_other_sentences(name, margin):
+def test_minilm_puts_paraphrases_closer_than_other_sentences():
     import torch
     from transformers import AutoModel
 
-    model, tokenizer, report = load(AutoModel, name)
+    model, tokenizer, report = load(AutoModel, "minilm")
     assert not report["unexpected_keys"] and not report["mismatched_keys"]
     assert {key for key in report["missing_keys"] if not key.startswith("pooler.")} == set()
 
@@ -68,18 +67,8 @@ def test_an_encoder_puts_paraphrases_closer_than_other_sentences(name, margin):
     means = torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
     cosines = means[0::2] @ means[1::2].T  # (firsts, seconds): paraphrases on the diagonal
     alike, apart = cosines.diagonal(), cosines[~torch.eye(len(ALIKE), dtype=torch.bool)]
-    print(f"\n{name}: alike {alike.tolist()}, apart {apart.tolist()}")
-    assert alike.min() > apart.max() + margin
-
-
-def test_robertas_tokenizer_encodes_pairs_as_roberta_does():
-    from transformers import AutoTokenizer
-
-    with loading("granite-roberta") as folder:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokens = tokenizer("A cat.", "A dog.").tokens()
-    assert tokens == ["<s>", "A", "Ġcat", ".", "</s>", "</s>", "A", "Ġdog", ".", "</s>"]
-    assert (tokenizer.pad_token_id, tokenizer.mask_token_id, tokenizer.model_max_length) == (1, 50264, 512)
+    print(f"\nminilm: alike {alike.tolist()}, apart {apart.tolist()}")
+    assert alike.min() > apart.max() + 0.3
 
 
 def test_smollm2_knows_english_and_answers():
@@ -144,17 +133,3 @@ def test_spacy_finds_entities():
     entities = {entity.text: entity.label_ for entity in found}
     print(f"\nspacy-sm: {entities}")
     assert entities == {"Barack Obama": "PERSON", "Hawaii": "GPE", "August 4, 1961": "DATE"}
-
-
-def test_the_small_bart_reads_as_granite_does():
-    import torch
-    from transformers import AutoModel, AutoModelForSeq2SeqLM
-
-    roberta, tokenizer, _ = load(AutoModel, "granite-roberta")
-    bart, _, report = load(AutoModelForSeq2SeqLM, "granite-bart")
-    assert not any(report.values())
-    batch = tokenizer([*ALIKE[0], "Hello."], padding=True, return_tensors="pt")
-    with torch.inference_mode():
-        wanted, found = (model(**batch).last_hidden_state for model in (roberta, bart.get_encoder()))
-    mask = batch["attention_mask"][..., None]
-    assert ((wanted - found) * mask).abs().max() < 1e-3 * wanted.abs().max()

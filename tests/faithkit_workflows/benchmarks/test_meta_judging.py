@@ -9,7 +9,7 @@ import pytest
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
-from faithkit.files.annotations import ACCURATE, read_annotations
+from faithkit.files.jsonl import ACCURATE, read_annotations
 from faithkit.pages.tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit.reports.judging import meta_report

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from faithkit.runs.chosen import chosen_of
+from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import find_runs, read_run
 from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
 from faithkit.statistics.metric import average_runs

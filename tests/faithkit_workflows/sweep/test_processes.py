@@ -10,10 +10,9 @@ import pytest
 
 from faithkit.cli import SWEEP_VARIABLE
 from faithkit.files.run_folder import RunFolder
-from faithkit.runs.chosen import chosen_of
-from faithkit.runs.curves import read_curves
-from faithkit.runs.reading import read_run
-from faithkit.training.loggers.wandb_names import wandb_names
+from faithkit.runs.listing import chosen_of
+from faithkit.runs.reading import read_curves, read_run
+from faithkit.training.loggers.wandb_run import wandb_names
 from faithkit_workflows.sweep.jobs import reason
 from faithkit_workflows.sweep.launching import Processes, TrainJob, slots
 from tests.running import QUICK, ROOT, command, run

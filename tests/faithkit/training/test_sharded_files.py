@@ -1,4 +1,4 @@
-"""Checkpoints in parts: read at any number of processes, whole or refused with the name of the part, never executed."""
+"""Sharded checkpoints: any number of processes reads them, damage is refused by file name, nothing is executed."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -14,14 +14,14 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoint_io import DamagedCheckpoint, DurableCheckpoints, read_checkpoint, write_checkpoint
-from faithkit.training.checkpoint_parts import INDEX, LAYOUT
 from faithkit.training.checkpoints import check_fits, drop_checkpoints, find_resume_point
-from faithkit.training.part_storage import read_into, write_parts
+from faithkit.training.sharded_checkpoints import INDEX, LAYOUT, read_into, write_sharded
 from tests.faithkit.training.test_checkpoint_io import Bomb
 from tests.faults.fuzz_checkpoints import PLAIN, same
 from tests.process_groups import alone, in_processes
 
 SHAPES = ((7, 3), (2,), (1, 4), ())
+FIRST = "shard-00001-model-00001-of-00001.safetensors"
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def emptied(value: Any) -> Any:
 
 
 def save(run: RunFolder, step: int) -> None:
-    write_parts(run.last, sharded(whole(step)), previous=run.previous)
+    write_sharded(run.last, sharded(whole(step)), previous=run.previous)
 
 
 def write_here(path: str) -> None:
-    write_parts(Path(path), sharded(whole()), previous=None)
+    write_sharded(Path(path), sharded(whole()), previous=None)
 
 
 def read_here(path: str) -> None:
@@ -82,7 +82,7 @@ def _tensors(checkpoint: Mapping[str, Any]) -> list[Any]:
 def test_three_processes_write_what_one_two_and_four_read(tmp_path: Path) -> None:
     in_processes(3, write_here, str(tmp_path / "last.ckpt"))
     names = {path.name for path in (tmp_path / "last.ckpt").iterdir()}
-    assert names == {INDEX, "part-0.ckpt", "part-1.ckpt", "part-2.ckpt"}
+    assert names == {INDEX, *(FIRST.replace("shard-00001", f"shard-0000{number}") for number in (1, 2, 3))}
     assert same(read_checkpoint(tmp_path / "last.ckpt"), whole())
     with alone():
         read_here(str(tmp_path / "last.ckpt"))
@@ -101,21 +101,21 @@ def test_the_shapes_alone_are_read_without_the_weights(group: None, tmp_path: Pa
     check_fits(RunFolder(tmp_path).last, Module())
     with pytest.raises(UserError, match="not the weights of this model"):
         check_fits(RunFolder(tmp_path).last, torch.nn.Linear(2, 3))
-    assert RunFolder(tmp_path).progress() == "step 3" and RunFolder(tmp_path).has_work()
+    assert RunFolder(tmp_path).has_work()
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-300]),
-    "changed": lambda path: path.write_bytes(path.read_bytes().replace(b"PK", b"KP", 1)),
+    "changed": lambda path: path.write_bytes(path.read_bytes().replace(b"e", b"f", 1)),
     "empty": lambda path: path.write_bytes(b""),
     "missing": lambda path: path.unlink(),
-    "another's": lambda path: shutil.copy(path.parent.with_name("previous.ckpt") / path.name, path),
+    "from another checkpoint": lambda path: shutil.copy(path.parent.with_name("previous.ckpt") / path.name, path),
 }
 
 
-@pytest.mark.parametrize("name", [INDEX, "part-0.ckpt"])
+@pytest.mark.parametrize("name", [INDEX, FIRST])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_part_is_named_and_the_checkpoint_before_is_taken(
+def test_a_damaged_file_is_named_and_the_previous_checkpoint_is_used(
     damage: str, name: str, group: None, tmp_path: Path
 ) -> None:
     run = RunFolder(tmp_path)
@@ -126,7 +126,7 @@ def test_a_damaged_part_is_named_and_the_checkpoint_before_is_taken(
     DAMAGES[damage](run.last / name)
     point = find_resume_point(run)
     assert point is not None and point[:2] == (run.previous, 2) and point.problem
-    assert name in point.problem or damage == "another's", "with the index of before no part fits"
+    assert name in point.problem or damage == "from another checkpoint"  # then the other files do not fit the index
     DAMAGES["cut"](run.previous / name)
     with pytest.raises(UserError, match="damaged") as caught:
         find_resume_point(run)
@@ -135,13 +135,12 @@ def test_a_damaged_part_is_named_and_the_checkpoint_before_is_taken(
 
 def test_nothing_in_a_folder_is_executed(group: None, tmp_path: Path) -> None:
     bomb = Bomb(tmp_path / "executed")
-    for name in (INDEX, "part-0.ckpt"):
-        run = RunFolder(tmp_path / name)
-        save(run, 1)
-        stored = dict(torch.load(run.last / name, weights_only=True))
-        write_checkpoint(run.last / name, {**stored, "more": bomb})
-        with pytest.raises(UserError, match="damaged"):
-            read_checkpoint(run.last)
+    run = RunFolder(tmp_path / "run")
+    save(run, 1)
+    stored = dict(torch.load(run.last / INDEX, weights_only=True))
+    write_checkpoint(run.last / INDEX, {**stored, "more": bomb})
+    with pytest.raises(UserError, match="damaged"):
+        read_checkpoint(run.last)
     assert not bomb.path.exists()
 
 
@@ -150,15 +149,14 @@ def test_nothing_in_a_folder_is_executed(group: None, tmp_path: Path) -> None:
     [
         ((LAYOUT,), None),
         ((LAYOUT, "checksums"), {}),
-        ((LAYOUT, "tensors", "state_dict w0", "sizes"), (8, 3)),
-        ((LAYOUT, "tensors", "state_dict w0", "dtype"), torch.float64),
-        ((LAYOUT, "tensors", "state_dict w0", "place"), ("nowhere", "w0")),
-        ((LAYOUT, "tensors", "state_dict w0", "pieces"), ()),
-        ((LAYOUT, "tensors", "state_dict w0", "pieces"), ({"offsets": (1, 0), "sizes": (7, 3), "part": 0},)),
-        ((LAYOUT, "tensors", "state_dict w0", "pieces"), ({"offsets": (0, 0), "sizes": (7, 3), "part": "../x"},)),
+        ((LAYOUT, "checksums"), {"../x.safetensors": ""}),
+        ((LAYOUT, "tensors", "state_dict w0"), None),
+        ((LAYOUT, "tensors", "state_dict w0"), (("state_dict", "w0"), (8, 3), torch.float32)),
+        ((LAYOUT, "tensors", "state_dict w0"), (("state_dict", "w0"), (7, 3), torch.float64)),
+        ((LAYOUT, "tensors", "state_dict w0"), (("nowhere", "w0"), (7, 3), torch.float32)),
     ],
 )
-def test_an_index_that_does_not_fit_its_parts_is_refused(
+def test_an_index_that_does_not_describe_its_files_is_refused(
     keys: tuple[str, ...], value: Any, group: None, tmp_path: Path
 ) -> None:
     run = RunFolder(tmp_path)
@@ -182,25 +180,25 @@ def test_files_and_folders_give_way_to_each_other(group: None, tmp_path: Path) -
     assert find_resume_point(run) == (run.last, 3, None) and same(read_checkpoint(run.previous), whole(2))
     save(run, 4)
     (run.last / INDEX).unlink()
-    files.save_checkpoint(whole(5), run.last)  # going on from the one before, which stays
+    files.save_checkpoint(whole(5), run.last)  # after resuming from the previous checkpoint, which stays
     assert find_resume_point(run) == (run.last, 5, None) and same(read_checkpoint(run.previous), whole(3))
     run.last.write_bytes(b"")
-    write_parts(run.last, sharded(whole(6)), previous=None)
+    write_sharded(run.last, sharded(whole(6)), previous=None)
     assert find_resume_point(run) == (run.last, 6, None) and same(read_checkpoint(run.previous), whole(3))
     drop_checkpoints(run, "none")
     assert not list(run.checkpoints.iterdir())
 
 
 def one_cannot_write(path: str) -> None:
-    """The second of two processes has no place for its part."""
+    """The second of two processes cannot write its shards."""
     run = RunFolder(path)
     save(run, 1)
     if dist.get_rank() == 1:
 
         def refuse(*_: Any) -> None:
-            raise DamagedCheckpoint(run.last, "no space left")  # an error that needs help to travel
+            raise DamagedCheckpoint(run.last, "no space left")  # an error with its own pickling
 
-        pytest.MonkeyPatch().setattr("faithkit.training.part_storage.write_checkpoint", refuse)
+        pytest.MonkeyPatch().setattr("torch.distributed.checkpoint.HuggingFaceStorageWriter.write_data", refuse)
     with pytest.raises(UserError, match="no space left"):
         save(run, 2)
     dist.barrier()
@@ -208,5 +206,5 @@ def one_cannot_write(path: str) -> None:
     assert point == (run.last, 1, None) and [p.name for p in run.checkpoints.iterdir()] == ["last.ckpt"]
 
 
-def test_all_processes_tell_what_one_cannot_write_and_the_old_folder_stays(tmp_path: Path) -> None:
+def test_all_processes_raise_the_error_of_one_and_the_old_folder_stays(tmp_path: Path) -> None:
     in_processes(2, one_cannot_write, str(tmp_path))

@@ -1,35 +1,174 @@
 """Weights & Biases: one run for each training and each stage, which a resumed training goes on with."""
 
+import json
 import logging
 import os
+import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from faithkit.cli import COMMAND_VARIABLE, SWEEP_VARIABLE
 from faithkit.errors import UserError
+from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.loggers.results import Finished
-from faithkit.training.loggers.wandb_artifacts import (
-    data_artifact,
-    folder_artifact,
-    model_artifact,
-    models_in,
-    weights_of,
-)
-from faithkit.training.loggers.wandb_names import keep_model, names_of_model, tags_of, wandb_names
+from faithkit.training.stages import LAST_STAGE, STAGE, part_name
 
 if TYPE_CHECKING:
     from wandb import Artifact
 
+FILE = "wandb.json"
+MAX_TAG = 64  # characters that W&B accepts
+DATA, MODEL = "dataset", "model"  # types of artifacts
 VERDICT = ("id", "label", "score", "gold")
 MAX_VERDICTS = 50_000  # of a test set; its predictions file has all
-UPLOAD_LIMIT = 200 * 2**20  # bytes of hf/ that are sent without being asked for
+UPLOAD_LIMIT = 200 * 2**20  # bytes of hf/ that are uploaded by default
 NO_ACCOUNT = "wandb login, or logger.wandb.offline=true, which needs no account"
 log = logging.getLogger("faithkit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WandbNames:
+    """Names that a run's folder keeps; a copy of the folder on another machine goes on with the same run.
+
+    Args:
+        model: The artifact that the run's hf/ became, and the digest of its content; None where it became none.
+    """
+
+    id: str
+    name: str
+    group: str | None = None
+    model: str | None = None
+    model_digest: str | None = None
+
+
+def wandb_names(run: RunFolder, job: str) -> WandbNames:
+    """Reads the names from the run's folder; the first time they are made and written there.
+
+    Raises:
+        UserError: The file is damaged.
+    """
+    path = run.path / FILE
+    if path.exists():
+        return _read(path)
+    folder, whole = run.path.resolve().name, run.whole.resolve().name
+    # Folders of the same name stand on other machines. A run that began before there was this file had no other id.
+    number = folder if (run.path / "wandb").exists() else secrets.token_hex(8)
+    staged = job.startswith(STAGE)
+    group = _sweep()
+    if group is None and staged:
+        is_last = run.path == run.whole
+        group = f"{whole}-{number if is_last else wandb_names(RunFolder(run.whole), LAST_STAGE).id}"
+    names = WandbNames(id=number, name=f"{whole}/{job}" if staged else folder, group=group)
+    write_json(path, asdict(names))
+    return names
+
+
+def keep_model(run: RunFolder, name: str, digest: str) -> None:
+    """Keeps the name of the artifact that hf/ became, for those that use the model."""
+    path = run.path / FILE
+    write_json(path, asdict(replace(_read(path), model=name, model_digest=digest)))
+
+
+def _read(path: Path) -> WandbNames:
+    try:
+        names = WandbNames(**json.loads(path.read_text(encoding="utf-8")))
+        if names.id and isinstance(names.id, str) and isinstance(names.name, str):
+            return names
+        raise ValueError("id and name must be text")
+    except (ValueError, TypeError, RecursionError) as error:
+        hint = f"delete {FILE}, and the run goes on as a new one at W&B"
+        raise UserError(f"not the names of a W&B run: {error}", place=str(path), hint=hint) from error
+
+
+def _sweep() -> str | None:
+    """Names the sweep that this process runs a job of."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    if name := os.environ.get(SWEEP_VARIABLE):
+        return f"sweep-{name}"
+    is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
+    command = os.environ.get(COMMAND_VARIABLE)
+    return f"sweep-{command}" if is_sweep and command else None
+
+
+def tags_of(config: Mapping[str, Any]) -> list[str]:
+    """Gives the tags that every run has, such as `model=critic`."""
+    parts = {part: config[part].get("name") for part in ("model", "data", "benchmark", "scale") if config.get(part)}
+    parts |= {part: part_name(config[part]) for part in ("objective", "control") if config.get(part)}
+    return [f"{part}={name}"[:MAX_TAG] for part, name in parts.items()]
+
+
+def names_of_model(model: Any) -> WandbNames | None:
+    """Finds the W&B run that made a model, where that is named by its run's folder or the hf/ folder in it."""
+    folder = Path(str(model)).expanduser()
+    files = [place / FILE for place in (folder, folder.parent)] if folder.is_dir() else []
+    return next((_read(file) for file in files if file.exists()), None)
+
+
+def weights_of(config: Mapping[str, Any]) -> Any:
+    """Names the weights that a training begins with."""
+    model = config.get("model") or {}
+    return (model.get("task") or {}).get("weights") or model.get("weights")
+
+
+def models_in(config: Mapping[str, Any]) -> list[str]:
+    """Names the models that a configuration uses: what training begins with, what is measured, and what measures."""
+    benchmark = config.get("benchmark") or {}
+    given = (weights_of(config), config.get("checkpoint"), benchmark.get("critic"))
+    return list(dict.fromkeys(str(one) for one in given if one))
+
+
+def folder_artifact(folder: Path, name: str, metadata: Mapping[str, Any] | None = None) -> "Artifact":
+    """Makes the artifact of a model's folder; its files are sent from where they are, without a copy."""
+    import wandb
+
+    model = wandb.Artifact(name, type=MODEL, metadata=dict(metadata or {}))
+    model.add_dir(str(folder.resolve()), policy="immutable")
+    return model
+
+
+def model_artifact(model: str) -> "Artifact | None":
+    """Finds the artifact that a model is at W&B, by the names that the run which made it keeps in its folder."""
+    names = names_of_model(model)
+    if names is None or names.model is None:
+        return None
+    folder = Path(model).expanduser()
+    hf = next((place / "hf" for place in (folder, folder.parent) if (place / "hf").is_dir()), None)
+    found = folder_artifact(hf, names.model) if hf is not None else None
+    if found is not None and found.digest == names.model_digest:
+        return found
+    log.info("W&B: %s is no longer the artifact %s, which is not named as used", hf or folder, names.model)
+    return None
+
+
+def data_artifact(config: Mapping[str, Any], data: Mapping[str, Any]) -> "Artifact | None":
+    """Makes the artifact of the data: its fingerprints and sizes, and references to its files where they are local."""
+    if not data.get("fingerprints"):
+        return None
+    import wandb
+
+    block = config.get("benchmark") or config["data"]
+    about = {key: data[key] for key in ("fingerprints", "sizes") if key in data}
+    artifact = wandb.Artifact(f"data-{block.get('name')}", type=DATA, metadata=about)
+    with artifact.new_file("data.json") as file:
+        json.dump(about, file, indent=2, sort_keys=True)
+    for path in _local_paths(block):
+        artifact.add_reference(path.as_uri(), name=path.name, checksum=False)
+    return artifact
+
+
+def _local_paths(block: Mapping[str, Any]) -> list[Path]:
+    parts = [part for part in block.get("parts") or () if isinstance(part, Mapping)]
+    given = [Path(str(part["path"])).expanduser() for part in (block, *parts) if part.get("path")]
+    return list(dict.fromkeys(path.resolve() for path in given if path.exists()))
 
 
 def check_account(*, offline: bool) -> None:

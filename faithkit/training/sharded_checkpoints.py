@@ -1,0 +1,247 @@
+"""Sharded checkpoints: folders that torch.distributed.checkpoint (DCP) writes, and any number of processes can read.
+
+Every process writes its own shards as safetensors. `index.ckpt`, a checkpoint file with a checksum of its own, is
+written last. It holds everything that is not a large tensor, the shape of each tensor, and the SHA-256 of each file.
+DCP's default storage is not used: it holds pickles, which run code when they are read, and no checksums.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+
+from faithkit.errors import UserError
+from faithkit.files.atomic import atomic_folder, delete, disk_errors
+from faithkit.files.hashes import hash_files
+from faithkit.training.checkpoint_io import DamagedCheckpoint, read_checkpoint, write_checkpoint
+
+INDEX, LAYOUT = "index.ckpt", "sharded"  # the file, and its key with the shapes and checksums
+FILE_BYTES = 1 << 30  # tensors of about this size together become one file, which is built in memory
+Keys = tuple[str | int, ...]  # the keys that lead to a tensor within a checkpoint
+T = TypeVar("T")
+
+
+def write_sharded(path: Path, checkpoint: Mapping[str, Any], *, previous: Path | None) -> None:
+    """Writes a checkpoint as a folder that appears in one step, once all of its files are on the disk.
+
+    Every process calls it with its own shards; none holds a whole model.
+
+    Args:
+        previous: Where the previous checkpoint is kept; None keeps none.
+
+    Raises:
+        UserError: A process cannot write its files; every process raises it.
+    """
+    plain, tensors = split_tensors(checkpoint)
+    named = {tensor_name(keys): value for keys, value in tensors.items()}
+    with ExitStack() as stack:
+        folder = _on_first_process(lambda: stack.enter_context(_new_folder(path, previous)))
+        _raise_together(_check_visible(folder))
+        writer = dcp.HuggingFaceStorageWriter(str(folder), _file_numbers(named), save_distributed=True)
+        with _first_failure(path):
+            planner = dcp.DefaultSavePlanner(flatten_state_dict=False)
+            dcp.save(named, storage_writer=writer, planner=planner)
+        checksums = _gather(hash_files(folder, _files_of_process(folder)))
+        layout = {tensor_name(keys): (keys, tuple(value.shape), value.dtype) for keys, value in tensors.items()}
+        index = {**plain, LAYOUT: {"tensors": layout, "checksums": dict(sorted(checksums.items()))}}
+        _on_first_process(lambda: write_checkpoint(folder / INDEX, index))
+        _on_first_process(stack.close)  # the folder takes its final name
+
+
+def read_sharded(folder: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
+    """Reads a folder as the checkpoint that a single process would have written; on `meta` only the shapes.
+
+    Raises:
+        DamagedCheckpoint: A file is damaged or missing, or belongs to another checkpoint.
+    """
+    plain, layout = _read_index(folder)
+    device = "meta" if str(map_location) == "meta" else "cpu"
+    try:
+        tensors = {name: torch.empty(shape, dtype=dtype, device=device) for name, (_, shape, dtype) in layout.items()}
+        if device == "cpu":
+            _load(folder, tensors, no_dist=True)
+        for name, (keys, _, _) in layout.items():
+            find(plain, keys[:-1])[keys[-1]] = tensors[name]
+    except (dcp.CheckpointException, RuntimeError, ValueError, TypeError, KeyError, IndexError) as error:
+        raise DamagedCheckpoint(folder, f"{INDEX} does not describe its files") from error
+    return plain
+
+
+def read_into(folder: Path, checkpoint: Any) -> None:
+    """Fills the tensors of a checkpoint, sharded or not, from a folder; each process reads what it needs.
+
+    Args:
+        checkpoint: Has a tensor under the same keys as the folder's checkpoint.
+
+    Raises:
+        DamagedCheckpoint: A file is damaged or missing.
+    """
+    _, layout = _read_index(folder)
+    with _first_failure(folder):
+        _load(folder, {name: find(checkpoint, keys) for name, (keys, _, _) in layout.items()})
+
+
+def split_tensors(checkpoint: Mapping[str, Any]) -> tuple[dict[str, Any], dict[Keys, Tensor]]:
+    """Separates the weights and the optimizers' moments from the rest of a checkpoint."""
+    tensors: dict[Keys, Tensor] = {("state_dict", name): value for name, value in checkpoint["state_dict"].items()}
+    optimizers = []
+    for number, optimizer in enumerate(checkpoint["optimizer_states"]):
+        others: dict[str, dict[str, Any]] = {}
+        for parameter, moments in optimizer["state"].items():
+            others[parameter] = {name: value for name, value in moments.items() if not isinstance(value, Tensor)}
+            for name in moments.keys() - others[parameter].keys():
+                tensors["optimizer_states", number, "state", parameter, name] = moments[name]
+        optimizers.append({**optimizer, "state": others})
+    return {**checkpoint, "state_dict": {}, "optimizer_states": optimizers}, dict(sorted(tensors.items(), key=str))
+
+
+def find(checkpoint: Any, keys: Keys) -> Any:
+    """Follows keys into nested containers."""
+    for key in keys:
+        checkpoint = checkpoint[key]
+    return checkpoint
+
+
+def tensor_name(keys: Keys) -> str:
+    """Returns the name of a tensor in the files."""
+    return " ".join(map(str, keys))
+
+
+def _load(folder: Path, tensors: dict[str, Any], *, no_dist: bool = False) -> None:
+    reader = dcp.HuggingFaceStorageReader(str(folder))
+    planner = dcp.DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # as `no_dist` asks for
+        dcp.load(tensors, storage_reader=reader, planner=planner, no_dist=no_dist)
+
+
+def _read_index(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[Keys, tuple[int, ...], torch.dtype]]]:
+    """Reads the index after verifying every file: the checkpoint without its tensors, and keys, shapes and types."""
+    try:
+        plain = dict(read_checkpoint(folder / INDEX))
+        layout = plain.pop(LAYOUT)
+        checksums = dict(layout["checksums"])
+        tensors = {
+            str(name): (tuple(keys), tuple(shape), dtype) for name, (keys, shape, dtype) in layout["tensors"].items()
+        }
+    except FileNotFoundError:
+        raise DamagedCheckpoint(folder, f"{INDEX} is missing") from None
+    except DamagedCheckpoint as error:
+        raise DamagedCheckpoint(folder, f"{INDEX}: {error.reason}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DamagedCheckpoint(folder, f"{INDEX} does not describe its files") from error
+    names = {path.name for path in folder.glob("*.safetensors")}
+    if different := names ^ checksums.keys():
+        name = min(map(str, different))
+        raise DamagedCheckpoint(folder, f"{name} " + ("is missing" if name not in names else "is not part of it"))
+    for name, checksum in hash_files(folder, names).items():
+        if checksum != checksums[name]:
+            raise DamagedCheckpoint(folder, f"{name} was changed, or belongs to another checkpoint")
+    if _stored_tensors(folder) != {name: (shape, dtype) for name, (_, shape, dtype) in tensors.items()}:
+        raise DamagedCheckpoint(folder, f"{INDEX} does not describe its files")
+    return plain, tensors
+
+
+def _stored_tensors(folder: Path) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Reads the shapes and types of the tensors that are stored completely, from the headers of the files."""
+    found: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+    metadata: Any = dcp.HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
+    for name, stored in metadata.items():
+        if sum(math.prod(chunk.sizes) for chunk in stored.chunks) == math.prod(stored.size):
+            found[name] = tuple(stored.size), stored.properties.dtype
+    return found
+
+
+def _file_numbers(tensors: Mapping[str, Any]) -> dict[str, int]:
+    """Assigns tensors to files of about FILE_BYTES for each process."""
+    numbers, size = {}, 0
+    for name, tensor in tensors.items():
+        numbers[name] = 1 + size // FILE_BYTES
+        size += tensor.numel() * tensor.element_size() // dist.get_world_size()
+    return numbers
+
+
+def _files_of_process(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob(f"shard-{dist.get_rank() + 1:05d}-*.safetensors")]
+
+
+def _check_visible(folder: Path) -> UserError | None:
+    if folder.is_dir():
+        return None
+    problem = f"process {dist.get_rank()} does not see the folder that the first process writes to"
+    return UserError(problem, place=str(folder), hint="set run_dir= to a disk that all nodes share")
+
+
+@contextmanager
+def _new_folder(path: Path, previous: Path | None) -> Iterator[Path]:
+    if previous is not None and path.exists():
+        delete(previous)  # now, so that at most two checkpoints are on the disk
+    with atomic_folder(path, replace=True, kept=previous) as folder:
+        yield folder
+
+
+def _on_first_process(work: Callable[[], T]) -> T:
+    """Runs a function on the first process; every process returns its result or raises its UserError."""
+    result: list[Any] = [None]
+    if dist.get_rank() == 0:
+        try:
+            result = [work()]
+        except UserError as error:
+            result = [error]
+    dist.broadcast_object_list(result)
+    _raise(result[0])
+    return result[0]
+
+
+def _gather(values: dict[str, str]) -> dict[str, str]:
+    gathered: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(gathered, values)
+    return {name: value for found in gathered for name, value in found.items()}
+
+
+def _raise_together(error: UserError | None) -> None:
+    """Raises the error of any process in every process."""
+    errors: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(errors, error)
+    _raise(next(filter(None, errors), None))
+
+
+def _raise(result: Any) -> None:
+    if isinstance(result, UserError):
+        raise result
+
+
+@contextmanager
+def _first_failure(path: Path) -> Iterator[None]:
+    """Raises in every process the error of the first process that failed."""
+    try:
+        yield
+    except dcp.CheckpointException as error:
+        cause, _ = error.failures[min(error.failures)]
+        with disk_errors(path):
+            raise cause from error
+
+
+def shard(model: nn.Module, device_mesh: Any) -> None:
+    """Shards a model with FSDP2, first every layer and then the rest, over the data-parallel processes."""
+    from torch.distributed.fsdp import FSDPModule, fully_shard
+
+    if isinstance(model, FSDPModule):
+        return  # Lightning calls this again before testing
+    mesh = device_mesh["data_parallel"]
+    for layer in list(_layers(model)):
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+
+
+def _layers(module: nn.Module) -> Iterator[nn.Module]:
+    """Finds the members of the outermost module lists: a T5 layer contains a list itself."""
+    for child in module.children():
+        yield from child if isinstance(child, nn.ModuleList) else _layers(child)
