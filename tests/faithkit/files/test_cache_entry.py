@@ -76,7 +76,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a cut file": (lambda f: os.truncate(f / "deep" / "rows.txt", 20), "rows.txt' differs from what was written"),
     "an empty file": (lambda f: os.truncate(f / "meta.json", 0), "'meta.json' differs from what was written"),
     "a flipped bit": (lambda f: flip(f / "deep" / "rows.txt"), "rows.txt' differs from what was written"),
-    "zeros of the same length": (lambda f: (f / "meta.json").write_bytes(bytes(2)), "'meta.json' is not as it was"),
+    "zeros of the same length": (lambda f: (f / "meta.json").write_bytes(bytes(2)), "'meta.json' differs from what"),
     "a missing file": (lambda f: (f / "meta.json").unlink(), "'meta.json' differs from what was written"),
     "a missing folder": (lambda f: shutil.rmtree(f / "deep"), "rows.txt' differs from what was written"),
     "a file too many": (lambda f: (f / "more.txt").write_text(""), "'more.txt' differs from what was written"),
