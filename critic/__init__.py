@@ -1,4 +1,4 @@
-"""Detectors of hallucination: the sequence critic judges a whole response, the tagger marks the characters.
+"""Hallucination detectors: the sequence critic labels a response, the tagger marks its unsupported characters.
 
 from critic import Critic, Tagger
 Critic.load("runs/...").score(knowledge="...", response="...")

@@ -1,4 +1,4 @@
-"""Texts of a detector's model card, and the pairs that its export is checked on."""
+"""Texts of a detector's model card, and the pairs that verify an export."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +14,11 @@ PAIRS = [
     ("A " + "long " * 40 + "source about clocks.", "Clocks are mentioned, and so is the moon."),
 ]
 LIMITS = (
-    "It compares a response with the given source alone; it knows nothing of the world, and a true statement that the "
-    "source lacks counts as hallucinated.",
-    "Trained on English; scores on other languages, on code or on tables mean little.",
-    "The probability is calibrated on the validation data named above. On other data fit it anew.",
-    "A score is evidence for a reader, not a verdict on a person or on a system as a whole.",
+    "It compares a response with the given source and has no world knowledge: a true statement that is missing "
+    "from the source counts as hallucinated.",
+    "Trained on English; scores on other languages, code or tables are not reliable.",
+    "The probability is calibrated on the validation data named above. Recalibrate it for other data.",
+    "A score supports a human decision; it does not judge a person or a whole system.",
 )
 CRITIC_USAGE = """```python
 import torch
@@ -34,12 +34,12 @@ EVIDENCE_USAGE = """```python
 from faithkit import Critic
 
 critic = Critic.load(FOLDER)
-critic.sequence.score(knowledge="...", response="...").probability  # hallucinated from {threshold:.4f} on
+critic.score(knowledge="...", response="...").probability  # hallucinated from {threshold:.4f} on
 ```
 
-The encoder is a plain sequence classifier of transformers, but its log-odds are one of several numbers that this critic
-weighs: unknown words, pairs of words, numbers and names, both lengths and negations are others, and perhaps the token
-of the response that the knowledge supports least. Its own logits are no probability."""
+The encoder is a plain sequence classifier of transformers, but this critic combines its log-odds with other features:
+unknown words, word pairs, numbers and names, lengths, negations and, if enabled, the least supported tokens of the
+response. The logits alone are no probability."""
 TAGGER_USAGE = """```python
 import torch
 from transformers import AutoModelForTokenClassification, AutoTokenizer
@@ -49,12 +49,12 @@ model = AutoModelForTokenClassification.from_pretrained(FOLDER)
 inputs = tokenizer(context, answer, truncation="only_first", max_length={max_length}, return_tensors="pt")
 logits = model(**inputs).logits[0]
 odds = logits[:, 1:].logsumexp(1) - logits[:, 0]
-probability = torch.sigmoid({slope:.4f} * odds + {bias:.4f})  # that a token is hallucinated, each by itself
+probability = torch.sigmoid({slope:.4f} * odds + {bias:.4f})  # of each token
 in_answer = torch.tensor([side == 1 for side in inputs.sequence_ids()])
 ```
 
-A question stands before the context, with a separator between them. faithkit's own `Tagger.load(FOLDER)` also reads
-texts of any length, weighs a token's sentence and the words that the context lacks, and joins tokens into spans."""
+A question comes before the context, with a separator. `faithkit.Tagger.load(FOLDER)` also reads texts of any length,
+combines a token's log-odds with its sentence and missing words, and merges tokens to spans."""
 
 GRAPH_TITLE = "\n## ONNX\n"
 GRAPH_CARD = """
@@ -85,15 +85,15 @@ class Card:
 
 
 def card_of(sidecar: Sidecar) -> Card:
-    """The card's texts for a detector of this kind."""
+    """Returns the texts for a detector of this kind."""
     return {CRITIC: _critic, TAGGER: _tagger}[sidecar.kind](sidecar.layout, sidecar.thresholds)
 
 
 def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
     return Card(
         title="A hallucination critic",
-        purpose="A hallucination critic: given a source text (knowledge) and a response, it gives the probability that "
-        "the response says something that the source does not support.",
+        purpose="A hallucination critic: predicts from a source text (knowledge) and a response the probability "
+        "that the response contains something that the source does not support.",
         usage=(EVIDENCE_USAGE if EVIDENCE in thresholds else CRITIC_USAGE).format(
             texts=_ordered(layout),
             max_length=layout["max_length"],
@@ -113,37 +113,37 @@ def _ordered(layout: dict[str, Any]) -> str:
 def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
     return Card(
         title="A hallucination span tagger",
-        purpose="A span tagger: given a context, a question and an answer, it gives for each token of the answer the "
-        "probability that the context does not support it.",
+        purpose="A span tagger: predicts from a context, a question and an answer the probability of each token of the "
+        "answer that the context does not support it.",
         usage=TAGGER_USAGE.format(
             max_length=layout["max_length"],
             slope=thresholds["slope"],
             bias=thresholds["bias"],
         ),
         pipeline="token-classification",
-        thresholds=f"Characters are called hallucinated from {thresholds['char_threshold']:.4f} on, spans with at most "
-        f"{thresholds['merge_gap']} characters between them are joined and those of fewer than "
-        f"{thresholds['min_length']} dropped; a response is called hallucinated from "
+        thresholds=f"Characters are marked from {thresholds['char_threshold']:.4f} on, spans with at most "
+        f"{thresholds['merge_gap']} characters between them are merged and spans of fewer than "
+        f"{thresholds['min_length']} dropped; a response is labelled hallucinated from "
         f"{thresholds['response_threshold']:.4f} on, chosen for {thresholds['aim']}. All were fitted on validation.",
     )
 
 
 def graph_card(sidecar: Sidecar, described: dict[str, Any]) -> str:
-    """The card's section about an ONNX graph, as `critic.runtime.onnx_export` describes it."""
+    """Writes the card's section about an ONNX graph, from its description in faithkit.json."""
     texts = "context, answer" if sidecar.kind == TAGGER else _ordered(sidecar.layout)
     return GRAPH_TITLE + GRAPH_CARD.format(
         file=described["file"],
         opset=described["opset"],
         numbers="int8" if described["int8"] else "fp32",
-        comparison=tell_comparison(described["compared"]),
+        comparison=describe_comparison(described["compared"]),
         texts=texts,
         truncation='"only_first"' if sidecar.kind == TAGGER else "True",
         max_length=sidecar.layout["max_length"],
     )
 
 
-def tell_comparison(found: dict[str, Any]) -> str:
-    """Says how far a graph's outputs are from those of the weights, and how fast it is."""
+def describe_comparison(found: dict[str, Any]) -> str:
+    """Describes the difference between a graph's outputs and the model's, and its speed."""
     return (
         f"On {found['responses']} embedded responses its logits differ from the weights' by at most "
         f"{found['largest_logit_difference']:.1e}, their probabilities by {found['mean_probability_change']:.1e} on "

@@ -1,4 +1,4 @@
-"""Exports a detector's run as a folder that plain transformers loads, with an ONNX graph if wanted."""
+"""Exports a detector's run as a folder that plain transformers loads, optionally with an ONNX graph."""
 
 import shutil
 from contextlib import nullcontext
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from critic.cards import GRAPH_TITLE, LIMITS, PAIRS, card_of, graph_card, tell_comparison
+from critic.cards import GRAPH_TITLE, LIMITS, PAIRS, card_of, describe_comparison, graph_card
 from critic.runtime.onnx_export import write_graph
 from critic.runtime.onnx_model import ONNX
 from faithkit.detector import TAGGER
@@ -27,14 +27,14 @@ def export(checkpoint: str, output_dir: str, *, graph: bool = False, int8: bool 
     """Writes the folder, reloads it in plain transformers, and compares logits with the best checkpoint's.
 
     Args:
-        graph: Writes an ONNX graph too; without it one that the run's folder has is copied.
-        int8: The graph's numbers.
+        graph: Also writes an ONNX graph; otherwise an existing graph is copied.
+        int8: Quantises the graph.
     """
 
     def finish(sidecar: Sidecar, folder: Path) -> None:
         if graph:
             write_graph(folder, quantised=int8)
-        _tell_in_card(sidecar, folder)
+        _describe_in_card(sidecar, folder)
 
     return export_folder(checkpoint, output_dir, card=_card, compare=_compare, finish=finish)
 
@@ -45,29 +45,29 @@ def add_graph(checkpoint: str, *, int8: bool) -> Path:
     run = RunFolder(folder.parent)
     with run_lock(run.path) if folder == run.hf and run.config.exists() else nullcontext():
         if (sidecar := read_sidecar(folder)) is None:
-            raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(folder), hint="give a run's folder")
+            raise UserError(f"no {SIDECAR} in this folder", place=str(folder), hint="give a run's folder")
         check_folder(folder)
         with atomic_folder(folder, replace=True) as unfinished:
             shutil.copytree(folder, unfinished, dirs_exist_ok=True)
             write_graph(unfinished, quantised=int8)
-            _tell_in_card(sidecar, unfinished)
+            _describe_in_card(sidecar, unfinished)
     return folder
 
 
-def _tell_in_card(sidecar: Sidecar, folder: Path) -> None:
-    """Puts the graph of a folder into its card, if it has both, in the place of an older one's section."""
+def _describe_in_card(sidecar: Sidecar, folder: Path) -> None:
+    """Updates the section about the ONNX graph in the folder's card, if it has both."""
     card, described = folder / CARD, (read_stored(folder) or {}).get(ONNX)
     if described and card.exists():
         text = card.read_text(encoding="utf-8").partition(GRAPH_TITLE)[0]
         card.write_text(text + graph_card(sidecar, described), encoding="utf-8")
 
 
-def tell_graph(folder: Path) -> list[str]:
-    """Says how the graph of a folder compares with its weights; nothing where there is none."""
+def describe_graph(folder: Path) -> list[str]:
+    """Describes the graph of a folder; returns nothing if there is none."""
     described = (read_stored(folder) or {}).get(ONNX)
     if described is None:
         return []
-    return [f"{described['file']}, opset {described['opset']}: {tell_comparison(described['compared'])}"]
+    return [f"{described['file']}, opset {described['opset']}: {describe_comparison(described['compared'])}"]
 
 
 def _card(sidecar: Sidecar, run: RunFolder) -> str:
@@ -87,7 +87,7 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
 
 
 def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
-    """Compares logits of the exported folder with those of best.ckpt: their number, and the largest difference."""
+    """Compares the logits of the exported folder with best.ckpt; returns their number and the largest difference."""
     import transformers
 
     is_tagger = sidecar.kind == TAGGER
@@ -105,6 +105,6 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
     texts = [list(side) for side in zip(*PAIRS, strict=True)]
     inputs = tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
-        found, wanted = reloaded(**inputs).logits, reference(**inputs).logits
+        found, expected = reloaded(**inputs).logits, reference(**inputs).logits
     real = inputs["attention_mask"].bool() if is_tagger else ...
-    return found[real].numel(), float((found - wanted)[real].abs().max())
+    return found[real].numel(), float((found - expected)[real].abs().max())

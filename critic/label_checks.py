@@ -1,4 +1,4 @@
-"""Says before training that there is nothing to tell apart: no labels, or labels of one class alone."""
+"""Checks before training that there are labels of both classes."""
 
 import logging
 from collections.abc import Sequence
@@ -10,32 +10,32 @@ from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
 
-LABELLED = "data=faithcritic, begin, ragtruth and embedded have both"
+HINT = "data=faithcritic, begin, ragtruth and embedded have both labels"
 
 log = logging.getLogger("faithkit")
 
 
 def check_labels(subsets: dict[str, list[Subset]]) -> None:
-    """Refuses a training split without both labels and validation without any, and warns of validation with one alone.
+    """Refuses training without both labels and validation without labels; warns if validation has a single label.
 
     Args:
-        subsets: The encoded examples by split; a training split that is streamed is not there and not looked at.
+        subsets: The encoded examples by split; a streamed training split is not included and not checked.
 
     Raises:
-        UserError: Every training example has one label, or none has any; or no validation example has one.
+        UserError: The training examples lack labels of one class or of both, or no validation example has a label.
     """
-    if len(rows := _labels(subsets["train"])) and (problem := _one_sided(rows, "training")):
-        raise UserError(f"{problem}: there is nothing to tell apart", hint=LABELLED)
-    rows = _labels(subsets["validation"], weak=False)
-    if problem := _one_sided(rows, "validation"):
-        if np.isnan(rows).all():
-            hint = "label some of them, or set data.validation_fraction=0.1 where rows of training have labels"
-            raise UserError(f"{problem}, and checkpoint and threshold are chosen by them", hint=hint)
-        log.warning("%s: its metrics cannot choose a checkpoint or a threshold; %s", problem, LABELLED)
+    if len(labels := _read_labels(subsets["train"])) and (problem := _describe_missing(labels, "training")):
+        raise UserError(f"{problem}: a detector needs both", hint=HINT)
+    labels = _read_labels(subsets["validation"], weak=False)
+    if problem := _describe_missing(labels, "validation"):
+        if np.isnan(labels).all():
+            hint = "label some of them, or set data.validation_fraction=0.1 if training rows have labels"
+            raise UserError(f"{problem}, and they choose the checkpoint and the threshold", hint=hint)
+        log.warning("%s: no checkpoint or threshold can be chosen by its metrics; %s", problem, HINT)
 
 
-def _labels(subsets: Sequence[Subset], *, weak: bool = True) -> Any:
-    """The label of each row: 1 for hallucinated, NaN for none; with `weak` also a weak one, by its side of one half."""
+def _read_labels(subsets: Sequence[Subset], *, weak: bool = True) -> Any:
+    """Returns the label of each row: 1 for hallucinated, NaN for none; with `weak` also weak labels, cut at 0.5."""
     found = []
     for subset in subsets:
         columns = subset.encoded.columns
@@ -48,7 +48,7 @@ def _labels(subsets: Sequence[Subset], *, weak: bool = True) -> Any:
     return np.concatenate(found) if found else np.zeros(0)
 
 
-def _one_sided(labels: Any, split: str) -> str | None:
+def _describe_missing(labels: Any, split: str) -> str | None:
     known = labels[~np.isnan(labels)]
     if not len(known):
         return f"no {split} example has a label"

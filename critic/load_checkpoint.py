@@ -14,7 +14,7 @@ from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 
 
 class DetectorSettings(Protocol):
-    """The settings that a model must agree with."""
+    """Settings that must match the model."""
 
     @property
     def max_length(self) -> int: ...
@@ -26,7 +26,7 @@ Settings = TypeVar("Settings", bound=DetectorSettings)
 
 
 class LoadedCheckpoint(NamedTuple, Generic[Settings]):
-    """A model in fp32 or its ONNX graph, tokenizer, device, and settings: None without a sidecar of ours."""
+    """A model in fp32 or its ONNX graph, with tokenizer, device, and settings (None without faithkit.json)."""
 
     model: Any
     tokenizer: Any
@@ -37,14 +37,14 @@ class LoadedCheckpoint(NamedTuple, Generic[Settings]):
 def load_checkpoint(
     path: str, auto: str, kind: str, build: Callable[[Sidecar], Settings], device: str | None, *, onnx: bool = False
 ) -> LoadedCheckpoint[Settings]:
-    """Loads what a path names; nothing in it is executed.
+    """Loads a model from a path; no code in it is executed.
 
     Args:
         auto: The name of transformers' Auto class.
-        kind: What the sidecar must say it is.
-        build: Makes settings of a sidecar.
-        device: None takes the GPU where there is one.
-        onnx: Takes the ONNX graph that was exported, on the CPU, in the place of the weights.
+        kind: The kind that faithkit.json must have.
+        build: Makes settings from faithkit.json.
+        device: None takes a GPU if there is one.
+        onnx: Loads the exported ONNX graph, on the CPU, instead of the weights.
     """
     if onnx and device not in (None, "cpu"):
         raise UserError(f"precision=onnx runs on the CPU, and device is {device!r}", hint="leave device out")
@@ -71,22 +71,22 @@ def load_checkpoint(
 
 
 def _check_architecture(config: Any, source: str, auto: str, kind: str) -> None:
-    """Refuses weights of someone else's without the head that is asked for."""
-    wanted = auto.removeprefix("AutoModel")
-    names = config.architectures or [wanted]
-    if not any(name.endswith(wanted) for name in names):
-        what = {"ForTokenClassification": "token", "ForSequenceClassification": "sequence"}[wanted]
-        problem = f"no {what} classifier: these are the weights of {', '.join(names)}"
-        raise UserError(problem, place=source, hint=f"give a {kind} of ours, or train one from these weights")
+    """Refuses external weights without the required head."""
+    head = auto.removeprefix("AutoModel")
+    names = config.architectures or [head]
+    if not any(name.endswith(head) for name in names):
+        what = {"ForTokenClassification": "token", "ForSequenceClassification": "sequence"}[head]
+        problem = f"a {what} classifier is needed, and these are the weights of {', '.join(names)}"
+        raise UserError(problem, place=source, hint=f"give a trained {kind}, or train one from these weights")
 
 
 def _check_settings(model: Any, settings: DetectorSettings, folder: Path) -> None:
-    """Refuses a sidecar that says other labels or more places than the weights have."""
+    """Refuses a faithkit.json with other labels, or a longer sequence, than the weights have."""
     labels, longest = tuple(model.config.id2label.values()), longest_sequence(model)
     problem = ""
     if labels != settings.labels:
         problem = f"labels are {shorten(settings.labels)}, and config.json's are {shorten(labels)}"
     if longest is not None and settings.max_length > longest:
-        problem = f"layout.max_length is {settings.max_length}, but this encoder reads {longest} tokens at most"
+        problem = f"layout.max_length is {settings.max_length}, but this encoder reads at most {longest} tokens"
     if problem:
         raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=mend_hint(folder))

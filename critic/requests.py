@@ -1,4 +1,4 @@
-"""Requests to a detector: a response with its knowledge and the history before it."""
+"""Requests to a detector: a response with its knowledge and its history."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ TURN_BREAK = "\n"  # between turns, as in `question_text`
 
 Knowledge: TypeAlias = str | Sequence[str | Mapping[str, Any]]  # a text, or passages: texts, or objects with one
 HistoryTurn: TypeAlias = str | Turn | tuple[str, str] | Mapping[str, str]  # a text, or (speaker, text) in some form
-History: TypeAlias = str | Sequence[HistoryTurn] | None  # the last turn alone, or turns, the oldest first
-Join: TypeAlias = Callable[[Sequence[str]], str]  # makes one text of passages
+History: TypeAlias = str | Sequence[HistoryTurn] | None  # the last turn, or all turns, the oldest first
+Join: TypeAlias = Callable[[Sequence[str]], str]  # joins passages to one text
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Request:
 
 
 def request_of(example: Example) -> Request:
-    """Makes a request of an example."""
+    """Makes a request from an example."""
     return Request(example.knowledge, question_text(example), example.response)
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of the arguments as the caller wrote them, for error messages."""
+    """Names of the arguments in error messages."""
 
     knowledge: str = "knowledge"
     history: str = "history"
@@ -49,10 +49,10 @@ DEFAULT_NAMES = Names()
 def read_requests(
     knowledge: Any, response: Any, history: Any, join: Join, names: Names = DEFAULT_NAMES
 ) -> tuple[bool, list[Request]]:
-    """The requests of one call, and whether it is a single one: a response that is a text.
+    """Reads the requests of one call, and whether the response is a single text.
 
     Raises:
-        UserError: Lists of different lengths, something that is no text, or an empty text.
+        UserError: Lists have different lengths, or a text is empty or no text.
     """
     if isinstance(response, str):
         return True, [read_request(knowledge, response, history, None, join, names)]
@@ -69,7 +69,7 @@ def read_requests(
 def read_request(
     knowledge: Any, response: Any, history: Any, number: int | None, join: Join, names: Names = DEFAULT_NAMES
 ) -> Request:
-    """One request, checked; errors name the item by its number in a list."""
+    """Reads and checks one request; errors name its number in a list."""
     place = None if number is None else f"item {number}"
     passages = read_passages(names.knowledge, knowledge, place)
     question = "" if history is None else history

@@ -1,4 +1,4 @@
-"""Reads long or endless lists of requests, and answers them in chunks with a progress bar."""
+"""Processes long or endless lists of requests in chunks, with a progress bar."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import islice, zip_longest
@@ -25,13 +25,13 @@ def stream_results(
     description: str,
     progress: bool,
 ) -> Iterator[Result]:
-    """Judges responses a chunk at a time, and gives the results one by one.
+    """Judges responses chunk by chunk, and yields the results one by one.
 
     Args:
-        judge: Gives a result for each request, in order.
-        join: Makes one text of passages.
-        description: Stands in front of the bar.
-        progress: Shows the bar.
+        judge: Returns a result for each request, in order.
+        join: Joins passages to one text.
+        description: Label of the progress bar.
+        progress: Shows the progress bar.
     """
     given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
     requests = _read_one_by_one({name: read_iterable(name, column) for name, column in given.items()}, join)
@@ -43,10 +43,10 @@ def stream_results(
 
 
 def _read_one_by_one(columns: Mapping[str, Iterator[Any]], join: Join) -> Iterator[Request]:
-    """The requests of long or endless columns: knowledge, response and perhaps history.
+    """Yields the requests of long or endless columns: knowledge, response and optionally history.
 
     Raises:
-        UserError: One of them ends before the others, or an item is wrong.
+        UserError: One column ends before the others, or an item is invalid.
     """
     for place, row in enumerate(zip_longest(*columns.values(), fillvalue=_END)):
         if ended := [name for name, item in zip(columns, row, strict=True) if item is _END]:

@@ -1,4 +1,4 @@
-"""An encoder with a classification head, from wherever its weights come."""
+"""Loads an encoder with a classification head."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,21 +10,17 @@ from faithkit.records import LABELS
 from faithkit.weights.load import check_size, load_config, load_model, override, quietly, tell_new
 from faithkit.weights.resolve import loading
 
-# What architectures call their dropout: BERT and RoBERTa, ModernBERT.
+# Names of dropout in the configurations of BERT, RoBERTa and ModernBERT.
 DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
-NLI = {
-    "entail",
-    "neutra",
-    "contra",
-}  # how the labels of an NLI model begin: its encoder is a beginning, its head is not
+NLI_LABELS = {"entail", "neutra", "contra"}  # first six letters; of an NLI model only the encoder is used
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
 def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0) -> Any:
-    """A sequence classifier over our two labels; a head that the weights do not have starts from the seed.
+    """Loads a sequence classifier with the labels faithful and hallucinated; a new head is initialised by the seed.
 
     Raises:
-        UserError: The weights are not to be had, or are those of a classifier with other labels.
+        UserError: The weights cannot be loaded, or belong to a classifier with other labels.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -39,7 +35,7 @@ def load_token_classifier(
     attention_dropout: float | None = None,
     seed: int = 0,
 ) -> Any:
-    """A token classifier over these labels; otherwise as `load_classifier`. A critic's weights serve as an encoder."""
+    """Loads a token classifier with these labels, as `load_classifier`; a critic's weights serve as an encoder."""
     from transformers import AutoModelForTokenClassification
 
     return _load(AutoModelForTokenClassification, weights, labels, dropout, seed, attention_dropout)
@@ -59,8 +55,10 @@ def _load(
         config = load_config(AutoConfig, folder)
         architecture = (config.architectures or [""])[0]
         head = kind.__name__.removeprefix("AutoModel")
-        goes_on = architecture.endswith(head) and {str(name)[:6].lower() for name in config.id2label.values()} != NLI
-        if goes_on:
+        is_same_task = (
+            architecture.endswith(head) and {str(name)[:6].lower() for name in config.id2label.values()} != NLI_LABELS
+        )
+        if is_same_task:
             _check_labels(config, weights, labels)
         config.num_labels = len(labels)
         config.id2label = dict(enumerate(labels))
@@ -69,37 +67,39 @@ def _load(
         override(config, ATTENTION_DROPOUTS, attention_dropout)
         check_size(kind, config, folder)
         torch.manual_seed(seed)
-        if "For" not in architecture or goes_on:
+        if "For" not in architecture or is_same_task:
             return load_model(kind, folder, config=config, head_may_be_new="For" not in architecture)
-        # The head of another task may have the same name and shape: it is no beginning for this one.
+        # The head of another task may have the same name and shape, and must not be used.
         model = kind.from_config(config).float()
         encoder = load_model(AutoModel, folder, head_may_be_new=True)
         missing = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
         assert not missing, f"an encoder without {missing}"
-        inside = {f"{model.base_model_prefix}.{name}" for name in encoder.state_dict()}
-        tell_new(model.state_dict().keys() - inside, folder)
+        loaded = {f"{model.base_model_prefix}.{name}" for name in encoder.state_dict()}
+        tell_new(model.state_dict().keys() - loaded, folder)
         return model
 
 
 def longest_sequence(model: Any) -> int | None:
-    """Counts the tokens that the encoder has learnt places for; None for those that count no places."""
-    places = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    if not isinstance(places, torch.nn.Embedding):
+    """Returns the number of learnt positions of the encoder; None without learnt positions."""
+    positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
+    if not isinstance(positions, torch.nn.Embedding):
         return None
-    # RoBERTa counts from behind its padding id.
-    return places.num_embeddings - (0 if places.padding_idx is None else places.padding_idx + 1)
+    # RoBERTa's positions start after its padding id.
+    return positions.num_embeddings - (0 if positions.padding_idx is None else positions.padding_idx + 1)
 
 
 def check_length(model: Any, max_length: int, weights: str) -> None:
-    """Refuses sequences longer than the encoder has learnt places for."""
+    """Refuses sequences longer than the learnt positions of the encoder."""
     longest = longest_sequence(model)
     if longest is not None and max_length > longest:
-        problem = f"model.max_length is {max_length}, but this encoder reads {longest} tokens at most"
+        problem = f"model.max_length is {max_length}, but this encoder reads at most {longest} tokens"
         raise UserError(problem, place=weights, hint=f"set model.max_length={longest} or less")
 
 
 def _check_labels(config: Any, weights: str, labels: Sequence[str]) -> None:
     if config.num_labels != len(labels):
         have = ", ".join(map(str, config.id2label.values()))
-        problem = f"these weights are a classifier of {config.num_labels} classes ({have}), wanted {len(labels)}"
-        raise UserError(problem, place=weights, hint="start from an encoder, or from a model of ours of the same kind")
+        problem = (
+            f"these weights are a classifier with {config.num_labels} classes ({have}), and {len(labels)} are needed"
+        )
+        raise UserError(problem, place=weights, hint="start from an encoder, or from a trained model of the same kind")

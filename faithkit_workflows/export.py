@@ -20,12 +20,12 @@ def main(cfg: Any) -> None:
     from faithkit_workflows.settings.reporting import INT8_GRAPH, PLAIN
 
     check_at_hand(cfg.checkpoint)
-    from critic.export import add_graph, tell_graph
+    from critic.export import add_graph, describe_graph
 
     graph, int8 = cfg.format != PLAIN, cfg.format == INT8_GRAPH
     if cfg.output_dir is None and cfg.push_to is None:
         folder = add_graph(cfg.checkpoint, int8=int8)
-        print(*tell_graph(folder), folder, sep="\n")
+        print(*describe_graph(folder), folder, sep="\n")
         return
     with ExitStack() as stack:
         if cfg.output_dir is None:
@@ -36,7 +36,7 @@ def main(cfg: Any) -> None:
             output_dir = cfg.output_dir
         report = _export(cfg.checkpoint, output_dir, graph=graph, int8=int8)
         largest = f"largest difference of {report.num_logits} logits {report.difference:.1e}"
-        print(f"reloaded in {report.reloaded_in}: {largest}", *tell_graph(report.folder), sep="\n")
+        print(f"reloaded in {report.reloaded_in}: {largest}", *describe_graph(report.folder), sep="\n")
         if cfg.push_to is not None:
             _push(report.folder, cfg)
         if cfg.output_dir is not None:

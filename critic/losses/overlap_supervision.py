@@ -1,22 +1,23 @@
 """Overlap supervision: an auxiliary token-level regression of lexical overlap, computed with static embeddings.
 
-Each response token has a target that needs no annotation: how similar it is to the most similar knowledge token,
+Each response token has a target that needs no annotation, its similarity to the most similar knowledge token:
 
     overlap(t) = max over knowledge tokens k of cos(e(t), e(k)), clamped to [0, 1],
 
-with e the encoder's own word embeddings before training (static: without context). It is 1 for a copied word, high for
-a near synonym, and low for a word that the knowledge lacks. A linear layer predicts it from the token's last hidden
-state h(t), with binary cross-entropy (BCE) on soft targets, beside the task's own loss:
+where e are the encoder's word embeddings before training (without context). The overlap is 1 for a copied word, high
+for
+a near synonym, and low for a word that is missing from the knowledge. A linear layer predicts it from the token's last
+hidden state h(t), with binary cross-entropy (BCE) on soft targets, in addition to the task's loss:
 
     loss = label loss + model.support_weight * mean over response tokens of BCE(w h(t) + b, overlap(t)).
 
-Use it where labels are few, or where the encoder was pretrained on single texts: a thousand labelled pairs do not teach
+Use it with few labels, or with an encoder that was pretrained on single texts: a thousand labelled pairs do not teach
 such an encoder to compare two texts, and the hidden state of a response token can only predict the overlap if attention
-has compared it with the knowledge. The linear layer is used in training alone and is not exported.
+has compared it with the knowledge. The linear layer is used only in training and is not exported.
 
 | Relative                          | Use it for                                                        |
 |-----------------------------------|-------------------------------------------------------------------|
-| `critic.losses.sequence_loss.batch_loss` | the labels of the pairs, which this loss stands beside |
+| `critic.losses.sequence_loss.batch_loss` | the labels of the pairs, the main loss |
 | `critic.losses.tag_loss.token_loss`   | tokens that annotators marked; this loss needs no marks           |
 | weak labels (`data_modules.weak`) | more pairs with labels, where this one needs more tasks a pair    |
 
@@ -39,14 +40,14 @@ from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE
 
 
 class TokenHead(nn.Module):
-    """Predicts one number of each token from its hidden state, such as its overlap; used in training alone."""
+    """Predicts one number for each token from its hidden state, such as its overlap; used only in training."""
 
     def __init__(self, hidden_size: int):
         super().__init__()
         self.head = nn.Linear(hidden_size, 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Hidden states [rows, width, hidden] to logits [rows, width]."""
+        """Maps hidden states [rows, width, hidden] to logits [rows, width]."""
         return self.head(hidden).squeeze(-1)
 
 
@@ -56,7 +57,7 @@ def unit_vectors(embeddings: Tensor) -> Tensor:
 
 
 def overlap_targets(vectors: Tensor, segment: Tensor) -> Tensor:
-    """The overlap of every token with the knowledge, from 0 to 1 [rows, width]; used at response tokens only.
+    """Computes the overlap of every token with the knowledge, from 0 to 1 [rows, width]; used for response tokens.
 
     Args:
         vectors: Static word vectors of length 1 [rows, width, hidden].
@@ -68,21 +69,40 @@ def overlap_targets(vectors: Tensor, segment: Tensor) -> Tensor:
 
 
 def response_tokens(segment: Tensor, index: Tensor) -> Tensor:
-    """Mask of the tokens in the loss [rows, width]: response tokens, of rows that are not padding (index -1)."""
+    """Returns the mask of response tokens [rows, width], without padding rows (index -1)."""
     return (segment == RESPONSE) & (index >= 0)[:, None]
 
 
 def overlap_loss(logits: Tensor, targets: Tensor, counted: Tensor, *, num_tokens: Tensor, world_size: int) -> Tensor:
-    """Binary cross-entropy averaged over the response tokens of the whole batch, of which this process has a share.
+    """Computes the mean binary cross-entropy over the response tokens of the whole batch.
 
-    As in `batch_loss`, a share's sum is scaled by `world_size` over the whole batch's count, so that the gradient does
-    not depend on the number of processes.
+    As in `batch_loss`, the sum of a process is scaled by `world_size` over the count of the whole batch, so that the
+    gradient does not depend on the number of processes.
 
     Args:
         logits: [rows, width].
         targets: Overlap of each token [rows, width].
         counted: Mask of the tokens in the loss [rows, width].
-        num_tokens: Counted tokens of the whole batch, over all processes.
+        num_tokens: Tokens in the loss of the whole batch, over all processes.
     """
     total = F.binary_cross_entropy_with_logits(logits.float()[counted], targets.float()[counted], reduction="sum")
     return total * (world_size / num_tokens.clamp(min=1))
+
+
+def answer_overlap(vectors: Tensor, ids: Tensor, bounds: Tensor) -> Tensor:
+    """Computes the overlap of each answer token with the context of its window, from 0 to 1.
+
+    Args:
+        vectors: Static word vectors of length 1 [vocabulary, hidden].
+        ids: Token ids of all positions of the batch [positions].
+        bounds: Begin and end of the context and of the answer in each window [windows, 4].
+    """
+    parts = []
+    for context_begin, context_end, answer_begin, answer_end in bounds.tolist():
+        answer = vectors[ids[answer_begin:answer_end]]  # [tokens, hidden]
+        if context_begin == context_end:
+            parts.append(answer.new_zeros(len(answer)))
+            continue
+        context = vectors[ids[context_begin:context_end]]  # [context tokens, hidden]
+        parts.append((answer @ context.T).amax(1).clamp(0, 1))
+    return torch.cat(parts)

@@ -6,19 +6,20 @@ from torch import Tensor
 
 
 def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: int, label_smoothing: float) -> Tensor:
-    """Cross-entropy with soft targets, averaged over the whole batch, of which this process has a share.
+    """Computes the mean cross-entropy with soft targets over the whole batch.
 
-    Use it for labelled pairs, for weak labels that come with a probability, and for mixtures of both:
+    Use it for labelled pairs, for weak labels with a probability, and for mixtures of both:
 
         loss = world_size / num_rows * sum over rows of -(1 - t) log p(faithful) - t log p(hallucinated),
 
-    with t the row's target, first moved towards 1/2 by label smoothing: (1 - s) t + s / 2. It is least where the model
-    says just t. Processes average their gradients, so each share's sum is scaled by `world_size / num_rows`: the
-    gradient is that of one process with all rows. Rows without a target (padding, no label) count for nothing.
+    where t is the row's target after label smoothing, (1 - s) t + s / 2. Processes average their gradients, so the
+    sum of
+    each process is scaled by `world_size / num_rows`: the gradient equals that of one process with all rows. Rows
+    without a target (padding, no label) do not count.
 
     | Relative                            | Use it for                                                   |
     |-------------------------------------|--------------------------------------------------------------|
-    | `critic.losses.overlap_supervision`        | few labels: an auxiliary task for every token, beside this   |
+    | `critic.losses.overlap_supervision`        | few labels: an additional auxiliary task for every token |
     | `critic.losses.tag_loss.token_loss`     | labels of tokens instead of one for the response             |
     | `torch.nn.BCEWithLogitsLoss`        | the same for models of one logit                             |
 
@@ -31,11 +32,11 @@ def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: in
 
     Args:
         logits: [rows, classes].
-        targets: P(hallucinated) [rows]; NaN, or anything below 0, where there is none.
+        targets: P(hallucinated) [rows]; NaN or negative without a target.
         num_rows: Rows of the whole batch, over all processes.
     """
     counted = targets >= 0  # false of NaN
     hallucinated = targets[counted].float()
-    wanted = torch.stack([1 - hallucinated, hallucinated], dim=1)
-    total = F.cross_entropy(logits.float()[counted], wanted, reduction="sum", label_smoothing=label_smoothing)
+    distribution = torch.stack([1 - hallucinated, hallucinated], dim=1)
+    total = F.cross_entropy(logits.float()[counted], distribution, reduction="sum", label_smoothing=label_smoothing)
     return total * (world_size / num_rows)

@@ -1,4 +1,4 @@
-"""The base of the detectors' LightningModules: an encoder with its head, and the head of overlap supervision."""
+"""The base of the detectors' LightningModules: an encoder with its head, and heads of auxiliary losses."""
 
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
@@ -13,8 +13,8 @@ from faithkit.training.module import TrainingModule
 from faithkit.training.optimizer import is_head
 from faithkit.training.options import OptimizerOptions
 
-# Options of the encoder and of the calibration; the module's checkpoints keep all others.
-NOT_KEPT = (
+# Options of encoding and calibration, which are not hyperparameters of the module.
+NOT_HYPERPARAMETERS = (
     *("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "evidence_alone", "token_support"),
     "threshold_aim",
 )
@@ -22,20 +22,20 @@ Options = TypeVar("Options", CriticOptions, TaggerOptions)
 
 
 class EncoderModule(TrainingModule, Generic[Options]):
-    """A detector under training; a subclass gives `set_up` its model."""
+    """A detector in training; a subclass calls `set_up` with its model."""
 
     options: Options
-    # Heads of auxiliary losses. No default here: the class's None would hide the module's own.
+    # Heads of auxiliary losses. A class attribute would hide the module's submodules, so there is no default.
     support: TokenHead | None
     span_head: TokenHead | None
 
     def __init__(self, options: Options, optimizer: OptimizerOptions, **hyperparameters: Any):
-        kept = {name: value for name, value in asdict(options).items() if name not in NOT_KEPT}
+        kept = {name: value for name, value in asdict(options).items() if name not in NOT_HYPERPARAMETERS}
         super().__init__(optimizer, **kept, **hyperparameters)
         self.options = options
 
     def set_up(self, model: Any) -> None:
-        """Takes the model, and adds the support head where the options ask for it."""
+        """Sets the model, and adds the head of overlap supervision if the options enable it."""
         self.model = model
         if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
@@ -45,16 +45,16 @@ class EncoderModule(TrainingModule, Generic[Options]):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.hparams["seed"])
                 self.support = TokenHead(model.config.hidden_size)
-            # No buffer: it would be sent to all processes at every step, and saved with every checkpoint.
+            # Not a buffer, which would be broadcast at every step and saved in every checkpoint.
             self._word_vectors = unit_vectors(model.get_input_embeddings().weight)
 
     def freeze_encoder(self) -> None:
-        """Leaves all but the head as it is."""
+        """Freezes all parameters except the head."""
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad_(is_head(name))
 
     def no_loss(self) -> torch.Tensor:
-        """Gives the loss of a step in which nothing learns: the gradients are 0."""
+        """Returns the loss of a step that trains nothing: its gradients are 0."""
         return 0.0 * torch.stack([p.sum() for p in self.model.parameters() if p.requires_grad]).sum()
 
     def on_fit_start(self) -> None:

@@ -1,8 +1,10 @@
 """Writes a detector's ONNX graph into its folder, and compares it with the torch model on texts of many lengths.
 
-torch's exporter writes the graph, with any number of windows of any number of tokens; onnxruntime turns it to int8:
-weights in 7 bits with a scale for each output, the embeddings too, activations in 8 bits as they come. It is refused
-where its outputs are not the model's. EXPERIMENTS.md (Speed) has the int8 variants that were tried.
+torch's exporter writes the graph with dynamic axes; onnxruntime quantises it to int8: weights and embeddings have 7
+bits
+with a scale per output, activations 8 bits with dynamic ranges. A graph whose outputs differ too much from the
+model's is
+refused.
 """
 
 import logging
@@ -23,12 +25,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from critic.cards import PAIRS
-from critic.runtime.calibration_texts import calibration_pairs, calibration_requests
 from critic.runtime.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, check_graph_is_enough, import_runtime
-from critic.sequence.read_windows import window_logits
+from critic.runtime.precision import calibration_pairs, calibration_requests
+from critic.sequence.features import window_logits
 from critic.sequence.scorer import Critic
 from critic.tagger.predictor import Tagger
-from critic.tagger.read_windows import token_logits
+from critic.tagger.windows import token_logits
 from data_modules.encoding.tokens import PairTemplate
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
@@ -38,23 +40,23 @@ from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
 OPSET = 18
-MAX_BYTES = 2**31 - 2**24  # of the weights: a file of ONNX holds 2 GiB
-MOST_DIFFERENCE = 1e-3  # of a logit in fp32, whose kernels round otherwise
-MOST_CHANGE = 0.05  # of the responses' probabilities in int8, on average
+MAX_BYTES = 2**31 - 2**24  # of the weights: an ONNX file has at most 2 GiB
+MAX_LOGIT_DIFFERENCE = 1e-3  # in fp32, whose kernels round differently
+MAX_MEAN_CHANGE = 0.05  # of the responses' probabilities in int8
 
 
 def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
-    """Writes the graph into a model's folder, in the place of an older one, and describes it in its sidecar.
+    """Writes the graph into a model's folder, replacing an existing graph, and describes it in faithkit.json.
 
     Returns:
-        The sidecar's block: the file with its hash, opset, and how far its outputs are from the model's.
+        The description: the file with its hash, opset, and the differences to the model's outputs.
 
     Raises:
-        UserError: A package is missing, the model is too large, or the outputs are further apart than the bounds.
+        UserError: A package is missing, the model is too large, or the outputs differ too much.
     """
     import_runtime()
     stored = read_stored(folder)
-    assert stored is not None, "the folder of a model of ours"
+    assert stored is not None, "the folder has a faithkit.json"
     check_graph_is_enough(stored, folder)
     shutil.rmtree(folder / ONNX, ignore_errors=True)
     (folder / ONNX).mkdir()
@@ -81,7 +83,7 @@ def write_graph(folder: Path, *, quantised: bool) -> dict[str, Any]:
 
 
 class _Logits(nn.Module):
-    """Gives a classifier's logits alone, from inputs in their order."""
+    """Returns only the logits of a classifier, from positional inputs."""
 
     def __init__(self, model: nn.Module, names: list[str]):
         super().__init__()
@@ -99,7 +101,7 @@ def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
         model = load_model(getattr(transformers, f"AutoModelFor{task}"), source).eval()
         tokenizer = load_tokenizer(source)
     if (size := 4 * sum(tensor.numel() for tensor in model.parameters())) > MAX_BYTES:
-        problem = f"an encoder of {size / 2**30:.1f} GiB, and one file of ONNX holds 2"
+        problem = f"the encoder has {size / 2**30:.1f} GiB, and an ONNX file at most 2"
         raise UserError(problem, place=str(folder), hint="export it without format=onnx")
     texts = [list(side) for side in zip(*PAIRS, strict=True)]
     inputs = dict(tokenizer(*texts, padding=True, truncation=True, return_tensors="pt"))
@@ -122,8 +124,8 @@ def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
         except ModuleNotFoundError as error:
             raise UserError(f"format=onnx needs the package {error.name}", hint=INSTALL) from error
         except torch.onnx.OnnxExporterError as error:
-            said = str(error).strip().partition("\n")[0][:160]
-            problem = f"torch cannot export a {type(model).__name__} to ONNX: {said}"
+            reason = str(error).strip().partition("\n")[0][:160]
+            problem = f"torch cannot export a {type(model).__name__} to ONNX: {reason}"
             raise UserError(problem, place=str(folder), hint="export it without format=onnx") from error
 
 
@@ -131,13 +133,13 @@ def _quantise(exact: Path, path: Path) -> None:
     with _quiet():
         from onnxruntime.quantization import QuantType, quantize_dynamic
 
-        # 7 bits: two products of 8 by 7 bits fit the 16 bits that CPUs without VNNI add them in.
+        # 7 bits: two products of 8 by 7 bits fit the 16-bit accumulators of CPUs without VNNI.
         quantize_dynamic(exact, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silences exporters, which print their steps and warn of packages that nobody needs."""
+    """Silences exporters, which print their steps and irrelevant warnings."""
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
@@ -150,20 +152,20 @@ def _quiet() -> Iterator[None]:
 def compare(folder: Path, *, is_tagger: bool) -> dict[str, Any]:
     """Compares logits, probabilities, labels and CPU-seconds of a folder's graph with those of its weights."""
     outputs, num_threads = _tagger_outputs if is_tagger else _critic_outputs, torch.get_num_threads()
-    torch.set_num_threads(1)  # threads that wait for others would count as work
+    torch.set_num_threads(1)  # waiting threads would count as CPU time
     try:
-        wanted, wanted_scores, wanted_labels, wanted_seconds = outputs(str(folder), "32-true")
+        expected, expected_scores, expected_labels, expected_seconds = outputs(str(folder), "32-true")
         found, scores, labels, seconds = outputs(str(folder), ONNX)
     finally:
         torch.set_num_threads(num_threads)
-    moved = np.abs(np.array(scores) - np.array(wanted_scores))
+    change = np.abs(np.array(scores) - np.array(expected_scores))
     return {
         "responses": len(scores),
-        "largest_logit_difference": float(np.abs(found - wanted).max()),
-        "mean_probability_change": float(moved.mean()),
-        "largest_probability_change": float(moved.max()),
-        "labels_changed": sum(a != b for a, b in zip(labels, wanted_labels, strict=True)),
-        "times_as_fast": wanted_seconds / seconds,
+        "largest_logit_difference": float(np.abs(found - expected).max()),
+        "mean_probability_change": float(change.mean()),
+        "largest_probability_change": float(change.max()),
+        "labels_changed": sum(a != b for a, b in zip(labels, expected_labels, strict=True)),
+        "times_as_fast": expected_seconds / seconds,
     }
 
 
@@ -171,7 +173,7 @@ Outputs = tuple[NDArray[np.float32], list[float], list[str], float]
 
 
 def _critic_outputs(folder: str, precision: str) -> Outputs:
-    """Gives logits of all windows, and of the responses probabilities, labels and the CPU-seconds that they took."""
+    """Returns the logits of all windows, and probabilities, labels and CPU seconds of the responses."""
     critic, (knowledge, response) = Critic.load(folder, device="cpu", precision=precision), calibration_pairs()
     columns = critic.encoder.encode_texts(knowledge, response)
     logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
@@ -181,7 +183,7 @@ def _critic_outputs(folder: str, precision: str) -> Outputs:
 
 
 def _tagger_outputs(folder: str, precision: str) -> Outputs:
-    """Gives logits of the responses' tokens, and of the responses what a critic's outputs have."""
+    """Returns the logits of response tokens, and probabilities, labels and CPU seconds of the responses."""
     tagger, requests = Tagger.load(folder, device="cpu", precision=precision), calibration_requests()
     sides = ([getattr(r, name) for r in requests] for name in ("question", "knowledge", "response"))
     logits = token_logits(tagger.model, tagger.encoder, tagger.encoder.encode_texts(*sides), tagger.batch_tokens)
@@ -194,9 +196,9 @@ def _check(described: dict[str, Any], folder: Path) -> None:
     found = described["compared"]
     difference, change = found["largest_logit_difference"], found["mean_probability_change"]
     if described["int8"]:
-        if not change <= MOST_CHANGE:
-            problem = f"int8 moves the probability of a response by {change:.3f} on average, over {MOST_CHANGE}"
+        if not change <= MAX_MEAN_CHANGE:
+            problem = f"int8 changes the probability of a response by {change:.3f} on average, over {MAX_MEAN_CHANGE}"
             raise UserError(problem, place=str(folder), hint="format=onnx writes the graph in fp32")
-    elif not difference <= MOST_DIFFERENCE:
-        problem = f"the graph's logits differ by up to {difference:.1e}, over {MOST_DIFFERENCE:.0e}"
+    elif not difference <= MAX_LOGIT_DIFFERENCE:
+        problem = f"the graph's logits differ by up to {difference:.1e}, over {MAX_LOGIT_DIFFERENCE:.0e}"
         raise UserError(problem, place=str(folder), hint="export it without format=onnx")

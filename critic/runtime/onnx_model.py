@@ -1,7 +1,7 @@
-"""Runs a detector's ONNX graph, which `export.py format=onnx` writes, in the place of its torch model.
+"""Runs a detector's ONNX graph, which `export.py format=onnx` writes, instead of its torch model.
 
-A window is read by itself. Nothing is padded then, and a graph in int8, which measures the ranges of its activations
-while it runs, measures them on that window alone: a score does not depend on its batch.
+Each window is run separately without padding. A graph in int8 measures the ranges of its activations at run time, so
+that otherwise a score would depend on its batch.
 """
 
 import os
@@ -19,8 +19,8 @@ from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import SIDECAR, mend_hint, read_stored
 
 INSTALL = "pip install '.[onnx]'"
-ONNX = "onnx"  # the precision, the folder of the graph, and the sidecar's key that describes it
-GRAPH, QUANTISED = f"{ONNX}/model.onnx", f"{ONNX}/model_quantized.onnx"  # as the hub's other tools name them
+ONNX = "onnx"  # the precision, the folder of the graph, and its key in faithkit.json
+GRAPH, QUANTISED = f"{ONNX}/model.onnx", f"{ONNX}/model_quantized.onnx"  # the usual names on the hub
 
 
 class Output(NamedTuple):
@@ -30,11 +30,11 @@ class Output(NamedTuple):
 
 
 class OnnxModel:
-    """A classifier as an ONNX graph, on the CPU.
+    """Runs a classifier as an ONNX graph on the CPU.
 
     Args:
-        path: The graph: from token ids and masks [windows, tokens] to `logits`.
-        config: The configuration of the model that it was made of.
+        path: The graph, from token ids and masks [windows, tokens] to `logits`.
+        config: The configuration of the exported model.
     """
 
     def __init__(self, path: Path, config: Any):
@@ -42,16 +42,16 @@ class OnnxModel:
         options = runtime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # other work may share the cores
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # the cores may be shared
         self.config, self.device = config, torch.device("cpu")
         self._session = runtime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
         self._names = [one.name for one in self._session.get_inputs()]
 
     def __call__(self, *, attention_mask: Tensor | None = None, **inputs: Tensor) -> Output:
-        """Gives the logits of a batch that is padded on the right; those of padded tokens are 0.
+        """Computes the logits of a batch with padding on the right; the logits of padding are 0.
 
         Args:
-            attention_mask: [windows, tokens]; None where nothing is padded.
+            attention_mask: [windows, tokens]; None without padding.
             inputs: `input_ids` and perhaps `token_type_ids` [windows, tokens].
         """
         ids = inputs["input_ids"]
@@ -79,23 +79,23 @@ def import_runtime() -> Any:
 
 
 def check_graph_is_enough(stored: Mapping[str, Any], folder: Path) -> None:
-    """Refuses a detector that reads the states of tokens, which a graph of logits does not give."""
+    """Refuses a detector that reads hidden states, which the graph does not output."""
     thresholds = stored.get("thresholds")
     weights = thresholds.get(EVIDENCE) if isinstance(thresholds, dict) else None
     if isinstance(weights, list) and len(weights) == len(TOKEN_WEIGHTS):
-        problem = "this critic weighs the response's weakest tokens, for which it reads states that an ONNX graph lacks"
+        problem = "this critic uses the weakest tokens, which need hidden states that an ONNX graph lacks"
         raise UserError(problem, place=str(folder), hint="use precision=auto, or train with model.evidence=words")
     layout = stored.get("layout")
     if isinstance(layout, dict) and layout.get("token_support"):
-        problem = "this tagger compares the states of tokens, which an ONNX graph lacks"
+        problem = "this tagger compares hidden states, which an ONNX graph lacks"
         raise UserError(problem, place=str(folder), hint="use precision=auto")
 
 
 def load_graph(folder: Path, config: Any) -> OnnxModel:
-    """Loads the graph of a model's folder, after its hash was compared with the one in the sidecar.
+    """Loads the graph in a model's folder after checking its hash.
 
     Raises:
-        UserError: There is none, it is another one than was exported with these weights, or it is broken.
+        UserError: There is no graph, it was not exported with these weights, or it is broken.
     """
     stored = read_stored(folder) or {}
     check_graph_is_enough(stored, folder)
@@ -116,6 +116,6 @@ def load_graph(folder: Path, config: Any) -> OnnxModel:
     import_runtime()
     try:
         return OnnxModel(folder / name, config)
-    except Exception as error:  # onnxruntime's own kinds, which have no class in common
+    except Exception as error:  # onnxruntime's errors have no common class
         problem = f"onnxruntime cannot load {name}: {str(error)[:160]}"
         raise UserError(problem, place=str(folder), hint="pip install -U onnxruntime, or export it again") from error

@@ -1,9 +1,9 @@
-"""The precisions that scoring can run in.
+"""Converts a model to the precision of scoring: fp32, bf16 or int8.
 
-int8 is made for CPUs: weights in 7 bits with a scale for each output, activations in 8 bits with a range for each layer
-that is measured beforehand, so that a score does not depend on its batch; the few inputs of a layer that are far larger
-than the others are not rounded, because their range would leave the others no digits (Dettmers et al. 2022, section 3).
-All but the products is computed in bf16 where the CPU has it, else in fp32.
+int8 is for CPUs: weights have 7 bits with a scale per output, activations 8 bits with a calibrated range per layer, so
+that a score does not depend on its batch. The few inputs of a layer with far larger values are not quantised, because
+their range would leave too few steps for the others (Dettmers et al. 2022, section 3). All other operations run in bf16
+if the CPU supports it, else in fp32.
 """
 
 import warnings
@@ -14,22 +14,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from critic.requests import Request
+from data_modules.encoding.spans import question_text
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.hardware import computes_in_bf16, to_bf16
 from faithkit.settings.types import DETECTOR_PRECISIONS
 
-OUTLIERS = 0.03  # of a layer's inputs at most; EXPERIMENTS.md, Speed
-FAR = 2.0  # an outlier's largest value is this many times the median input's: smaller ones cost int8 few digits
+OUTLIERS = 0.03  # maximum fraction of a layer's inputs
+OUTLIER_RATIO = 2.0  # an outlier's largest value is at least this multiple of the median input's
 ENGINE, X86 = "onednn", ("x86_64", "AMD64")
-STEPS = 63  # of a weight to either side: two products of 8 by 7 bits fit the 16 bits that older x86 CPUs add them in
+STEPS = 63  # per sign of a weight: two products of 8 by 7 bits fit the 16-bit accumulators of older x86 CPUs
 
 
 def apply_precision(model: Any, precision: str, device: str, calibrate: Callable[[], object]) -> Any:
-    """The model in a precision; `auto` is bf16 where the hardware computes in it, int8 on other x86 CPUs.
+    """Converts the model; `auto` is bf16 if the hardware supports it, int8 on other x86 CPUs.
 
     Args:
-        calibrate: Runs the model on texts like those it is for; int8 measures the layers' ranges on them.
+        calibrate: Runs the model on typical texts; int8 measures the ranges of activations on them.
     """
     check_precision(precision)
     supported = device == "cpu" and machine() in X86 and ENGINE in torch.backends.quantized.supported_engines
@@ -52,7 +54,7 @@ def check_precision(precision: str) -> None:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer in int8, but for its outlying inputs; its outputs are as precise as its inputs.
+    """A linear layer in int8, except for its outlier inputs; outputs have the precision of inputs.
 
     Args:
         low: Smallest value of each input [in_features].
@@ -66,7 +68,7 @@ class Int8Linear(nn.Module):
         weight = linear.weight.detach()
         reach = torch.maximum(high, -low)
         furthest = torch.topk(reach, max(1, int(OUTLIERS * len(reach)))).indices
-        self.outliers = furthest[reach[furthest] > FAR * reach.median()].sort().values
+        self.outliers = furthest[reach[furthest] > OUTLIER_RATIO * reach.median()].sort().values
         self.register_buffer("outlier_weight", weight[:, self.outliers].t().contiguous())
         inner = torch.ones(len(reach), dtype=torch.bool)
         inner[self.outliers] = False
@@ -82,7 +84,7 @@ class Int8Linear(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         rows = inputs.flatten(0, -2)
         quantised = torch.quantize_per_tensor(rows.float(), self.scale, self.zero_point, torch.quint8)
-        steps = torch.empty(0, dtype=torch.uint8)  # the same bytes: `int_repr` would copy them one by one
+        steps = torch.empty(0, dtype=torch.uint8)  # a view of the same bytes; `int_repr` would copy them
         steps.set_(quantised.untyped_storage(), 0, quantised.shape, quantised.stride())
         weights = (self.packed, self.weight_scale, self.weight_zero_point, self.bias)
         outputs = torch.ops.onednn.qlinear_pointwise(
@@ -94,11 +96,11 @@ class Int8Linear(nn.Module):
 
 
 def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:
-    """Puts `Int8Linear` in place of the linear layers that see every token; what sees one of a row costs nothing."""
+    """Replaces the linear layers that see every token by `Int8Linear`."""
     ranges: dict[str, tuple[Tensor, Tensor]] = {}
 
     def measure(name: str) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
-        def note(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+        def record(_: nn.Module, arguments: tuple[Tensor, ...]) -> None:
             if arguments[0].ndim < 3 or arguments[0].shape[1] == 1:
                 return
             rows = arguments[0].flatten(0, -2)
@@ -107,9 +109,9 @@ def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:
                 low, high = torch.minimum(low, ranges[name][0]), torch.maximum(high, ranges[name][1])
             ranges[name] = low, high
 
-        return note
+        return record
 
-    with warnings.catch_warnings():  # torch means to move this function, and says so once; its version is pinned
+    with warnings.catch_warnings():  # torch warns once that this function will move
         warnings.simplefilter("ignore")
         torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
     linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
@@ -121,3 +123,21 @@ def quantise(model: nn.Module, calibrate: Callable[[], object]) -> None:
             hook.remove()
     for name, (low, high) in ranges.items():
         model.set_submodule(name, Int8Linear(linears[name], low, high))
+
+
+def calibration_pairs(count: int = 48) -> tuple[list[str], list[str]]:
+    """Returns fixed pairs with knowledge of different lengths, for the calibration of int8."""
+    from data_modules.embedded.corpus import generate
+
+    examples = list(generate("train", 8 * count))
+    knowledge = [" ".join(e.knowledge for e in examples[i : i + 1 + i % 8]) for i in range(count)]
+    return knowledge, [example.response for example in examples[:count]]
+
+
+def calibration_requests(count: int = 24) -> list[Request]:
+    """Returns fixed requests with knowledge of different lengths, for the calibration of int8."""
+    from data_modules.embedded.corpus import generate
+
+    examples = list(generate("train", 8 * count))
+    contexts = [" ".join(e.knowledge for e in examples[8 * i : 8 * i + 1 + i % 8]) for i in range(count)]
+    return [Request(text, question_text(e), e.response) for text, e in zip(contexts, examples[::8], strict=True)]

@@ -1,4 +1,4 @@
-"""Reads the classes of a critic from elsewhere, each as faithful or hallucinated."""
+"""Reads the meaning of an external classifier's classes: faithful or hallucinated."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -6,27 +6,27 @@ from typing import Any, TypeAlias
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS
 
-# By the number of a class or by the name that its configuration gives it.
+# By the number or the name of a class.
 ClassLabels: TypeAlias = Mapping[int | str, str]
 EXAMPLE = f"labels={{0: {FAITHFUL}, 1: {HALLUCINATED}}}"
-HINT = f"say what each class means: {EXAMPLE}, in quotes on the command line"
+HINT = f"give the meaning of each class: {EXAMPLE}, in quotes on the command line"
 
 
 def hallucinated_classes(names: Sequence[str], labels: ClassLabels | None, place: str) -> tuple[bool, ...]:
-    """Tells of each class of a model whether it means hallucinated.
+    """Returns for each class of a model whether it means hallucinated.
 
     Args:
-        names: Of the classes, as the model's configuration has them.
-        labels: What they mean; None where their names are faithful and hallucinated.
+        names: The names of the classes in the model's configuration.
+        labels: The meaning of the classes; None if their names are faithful and hallucinated.
 
     Raises:
-        UserError: Names that say nothing and no labels, or labels that do not go with the names.
+        UserError: The meaning of a class is unknown, or the labels do not match the classes.
     """
     lowered = [str(name).lower() for name in names]
     have = f"classes are {', '.join(f'{number}: {shorten(name, 30)}' for number, name in enumerate(names))}"
     if labels is None:
         if sorted(lowered) != sorted(LABELS):
-            raise UserError(f"a critic from elsewhere whose {have}", place=place, hint=HINT)
+            raise UserError(f"this external classifier's {have}", place=place, hint=HINT)
         labels = dict(enumerate(lowered))
     if not isinstance(labels, Mapping):
         raise UserError(f"labels must be a mapping, got {shorten(labels)}", hint=f"use {EXAMPLE}")
@@ -41,14 +41,14 @@ def hallucinated_classes(names: Sequence[str], labels: ClassLabels | None, place
             raise UserError(problem, hint=f"use {' or '.join(LABELS)}")
         meanings[number] = meaning
     if len(meanings) < len(names) or len(set(meanings.values())) < len(LABELS):
-        said = ", ".join(f"{shorten(key)}: {meaning}" for key, meaning in labels.items()) or "nothing"
-        problem = f"labels says {said}; it must name every class, and both meanings. The {have}"
+        given = ", ".join(f"{shorten(key)}: {meaning}" for key, meaning in labels.items()) or "empty"
+        problem = f"labels is {given}; it must have every class and both meanings. The {have}"
         raise UserError(problem, place=place, hint=HINT)
     return tuple(meanings[number] == HALLUCINATED for number in range(len(names)))
 
 
 def _number(key: Any, names: Sequence[str]) -> int | None:
-    """Finds a class by its number or its name; None where there is no such class."""
+    """Finds a class by its number or its name; returns None if there is no such class."""
     if isinstance(key, str):
         if key.lower() in names:
             return names.index(key.lower())

@@ -1,26 +1,26 @@
-"""Evidence beside a critic's own log-odds: what words and tokens tell of a pair, weighed together.
+"""Combines a critic's log-odds with word and token features of a pair.
 
-    log-odds = w0 * the encoder's log-odds + sum over k of w_k * evidence k + bias
+    log-odds = w0 * the encoder's log-odds + sum over k of w_k * feature k + bias
 
-`model.evidence=words` weighs eight numbers of words by a regression. With `words_and_tokens` that regression has one
-vote of three; unknown runs of four characters and the response's weakest tokens (`critic.token_support`) have the
-others. Each vote is divided by its spread within a dataset, so that they count alike. What they are worth beside each
-other is not fitted: it differs from domain to domain, and weights that are right for some order others worse.
+`model.evidence=words` fits a logistic regression on eight word features. With `words_and_tokens` three scores are
+summed: that regression, unknown character 4-grams, and the response's weakest tokens (`critic.token_support`). Each is
+divided by its standard deviation within a dataset, so that they have equal influence. Their relative weights are not
+fitted, because they differ between domains: weights that fit some domains rank others worse.
 
-With `model.evidence_alone=true` w0 is 0: the pairs need not be read, and nothing is trained.
+With `model.evidence_alone=true` w0 is 0: the model is not run on pairs, and nothing is trained.
 
-An encoder trained on a few domains orders another one's pairs little better than unknown words do, and the two err on
-different pairs: together they order them better than either (EXPERIMENTS.md, Over domains). The weights are fitted as a
-tagger's are (`critic.logistic`), each class of each dataset counting the same: else the largest dataset, or one that is
-nearly all hallucinated, would decide what words are worth. Each dataset has a bias of its own in the fit, whose mean is
-kept: one bias for all costs 2 points of AUROC on domains that were left out.
+An encoder trained on a few domains ranks the pairs of another domain little better than unknown words do, and the two
+make different errors: their combination ranks better than either (EXPERIMENTS.md). The weights are fitted as a tagger's
+(`critic.logistic`), and each class of each dataset has the same total weight; otherwise the largest dataset would
+dominate. Each dataset has a separate bias in the fit, and the mean bias is kept: a single bias costs 2 points of AUROC
+on held-out domains.
 
 | Relative                          | Use it for                                                               |
 |-----------------------------------|--------------------------------------------------------------------------|
-| `critic.tagger.evidence`          | the same for tokens and sentences                                        |
+| `critic.tagger.evidence`          | the same for tokens and sentences |
 | `faithkit.baselines.word_evidence` | the words alone, without a model |
-| `critic.token_support`            | the weakest tokens, by an encoder that stays as it came                  |
-| `critic.losses.overlap_supervision`      | an encoder that learns in training to see which words the knowledge lacks |
+| `critic.token_support`            | the weakest tokens, by an encoder that is not fine-tuned |
+| `critic.losses.overlap_supervision`      | an encoder that learns which words the knowledge lacks |
 
 >>> import numpy as np
 >>> from critic.sequence.evidence import row_weights
@@ -38,51 +38,53 @@ from critic.logistic import Floats, fit_line
 from data_modules.encoding.pairs import EVIDENCE as COLUMNS
 from data_modules.encoding.pairs import RUNS
 
-EVIDENCE = "evidence_weights"  # the sidecar's key, beside the calibration
+EVIDENCE = "evidence_weights"  # the key in faithkit.json
 WEIGHTS = ("own log-odds", *COLUMNS, "bias")
 WEAKEST = "evidence: weakest tokens"
 TOKEN_WEIGHTS = (*WEIGHTS[:-1], RUNS, WEAKEST, "bias")
-LEAST_SPREAD = 1e-9
-FITTED = len(WEIGHTS) - 1  # columns that the regression weighs; those behind them vote
-NAMES = {len(names): names for names in (WEIGHTS, TOKEN_WEIGHTS)}  # a sidecar's numbers are told apart by how many
+MIN_SPREAD = 1e-9
+FITTED = len(WEIGHTS) - 1  # columns of the regression; the remaining columns are separate scores
+NAMES = {len(names): names for names in (WEIGHTS, TOKEN_WEIGHTS)}  # a list of weights is identified by its length
 
 
 def fit_evidence(
-    evidence: Floats, gold: NDArray[Any], sources: Sequence[str], *, own: bool = True
+    evidence: Floats, gold: NDArray[Any], sources: Sequence[str], *, with_odds: bool = True
 ) -> tuple[tuple[float, ...], str]:
-    """Fits the weights of `critic.sequence.read_evidence` on labelled rows; also says why nothing was fitted, if so.
+    """Fits the weights of the features on labelled rows, and returns a note if nothing could be fitted.
 
     Args:
         sources: The dataset of each row.
-        own: Weighs the log-odds, which are the first column; false gives them 0.
+        with_odds: Fits a weight for the log-odds, the first column; false sets it to 0.
     """
-    names, place = np.unique(np.array(sources), return_inverse=True)
-    shifts, counts = np.eye(len(names))[place] if len(names) > 1 else None, row_weights(gold, sources)
-    words, bias, note = fit_line(evidence[:, 0 if own else 1 : FITTED], gold, counts, shifts, leads=own)
-    weights = np.array(words if own else (0.0, *words))
+    names, dataset = np.unique(np.array(sources), return_inverse=True)
+    indicators = np.eye(len(names))[dataset] if len(names) > 1 else None
+    counts = row_weights(gold, sources)
+    first = 0 if with_odds else 1
+    fitted, bias, note = fit_line(evidence[:, first:FITTED], gold, counts, indicators, leads=with_odds)
+    weights = np.array(fitted if with_odds else (0.0, *fitted))
     if evidence.shape[1] == FITTED:
         return (*weights.tolist(), bias), note
-    votes = np.column_stack([evidence[:, :FITTED] @ weights, evidence[:, FITTED], -evidence[:, FITTED + 1]])
-    scale = 1 / _spread(votes, counts, place)
-    (slope,), bias, told = fit_line((votes @ scale)[:, None], gold, counts, shifts)
+    scores = np.column_stack([evidence[:, :FITTED] @ weights, evidence[:, FITTED], -evidence[:, FITTED + 1]])
+    scale = 1 / _spread_within_datasets(scores, counts, dataset)
+    (slope,), bias, sum_note = fit_line((scores @ scale)[:, None], gold, counts, indicators)
     regression, runs, tokens = slope * scale
-    return (*(regression * weights).tolist(), float(runs), -float(tokens), bias), note or told
+    return (*(regression * weights).tolist(), float(runs), -float(tokens), bias), note or sum_note
 
 
-def _spread(values: Floats, counts: Floats, place: NDArray[np.intp]) -> Floats:
-    """Computes the standard deviation of columns within datasets; infinite where nothing differs [columns]."""
-    rest = np.empty_like(values)
-    for number in range(place.max(initial=-1) + 1):
-        own = place == number
-        rest[own] = values[own] - np.average(values[own], axis=0, weights=counts[own])
-    spread = np.sqrt(np.average(rest**2, axis=0, weights=counts))
-    return np.where(spread > LEAST_SPREAD, spread, np.inf)
+def _spread_within_datasets(values: Floats, counts: Floats, dataset: NDArray[np.intp]) -> Floats:
+    """Computes the standard deviation of columns within datasets [columns]; infinite for a constant column."""
+    residuals = np.empty_like(values)
+    for number in range(dataset.max(initial=-1) + 1):
+        rows = dataset == number
+        residuals[rows] = values[rows] - np.average(values[rows], axis=0, weights=counts[rows])
+    spread = np.sqrt(np.average(residuals**2, axis=0, weights=counts))
+    return np.where(spread > MIN_SPREAD, spread, np.inf)
 
 
 def row_weights(gold: NDArray[Any], sources: Sequence[str]) -> Floats:
-    """Weighs rows so that each class of each dataset counts the same; they are 1 on average [rows]."""
-    _, place = np.unique(
+    """Computes weights that give each class of each dataset the same total; their mean is 1 [rows]."""
+    _, group = np.unique(
         [f"{source}\0{label}" for source, label in zip(sources, gold, strict=True)], return_inverse=True
     )
-    size = np.bincount(place)
-    return len(gold) / len(size) / size[place]
+    size = np.bincount(group)
+    return len(gold) / len(size) / size[group]

@@ -1,6 +1,6 @@
 """The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation.
 
-Auxiliary losses may be added in training: see `critic.losses.overlap_supervision` and `critic.losses.span_supervision`.
+Auxiliary losses for training are in `critic.losses.overlap_supervision` and `critic.losses.span_supervision`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from faithkit.metrics.classification import score_validation
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
 
-READ_LAYER = -2  # of the encoder's states, those that its last layer reads: see critic.losses.span_supervision
+SPAN_LAYER = -2  # hidden states before the last layer: see critic.losses.span_supervision
 
 
 class CriticModule(EncoderModule[CriticOptions]):
@@ -52,10 +52,10 @@ class CriticModule(EncoderModule[CriticOptions]):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)
                 self.span_head = TokenHead(self.model.config.hidden_size)
-        self.validation = RowMetric(_figures)
+        self.validation = RowMetric(_compute_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
-        """Logits [rows, classes]."""
+        """Computes the logits [rows, classes]."""
         return self._run(batch).logits
 
     def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
@@ -73,7 +73,7 @@ class CriticModule(EncoderModule[CriticOptions]):
             self.log("train/support_loss", support.detach())
             loss = loss + self.options.support_weight * support
         if self.span_head is not None:
-            spans = self._span_loss(self.span_head(output.hidden_states[READ_LAYER]), batch)
+            spans = self._span_loss(self.span_head(output.hidden_states[SPAN_LAYER]), batch)
             self.log("train/span_loss", spans.detach())
             loss = loss + self.options.span_weight * spans
         return loss
@@ -111,14 +111,14 @@ class CriticModule(EncoderModule[CriticOptions]):
         self.log_validation(self.validation, "macro_f1")
 
 
-def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
-    """The metrics of the labelled rows, whose values are two logits and the label."""
+def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """Computes the metrics of the labelled rows, whose values are two logits and the label."""
     labelled = values[values[:, 2] >= 0]
     return validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8))
 
 
 def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
-    """The classification metrics at threshold 0.5, and the loss.
+    """Computes the classification metrics at threshold 0.5, and the loss.
 
     Args:
         logits: [rows, classes].

@@ -1,4 +1,4 @@
-"""The critic's hyperparameters, from the block `model`."""
+"""The critic's hyperparameters, the block `model`."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -13,25 +13,25 @@ WORDS, WORDS_AND_TOKENS = "words", "words_and_tokens"  # true means words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticOptions:
-    """Options of `model=critic`; the encoder, which knows the tokenizer, checks the least max_length.
+    """Options of `model=critic`. `PairEncoder` checks the minimum of max_length.
 
     Args:
-        weights: A folder, hub name or local name of an encoder, or of a classifier to go on from.
+        weights: A folder, hub name or local name of an encoder, or of a classifier to fine-tune further.
         max_length: Tokens of a sequence.
-        order: Which text stands first: knowledge_response or response_knowledge.
-        max_knowledge_words: Of longer knowledge the sentences most like the response are read; None reads all.
-        label_smoothing: Share of the probability that the target gives to both classes alike.
+        order: Order of the two texts: knowledge_response or response_knowledge.
+        max_knowledge_words: Words that are read of longer knowledge, in the sentences most similar to the response;
+            None reads all.
+        label_smoothing: Share of the target's probability that is divided equally between both classes.
         support_weight: Weight of the auxiliary loss of `critic.losses.overlap_supervision`; 0 leaves it out.
         span_weight: Weight of the auxiliary loss of `critic.losses.span_supervision`; 0 leaves it out.
-        freeze_embeddings: Word embeddings stay as they are.
-        freeze_encoder: All but the head stays as it is: of an encoder that compares texts already, it loses nothing.
-        dropout: Overrides the encoder's own; None keeps it.
+        freeze_embeddings: Does not train the word embeddings.
+        freeze_encoder: Trains the head alone.
+        dropout: Dropout of the encoder; None keeps its default.
         gradient_checkpointing: Trades time for memory.
-        evidence: What is weighed beside the encoder's log-odds (`critic.sequence.evidence`): words,
-        words_and_tokens, or false
-            for nothing.
-        evidence_alone: Weighs the evidence without the log-odds; nothing of the network learns then.
-        threshold_aim: What the decision threshold is chosen for on validation (`faithkit.calibration.thresholds`).
+        evidence: Features that are combined with the encoder's log-odds (`critic.sequence.evidence`): words,
+            words_and_tokens, or false.
+        evidence_alone: Uses the evidence without the log-odds, and trains no network.
+        threshold_aim: Metric that the decision threshold maximises on validation (`faithkit.calibration.thresholds`).
     """
 
     weights: Text

@@ -1,12 +1,11 @@
-"""The public class `Critic`: scores one (knowledge, response) pair or many.
+"""Defines the public class `Critic`, which scores (knowledge, response) pairs.
 
-Pairs are ordered by length and batched by tokens, so almost nothing is padding. Knowledge longer than the model's
-length is read through overlapping windows, all or `max_windows` of them, and a response takes the lowest log-odds of
-these.
+Pairs are sorted by length and batched by tokens, so there is almost no padding. Knowledge longer than the model's
+length is read in overlapping windows (all, or `max_windows` of them), and a response gets the lowest log-odds of these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -23,13 +22,11 @@ from critic.requests import (
     Request,
     read_requests,
 )
-from critic.runtime.calibration_texts import calibration_pairs
 from critic.runtime.last_layer import first_token_only
 from critic.runtime.onnx_model import ONNX
-from critic.runtime.precision import apply_precision, check_precision
+from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
 from critic.sequence.class_labels import ClassLabels, hallucinated_classes
-from critic.sequence.read_evidence import read_evidence
-from critic.sequence.score import Score, read_cuts
+from critic.sequence.features import compute_features
 from critic.sequence.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pairs import PairEncoder
@@ -41,31 +38,56 @@ from faithkit.errors import UserError
 from faithkit.passages import join_passages
 from faithkit.records import Example, Prediction
 
-CHUNK = 2048  # pairs tokenised and ordered at a time
-# Tokens of a batch. A CPU is fastest while a layer's activations stay in its cache, and small batches of like lengths
-# have the least padding (EXPERIMENTS.md, Speed); a GPU needs many at once.
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """The critic's result for one response.
+
+    Args:
+        label: hallucinated or faithful; None if the critic abstains (`abstain_at`).
+        probability: Calibrated P(hallucinated).
+    """
+
+    label: str | None
+    probability: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain values for json.dumps."""
+        return {"label": self.label, "probability": self.probability}
+
+
+def read_cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | None]:
+    """Checks `threshold` and `abstain_at`: probabilities, or None for the stored threshold and for never abstaining."""
+    return (
+        arguments.read_probability("threshold", threshold),
+        arguments.read_probability("abstain_at", abstain_at),
+    )
+
+
+CHUNK = 2048  # pairs that are tokenised and sorted together
+# Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
+# have the least padding; a GPU needs large batches.
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
 
 
 class Critic:
-    """A trained critic: tells how likely a response says what its knowledge does not support.
+    """A trained critic: predicts the probability that a response contains something its knowledge does not support.
 
         from faithkit import Critic
         critic = Critic.load("runs/...")
-        critic.sequence.score(knowledge="The Danube flows through ten countries.", response="It flows through twelve.")
+        critic.score(knowledge="The Danube flows through ten countries.", response="It flows through twelve.")
 
-    `score` takes one response or a list, `stream` any number of them, `predict_examples` records of a dataset.
-    Knowledge of any length is read to its end. A response gets the same score alone, in a list and in any order:
-    probabilities agree up to float rounding (1e-6 in fp32), and so does the label, unless the probability lies that
-    close to the threshold.
+    `score` takes one response or a list, `stream` any number of responses, `predict_examples` records of a dataset.
+    Knowledge may have any length. The score of a response does not depend on its batch: probabilities agree up to float
+    rounding (1e-6 in fp32), and so do labels, unless a probability is that close to the threshold.
 
     Args:
         model: A sequence classifier of transformers with the labels faithful and hallucinated.
-        calibration: Turns log-odds into probabilities and these into labels.
-        batch_tokens: Tokens of a batch; changes the speed, not the scores. None takes what suits the model's device.
-        name: The model as `repr` tells it; None takes its class.
-        hallucinated: Which of the model's classes mean hallucinated.
-        weights: Of evidence (`critic.sequence.evidence`); none where the encoder's log-odds are all.
+        calibration: Converts log-odds to probabilities, and probabilities to labels.
+        batch_tokens: Tokens of a batch; changes the speed, not the scores. None chooses by the device.
+        name: The model's name in `repr`; None takes its class.
+        hallucinated: For each class of the model, whether it means hallucinated.
+        weights: Weights of the evidence features (`critic.sequence.evidence`); empty uses the encoder's log-odds alone.
     """
 
     def __init__(
@@ -82,8 +104,8 @@ class Critic:
         self.model, self.encoder, self.calibration = model, encoder, calibration
         self.hallucinated, self.weights = tuple(hallucinated), weights
         self.name = name or type(model).__name__
-        own_tokens = arguments.read_count("batch_tokens", batch_tokens)
-        self.batch_tokens = own_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
+        checked = arguments.read_count("batch_tokens", batch_tokens)
+        self.batch_tokens = checked or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
     @arguments.explain_keywords
@@ -100,17 +122,17 @@ class Critic:
         """Loads a critic from a run, an hf/ folder or a hub name.
 
         Args:
-            device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
-            precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
-                hardware is fastest in.
-            max_windows: Of knowledge that is longer than the model's length, read this many windows: those that share
+            device: `cuda`, `cpu`, ...; None takes a GPU if there is one.
+            precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: the fastest
+                of these on the hardware.
+            max_windows: Number of windows that are read of knowledge longer than the model's length: those that share
                 most words with the response. None reads all (docs/scoring.md).
-            labels: Of a classifier from elsewhere, what each class means, by its number or its name:
+            labels: For an external classifier, the meaning of each class, by its number or its name:
                 `{0: "faithful", 1: "hallucinated"}`, `{"LABEL_0": "hallucinated", "LABEL_1": "faithful"}`. Classes
-                named faithful and hallucinated need none.
+                named faithful and hallucinated need no labels.
 
         Raises:
-            UserError: There is none, it is of another kind, or nothing says what its classes mean.
+            UserError: There is no model, it is of another kind, or the meaning of its classes is unknown.
         """
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
@@ -134,10 +156,10 @@ class Critic:
         max_windows: int | None = None,
         labels: ClassLabels | None = None,
     ) -> "Critic":
-        """Makes a critic of a loaded model; without a sidecar `labels` or their names say what its classes mean."""
+        """Makes a critic from a loaded model; `labels` or class names explain an external model's classes."""
         settings, chosen = loaded.settings, IS_HALLUCINATED
         if settings is not None and labels is not None:
-            problem = "labels is for a critic from elsewhere: this one says itself what its classes mean"
+            problem = "labels is for external critics: the classes of this one are in its faithkit.json"
             raise UserError(problem, place=path, hint="leave labels out")
         if settings is None:
             config = loaded.model.config
@@ -199,22 +221,21 @@ class Critic:
         threshold: float | None = None,
         abstain_at: float | None = None,
     ) -> Score | list[Score]:
-        """Judges one response, or many at once: a list of responses gives a list of scores, in their order.
+        """Scores one response, or a list of responses.
 
-        The scores of a list are those of single calls, up to float rounding.
+        The scores of a list equal those of single calls, up to float rounding.
 
         Args:
             knowledge: A text, or a list of passages, which are joined by spaces; for a list of responses a list of
                 these.
             response: A text, or a list of texts.
-            history: The turns before the response. Critics are trained on knowledge and response alone: it is checked,
-                so that calls of critic and tagger look alike, but changes no score.
-            threshold: From this probability on a response is called hallucinated; None takes the stored one.
-            abstain_at: Leaves the label out (None) where it is right with less than this probability; None always
-                gives one.
+            history: The turns before the response. Critics do not read it; it is checked, so that critic and tagger
+                have the same interface.
+            threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
+            abstain_at: Sets the label to None if its probability of being correct is lower; None never abstains.
 
         Raises:
-            UserError: Lists of different lengths, something that is no text, or an empty text.
+            UserError: Lists have different lengths, or a text is empty or no text.
         """
         single, requests = read_requests(knowledge, response, history, join_passages)
         scores = self._scores(requests, *read_cuts(threshold, abstain_at))
@@ -231,12 +252,12 @@ class Critic:
         abstain_at: float | None = None,
         progress: bool = True,
     ) -> Iterator[Score]:
-        """Scores of any number of responses, one by one: what `score` gives, without holding them all.
+        """Yields the scores of any number of responses, as `score` computes them, without holding them all.
 
         It reads a few thousand items at a time, so the iterables may be generators of any length.
 
         Args:
-            progress: Shows a bar.
+            progress: Shows a progress bar.
         """
         cuts = read_cuts(threshold, abstain_at)
         yield from stream_results(
@@ -260,7 +281,7 @@ class Critic:
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Predictions of the examples, in their order."""
+        """Yields the predictions of the examples, in their order."""
         examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
         for begin in tqdm(range(0, len(examples), CHUNK), "scoring", disable=quiet, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
@@ -268,33 +289,33 @@ class Critic:
             yield from self.calibration.predictions([e.id for e in chunk], scores)
 
     def probabilities(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
-        """Calibrated P(hallucinated) of each pair."""
+        """Computes the calibrated P(hallucinated) of each pair."""
         return self.calibration.scores(self.odds(knowledge, response))
 
     def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
-        """Log-odds of hallucinated of each pair, not calibrated."""
+        """Computes the uncalibrated log-odds of hallucinated of each pair."""
         chunks = [slice(begin, begin + CHUNK) for begin in range(0, len(knowledge), CHUNK)]
-        parts = [self.column_odds(self.encoder.encode_texts(knowledge[own], response[own])) for own in chunks]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        odds = [self.column_odds(self.encoder.encode_texts(knowledge[rows], response[rows])) for rows in chunks]
+        return np.concatenate(odds) if odds else np.zeros(0)
 
     def column_odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Log-odds of hallucinated of each pair, from its cached tokens: columns of `PairEncoder`."""
+        """Computes the log-odds of hallucinated of each pair from its tokens, the columns of `PairEncoder`."""
         if not self.weights:
             return self.evidence(columns)[:, 0]
-        return linear(self.evidence(columns, own=self.weights[0] != 0), self.weights)
+        return linear(self.evidence(columns, with_odds=self.weights[0] != 0), self.weights)
 
-    def evidence(self, columns: Mapping[str, Any], *, own: bool = True) -> NDArray[np.float64]:
-        """All that is weighed of each pair, the log-odds first [pairs, features] (`critic.sequence.read_evidence`)."""
-        return read_evidence(
+    def evidence(self, columns: Mapping[str, Any], *, with_odds: bool = True) -> NDArray[np.float64]:
+        """Computes the features of each pair, the log-odds first [pairs, features] (`compute_features`)."""
+        return compute_features(
             self.model,
             self.encoder,
             columns,
             batch_tokens=self.batch_tokens,
             hallucinated=self.hallucinated,
-            own=own,
+            with_odds=with_odds,
         )
 
     @property
     def device(self) -> torch.device:
-        """Gives the model's device."""
+        """The model's device."""
         return self.model.device

@@ -1,4 +1,4 @@
-"""Settings of a critic that are stored beside its weights."""
+"""The settings of a critic that are stored with its weights."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -14,7 +14,7 @@ from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import LABELS
 
 MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
-MAX_WEIGHT = 1e6  # far beyond what a fit gives
+MAX_WEIGHT = 1e6  # far above fitted weights
 
 log = logging.getLogger("faithkit")
 
@@ -25,9 +25,9 @@ class Settings:
 
     Args:
         max_length: Tokens of a sequence.
-        order: Which text stands first.
-        max_knowledge_words: What is read of longer knowledge (`data_modules.encoding.pairs`); None reads all.
-        evidence: Weights of evidence (`critic.sequence.evidence.NAMES`); none where it reads none.
+        order: Order of the two texts.
+        max_knowledge_words: Words that are read of longer knowledge (`data_modules.encoding.pairs`); None reads all.
+        evidence: Weights of the evidence features (`critic.sequence.evidence.NAMES`); empty without evidence.
         origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
@@ -51,12 +51,12 @@ class Settings:
 
     @property
     def reads_tokens(self) -> bool:
-        """Tells whether the weakest tokens are among the evidence."""
+        """Whether the weakest tokens are among the features."""
         return len(self.evidence) == len(TOKEN_WEIGHTS)
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names of the classes, always the same."""
+        """The names of the classes, always the same."""
         return LABELS
 
     def to_sidecar(self) -> Sidecar:
@@ -92,7 +92,7 @@ class Settings:
 
 
 def foreign_settings(config: Any, folder: str) -> Settings:
-    """Settings of a classifier without our sidecar."""
-    log.warning("%s: without %s, so its probabilities are uncalibrated and its threshold is 0.5", folder, SIDECAR)
+    """Returns the settings of a classifier without faithkit.json."""
+    log.warning("%s has no %s: its probabilities are uncalibrated and its threshold is 0.5", folder, SIDECAR)
     longest = min(512, getattr(config, "max_position_embeddings", 512) - 2)
     return Settings(max_length=longest, order="knowledge_response", calibration=ScoreCalibration(), origin={})

@@ -1,4 +1,4 @@
-"""The critic's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
+"""The critic's training task: encoder, module, and calibration and test of the best checkpoint."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -30,7 +30,7 @@ from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
 from faithkit.weights.resolve import loading
 
-FIT_ROWS = 1500  # of each dataset, that the weights of evidence alone are fitted on: ten numbers need no more
+FIT_ROWS = 1500  # of each dataset, to fit the ten weights of the evidence alone
 
 
 class CriticTask:
@@ -38,8 +38,8 @@ class CriticTask:
 
     Args:
         optimizer: The block `optimizer` (`OptimizerOptions`).
-        model: The block `model`, of which it takes what `CriticOptions` names.
-        options: The same by name; these win.
+        model: The block `model`; the fields of `CriticOptions` are read.
+        options: The same fields by name, with precedence.
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any] | None = None, **options: Any):
@@ -58,7 +58,7 @@ class CriticTask:
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> CriticModule:
-        """The module to train."""
+        """Builds the module to train."""
         module = CriticModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         check_length(module.model, self.encoder.max_length, self.options.weights)
         return module
@@ -66,8 +66,7 @@ class CriticTask:
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
-        Validation and test are read as every later use of the model reads its texts: windows over long knowledge
-        included.
+        Validation and test are encoded as in later use of the model, with windows over long knowledge.
         """
         return finish_training(training, self)
 
@@ -78,25 +77,25 @@ class CriticTask:
         return AutoModelForSequenceClassification
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Critic, dict[str, Any]]:
-        """Fits temperature and threshold on the labelled rows of validation; there the weights of evidence too.
+        """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.
 
-        Evidence alone has learnt from no row yet, so its weights are fitted on rows of training.
+        The weights of the evidence alone are fitted on rows of training, which nothing else was fitted on.
         """
         critic = Critic(model, self.encoder, ScoreCalibration())
         rows = Batches(training.data.subsets["validation"], self.encoder)
-        wanted = np.flatnonzero(rows.lengths("label") != NO_LABEL)
-        known = labelled(training.validation)
-        gold = np.array([example.label == HALLUCINATED for example in known], np.int8)
+        labelled_rows = np.flatnonzero(rows.lengths("label") != NO_LABEL)
+        examples = with_labels(training.validation)
+        gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
         note = ""
         if self.options.evidence_alone:
-            critic.weights, note = self._fit_alone(training, critic)
-            odds = shared_odds(training, critic, rows, wanted)
+            critic.weights, note = self._fit_evidence_alone(training, critic)
+            odds = compute_odds(training, critic, rows, labelled_rows)
         elif self.options.evidence:
-            evidence = shared_evidence(training, critic, rows, wanted)
-            critic.weights, note = fit_evidence(evidence, gold, [example.source for example in known])
+            evidence = compute_evidence(training, critic, rows, labelled_rows)
+            critic.weights, note = fit_evidence(evidence, gold, [example.source for example in examples])
             odds = linear(evidence, critic.weights)
         else:
-            odds = shared_odds(training, critic, rows, wanted)
+            odds = compute_odds(training, critic, rows, labelled_rows)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         if self.options.evidence:
             fit["evidence"] = {
@@ -105,88 +104,90 @@ class CriticTask:
             }
         return critic, fit
 
-    def _fit_alone(self, training: FinishedTraining[DataModule], critic: Critic) -> tuple[tuple[float, ...], str]:
-        """Fits the weights of evidence on rows of training: of each dataset as many as `FIT_ROWS`, by seed."""
+    def _fit_evidence_alone(
+        self, training: FinishedTraining[DataModule], critic: Critic
+    ) -> tuple[tuple[float, ...], str]:
+        """Fits the weights of evidence on rows of training, at most `FIT_ROWS` of each dataset."""
         subsets = training.data.subsets.get("train", ())
         if not subsets:
-            problem = "model.evidence_alone=true learns from rows of training, which data.streaming=true does not keep"
+            problem = "model.evidence_alone=true is fitted on training rows, which data.streaming=true does not keep"
             raise UserError(problem, hint="set data.streaming=false")
-        sampled = [own.sample(FIT_ROWS) for subset in subsets if len(own := with_labels(subset))]
+        sampled = [labelled.sample(FIT_ROWS) for subset in subsets if len(labelled := labelled_subset(subset))]
         if not sampled:
-            problem = "model.evidence_alone=true learns from labels, and no row of training has one"
-            raise UserError(problem, hint="set model.evidence_alone=false, which weak labels are enough for")
+            problem = "model.evidence_alone=true needs labels, and no training row has one"
+            raise UserError(problem, hint="set model.evidence_alone=false, which trains on weak labels")
         rows = Batches(sampled, self.encoder)
-        known = [example for subset in sampled for example in subset.examples()]
-        gold = np.array([example.label == HALLUCINATED for example in known], np.int8)
-        evidence = shared_evidence(training, critic, rows, np.arange(len(rows)), own=False)
-        return fit_evidence(evidence, gold, [example.source for example in known], own=False)
+        examples = [example for subset in sampled for example in subset.examples()]
+        gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
+        evidence = compute_evidence(training, critic, rows, np.arange(len(rows)), with_odds=False)
+        return fit_evidence(evidence, gold, [example.source for example in examples], with_odds=False)
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """The labelled examples of validation."""
-        return labelled(training.validation)
+        """Returns the labelled examples of validation."""
+        return with_labels(training.validation)
 
     def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
-        """A prediction for each row of a test subset."""
+        """Predicts each row of a test subset."""
         rows = Batches([subset], self.encoder)
-        scores = critic.calibration.scores(shared_odds(training, critic, rows, np.arange(len(rows))))
+        scores = critic.calibration.scores(compute_odds(training, critic, rows, np.arange(len(rows))))
         return critic.calibration.predictions([example.id for example in subset.examples()], scores)
 
     def sidecar(self, training: FinishedTraining[DataModule], critic: Critic) -> Sidecar:
-        """The critic's settings."""
+        """Returns the critic's settings."""
         return Settings(
             max_length=self.encoder.max_length,
             order=self.encoder.order,
             max_knowledge_words=self.encoder.max_knowledge_words,
             evidence=critic.weights,
             calibration=critic.calibration,
-            origin={**training.origin, **baseline_thresholds(labelled(training.validation))},
+            origin={**training.origin, **baseline_thresholds(with_labels(training.validation))},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:
-        """Writes the predictions, and compares them with the labels."""
+        """Writes the predictions, and reports their metrics."""
         fitted_on = self.calibrated_on(training)
         counted = fit_counted_features(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
         return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
 
 
-def with_labels(subset: Subset) -> Subset:
-    """The rows of a subset that have a label."""
+def labelled_subset(subset: Subset) -> Subset:
+    """Returns the rows of a subset that have a label."""
     label = np.asarray(subset.encoded.columns["label"])[subset.indices]
     return replace(subset, indices=subset.indices[label != NO_LABEL])
 
 
-def labelled(examples: Sequence[Example]) -> list[Example]:
-    """The examples that have a label."""
+def with_labels(examples: Sequence[Example]) -> list[Example]:
+    """Returns the examples that have a label."""
     return [example for example in examples if example.label is not None]
 
 
-def shared_odds(
-    training: FinishedTraining[DataModule], critic: Critic, rows: Batches, wanted: NDArray[np.int64]
+def compute_odds(
+    training: FinishedTraining[DataModule], critic: Critic, rows: Batches, numbers: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Log-odds of the wanted rows, in their order, from their cached tokens; each process scores its share."""
-    return _shared(training, rows, wanted, critic.column_odds)
+    """Computes the log-odds of these rows from their cached tokens; each process computes its part."""
+    return _compute_rows(training, rows, numbers, critic.column_odds)
 
 
-def shared_evidence(
+def compute_evidence(
     training: FinishedTraining[DataModule],
     critic: Critic,
     rows: Batches,
-    wanted: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     *,
-    own: bool = True,
+    with_odds: bool = True,
 ) -> NDArray[np.float64]:
-    """Evidence of the wanted rows [rows, features], likewise; without `own` the encoder reads no pairs."""
-    return _shared(training, rows, wanted, partial(critic.evidence, own=own))
+    """Computes the features of these rows [rows, features]; without `with_odds` the model is not run on pairs."""
+    return _compute_rows(training, rows, numbers, partial(critic.evidence, with_odds=with_odds))
 
 
-def _shared(
+def _compute_rows(
     training: FinishedTraining[DataModule],
     rows: Batches,
-    wanted: NDArray[np.int64],
-    read: Callable[[Mapping[str, Any]], NDArray[np.float64]],
+    numbers: NDArray[np.int64],
+    compute: Callable[[Mapping[str, Any]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    def share(mine: NDArray[np.int64]) -> list[Any]:
-        chunks = [wanted[mine[begin : begin + CHUNK]] for begin in range(0, len(mine), CHUNK)]
-        return [found for chunk in chunks for found in read(rows.columns(chunk)).tolist()]
+    def compute_part(part: NDArray[np.int64]) -> list[Any]:
+        chunks = [numbers[part[begin : begin + CHUNK]] for begin in range(0, len(part), CHUNK)]
+        return [found for chunk in chunks for found in compute(rows.columns(chunk)).tolist()]
 
-    return np.array(training.divide_work(len(wanted), share))
+    return np.array(training.divide_work(len(numbers), compute_part))

@@ -1,4 +1,4 @@
-"""The tokens of several answers with their log-odds and evidence: what a tagger's calibration is fitted on."""
+"""The tokens of several answers with log-odds and features, which a tagger's calibration is fitted on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The tokens of several answers, one answer behind the other.
+    """The tokens of several answers, concatenated.
 
     Args:
         start: First character of each token, in its answer [tokens].
-        end: Behind its last character [tokens].
+        end: After its last character [tokens].
         odds: Log-odds of hallucinated [tokens].
-        owner: Which answer a token belongs to, ascending [tokens].
-        words: The words of each token that the context lacks, and its sentence.
+        owner: The answer of each token, ascending [tokens].
+        words: Word features and the sentence of each token.
     """
 
     start: Ints
@@ -34,11 +34,11 @@ class Answers:
 
     @classmethod
     def of(cls, requests: Sequence[Request], odds: Floats, start: Ragged, end: Ragged) -> "Answers":
-        """The answers of some requests, whose tokens have these log-odds and extents.
+        """Makes the answers of requests from the log-odds and offsets of their tokens.
 
         Args:
             start: First character of each token, a row for each request.
-            end: Behind its last character.
+            end: After its last character.
         """
         owner = np.repeat(np.arange(len(requests)), start.lengths)
         starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
@@ -46,45 +46,46 @@ class Answers:
 
     @classmethod
     def empty(cls) -> "Answers":
-        """No answers at all."""
+        """Returns no answers."""
         none = np.zeros(0, np.int64)
         return cls(none, none, np.zeros(0), none, words_of(none, none, none, []))
 
     @property
     def characters(self) -> Ints:
-        """Counts the characters that each token stands for; a tokenizer may drop some."""
+        """The number of characters of each token; a tokenizer may drop some."""
         return self.end - self.start
 
     @classmethod
     def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
-        """All parts as one.
+        """Concatenates answers and renumbers answers and sentences.
 
         Args:
-            sizes: How many answers each has, to number them on; sentences are numbered on in the same way.
+            sizes: Number of answers of each part.
         """
-        before = np.append(0, np.cumsum(sizes))
-        sentences = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
-        moved = [
-            np.where(p.words.sentence > 0, p.words.sentence + n, 0) for p, n in zip(parts, sentences, strict=False)
+        offsets = np.append(0, np.cumsum(sizes))
+        sentence_offsets = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
+        sentence = [
+            np.where(p.words.sentence > 0, p.words.sentence + n, 0)
+            for p, n in zip(parts, sentence_offsets, strict=False)
         ]
         return cls(
             start=np.concatenate([part.start for part in parts]),
             end=np.concatenate([part.end for part in parts]),
             odds=np.concatenate([part.odds for part in parts]),
-            owner=np.concatenate([part.owner + n for part, n in zip(parts, before, strict=False)]),
+            owner=np.concatenate([part.owner + n for part, n in zip(parts, offsets, strict=False)]),
             words=Words(
                 np.concatenate([part.words.missing for part in parts]),
                 np.concatenate([part.words.share for part in parts]),
-                np.concatenate(moved),
+                np.concatenate(sentence),
                 np.concatenate([part.words.begin for part in parts]),
                 np.concatenate([part.words.stop for part in parts]),
             ),
         )
 
     def responses(self, probability: Floats, num_responses: int) -> Floats:
-        """RESPONSE_EVIDENCE of each answer."""
+        """Computes the features RESPONSE_EVIDENCE of each answer."""
         return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
 
     def worst(self, probability: Floats, num_responses: int) -> Floats:
-        """The highest probability of each answer's tokens."""
+        """Computes the highest probability of each answer's tokens."""
         return worst_tokens(probability, self.characters, self.owner, num_responses)

@@ -1,27 +1,29 @@
-"""Features for calibrating a tagger: log-odds of a token and of its sentence, and words that the context lacks.
+"""Computes features for the calibration of a tagger: log-odds of a token and of its sentence, and missing words.
 
-They add to a token's own log-odds two things that a tagger trained on a few hundred marked answers does not have:
+They add two things to the log-odds of a token that a tagger trained on a few hundred annotated answers lacks:
 
 - The mean log-odds of its sentence. Single tokens are noisy, and annotators mark clauses and sentences.
-- Whether its word is missing from context and question. An encoder has to learn this; comparing words just shows it.
+- Whether its word is missing from context and question, which an encoder would have to learn.
 
-A logistic regression on validation weighs them (`critic.tagger.fit_calibration`).
+A logistic regression on validation weighs the features (`critic.tagger.fit_calibration`).
 """
 
+import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from critic.requests import Request
-from critic.tagger.whole_words import widen_to_words
 from faithkit.sentences import sentence_places
 from faithkit.words import STOP_WORDS, unicode_words, word_places
 
-TOKEN_EVIDENCE = ("own log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
+TOKEN_EVIDENCE = ("log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
 RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")
-FEW_WORDS = 4  # the share of missing words is taken of at least this many, so that short sentences count less
+MIN_WORDS = 4  # minimum denominator of the share of missing words, so that short sentences count less
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -31,11 +33,11 @@ class Words:
     """Word features of each token [tokens each].
 
     Args:
-        missing: 1 where the token's word is a content word that stands neither in the context nor in the question.
+        missing: 1 if the token's word is a content word that is neither in the context nor in the question.
         share: Share of such words among the content words of the token's sentence.
         sentence: Number of the token's sentence, counted from 1 over all answers; 0 for a token between sentences.
-        begin: First character of the words that the token touches: where a span that it begins begins.
-        stop: Behind their last character.
+        begin: First character of the words that the token overlaps; a span starts there.
+        stop: After their last character.
     """
 
     missing: Floats
@@ -46,33 +48,34 @@ class Words:
 
 
 def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -> Words:
-    """Compares the words of each answer with those of its context and question.
+    """Compares the words of each answer with the words of its context and question.
 
     Args:
-        start: First character of each token, in its answer; the tokens of all answers, one answer behind the other.
-        end: Behind its last character.
-        owner: Number of the request that each token belongs to, ascending.
+        start: First character of each token in its answer; the tokens of all answers are concatenated.
+        end: After its last character.
+        owner: Number of the request of each token, ascending.
     """
     missing, share, sentence = np.zeros(len(start)), np.zeros(len(start)), np.zeros(len(start), np.int64)
     bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
-    count = 0  # sentences so far; tokens between sentences are invisible and keep 0
+    count = 0  # sentences so far; tokens between sentences keep 0
     for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        have = set(unicode_words(f"{request.knowledge}\n{request.question}"))
+        known_words = set(unicode_words(f"{request.knowledge}\n{request.question}"))
         begins = start[first:last]
         for begin, stop in sentence_places(request.response):
-            said = [place for place in word_places(request.response, begin, stop) if place[2] not in STOP_WORDS]
-            gone = [place for place in said if place[2] not in have]
-            own = first + np.arange(*np.searchsorted(begins, [begin, stop]))
+            words = [word for word in word_places(request.response, begin, stop) if word[2] not in STOP_WORDS]
+            missing_words = [word for word in words if word[2] not in known_words]
+            tokens = first + np.arange(*np.searchsorted(begins, [begin, stop]))
             count += 1
-            sentence[own] = count
-            share[own] = len(gone) / max(len(said), FEW_WORDS)
-            for first_character, behind, _ in gone:
-                missing[own] = np.maximum(missing[own], (start[own] < behind) & (end[own] > first_character))
+            sentence[tokens] = count
+            share[tokens] = len(missing_words) / max(len(words), MIN_WORDS)
+            for word_begin, word_end, _ in missing_words:
+                overlaps = (start[tokens] < word_end) & (end[tokens] > word_begin)
+                missing[tokens] = np.maximum(missing[tokens], overlaps)
     return Words(missing, share, sentence, *widen_to_words(start, end, owner, [one.response for one in requests]))
 
 
 def token_evidence(odds: Floats, words: Words) -> Floats:
-    """The features TOKEN_EVIDENCE of each token [tokens, 4]."""
+    """Computes the features TOKEN_EVIDENCE of each token [tokens, 4]."""
     count = np.maximum(np.bincount(words.sentence, minlength=1), 1)
     mean = (np.bincount(words.sentence, odds, minlength=1) / count)[words.sentence]
     mean = np.where(words.sentence > 0, mean, odds)
@@ -80,7 +83,7 @@ def token_evidence(odds: Floats, words: Words) -> Floats:
 
 
 def worst_tokens(probability: Floats, characters: Ints, owner: Ints, num_responses: int) -> Floats:
-    """Finds the highest probability of each response's visible tokens [responses]; 0 without any."""
+    """Computes the highest probability of each response's visible tokens [responses]; 0 without tokens."""
     counted, worst = characters > 0, np.zeros(num_responses)
     np.maximum.at(worst, owner[counted], probability[counted])
     return worst
@@ -89,18 +92,59 @@ def worst_tokens(probability: Floats, characters: Ints, owner: Ints, num_respons
 def response_evidence(
     odds: Floats, probability: Floats, characters: Ints, owner: Ints, words: Words, num_responses: int
 ) -> Floats:
-    """The features RESPONSE_EVIDENCE of each response [responses, 4].
+    """Computes the features RESPONSE_EVIDENCE of each response [responses, 4].
 
     Args:
-        odds: Log-odds of each token, not calibrated.
-        probability: Calibrated, of each token.
-        characters: Characters of each token; tokens without any are left out.
+        odds: Uncalibrated log-odds of each token.
+        probability: Calibrated probability of each token.
+        characters: Number of characters of each token; tokens without characters are left out.
         owner: The response of each token.
     """
     counted = characters > 0
-    worst = np.full(num_responses, -20.0)  # of a response without a visible token
+    worst = np.full(num_responses, -20.0)  # for a response without visible tokens
     np.maximum.at(worst, owner[counted], np.clip(odds[counted], -20.0, 20.0))
     expected = np.bincount(owner[counted], probability[counted] * characters[counted], num_responses)
     missing = np.bincount(owner[counted], words.missing[counted], num_responses)
     size = np.maximum(np.bincount(owner[counted], minlength=num_responses), 1)
     return np.stack([worst, np.log1p(expected), np.log1p(missing), missing / size], axis=1)
+
+
+Ints = NDArray[np.int64]
+# Thai, Lao, Burmese, Khmer, kana, Han: written without spaces, so a run of characters is not a word.
+UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+JOINERS = "\u200c\u200d"  # within words of Persian and of Indian scripts
+
+
+def widen_to_words(start: Ints, end: Ints, owner: Ints, texts: Sequence[str]) -> tuple[Ints, Ints]:
+    """Extends each token to the boundaries of the words that it overlaps [tokens each].
+
+    A word is a run of letters, digits and marks, including apostrophes ("don't") and numbers ("1,250.5").
+
+    Args:
+        start: First character of each token in its text; a token with `start == end` is unchanged.
+        end: After its last character.
+        owner: The text of each token, ascending.
+    """
+    wide_start, wide_end = start.copy(), end.copy()
+    bounds = np.searchsorted(owner, np.arange(len(texts) + 1))
+    for text, first, last in zip(texts, bounds[:-1], bounds[1:], strict=True):
+        words = np.array([match.span() for match in _word().finditer(text)], np.int64).reshape(-1, 2)
+        visible = np.arange(first, last)[end[first:last] > start[first:last]]
+        if not len(words) or not len(visible):
+            continue
+        begins, ends = words.T
+        # The first word that ends after the token's start, and the last word that begins before its end.
+        first_word = np.minimum(np.searchsorted(ends, start[visible], "right"), len(words) - 1)
+        inside = (begins[first_word] < start[visible]) & (start[visible] < ends[first_word])
+        wide_start[visible[inside]] = begins[first_word[inside]]
+        last_word = np.maximum(np.searchsorted(begins, end[visible], "left") - 1, 0)
+        inside = (begins[last_word] < end[visible]) & (end[visible] < ends[last_word])
+        wide_end[visible[inside]] = ends[last_word[inside]]
+    return wide_start, wide_end
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    marks = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c) in ("Mn", "Mc"))
+    letters = f"(?:(?![{UNSPACED}])[\\w{marks}{JOINERS}])+"
+    return re.compile(rf"\d+(?:[.,]\d+)+(?!\w)|{letters}(?:['’]{letters})*")

@@ -1,13 +1,13 @@
-"""Fits a tagger's calibration on validation, in four steps:
+"""Fits a tagger's calibration on validation in four steps.
 
-1. P(token is hallucinated): a logistic regression of gold tags on the tokens' evidence (`fit_tokens`).
-2. P(response is hallucinated): a logistic regression of gold labels on the responses' evidence (`fit_line`).
+1. P(token is hallucinated): a logistic regression of gold tags on token features (`fit_tokens`).
+2. P(response is hallucinated): a logistic regression of gold labels on response features (`fit_line`).
 3. The threshold on it, chosen for `threshold_aim` (`faithkit.calibration.thresholds.choose_threshold`).
-4. Spans of the responses that are called hallucinated: the threshold, merge gap and minimum length with the best F1 of
-   characters (`fit_spans`).
+4. Spans of the responses that are labelled hallucinated: the threshold, merge gap and minimum length with the best
+   character F1 (`fit_spans`).
 
-For domains that are not validation's, steps 2 and 3 fall away: what a response's length tells, or how many responses
-are hallucinated, is another thing in each. Its likeliest token calls a response then, at the threshold of the spans.
+For domains other than validation's, steps 2 and 3 are left out, because the effect of length and the base rate differ
+between domains. A response then has the probability of its most probable token, and the threshold of the spans.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ from numpy.typing import NDArray
 from critic.logistic import fit_line
 from critic.tagger.answers import Answers
 from critic.tagger.evidence import token_evidence
-from critic.tagger.find_spans import Found
+from critic.tagger.find_spans import FoundSpans
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of
 from faithkit.calibration.thresholds import calibration_error, choose_threshold
 from faithkit.records import HALLUCINATED, Example
 
 NUM_THRESHOLDS = 40
-BY_TOKENS = "char_f1: responses are called by their tokens"
+BY_TOKENS = "char_f1: the label of a response follows from its tokens"
 MERGE_GAPS = (0, 4, 12, 30)
 MIN_LENGTHS = (1, 4, 10, 20)
 Floats = NDArray[np.float64]
@@ -38,12 +38,12 @@ Ints = NDArray[np.int64]
 def fit_calibration(
     answers: Answers, examples: Sequence[Example], aim: str, *, use_evidence: bool = True, by_tokens: bool = False
 ) -> tuple[SpanCalibration, dict[str, Any]]:
-    """Fits the four steps on marked validation answers, each on the results of the one before; also gives a report.
+    """Fits the four steps on annotated validation answers, each on the results of the previous one; returns a report.
 
     Args:
-        use_evidence: Calibrates tokens by all of `critic.tagger.evidence`, instead of their own log-odds alone.
-        by_tokens: Calls responses by their tokens, without steps 2 and 3; `aim` says nothing then.
-        aim: Of the response threshold: f1, macro_f1 or precision>=p (`faithkit.calibration.thresholds`).
+        use_evidence: Calibrates tokens by all features of `critic.tagger.evidence`, instead of their log-odds alone.
+        by_tokens: Labels responses by their tokens, without steps 2 and 3; `aim` is not used then.
+        aim: Metric that the response threshold maximises: f1, macro_f1 or precision>=p.
     """
     wrong = wrong_tokens(answers, examples)  # [tokens]
     gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)  # [responses]
@@ -56,14 +56,16 @@ def fit_calibration(
     if by_tokens:
         calibration, char_f1 = fit_spans(replace(calibration, response_weights=()), answers, probability, examples)
         calibration = replace(calibration, response_threshold=calibration.char_threshold, aim=BY_TOKENS)
-        scores, response_f1 = worst, f1_of(calibration.called(worst), gold)
+        scores, response_f1 = worst, compute_f1(calibration.is_hallucinated(worst), gold)
     else:
         weights, bias, note = fit_line(evidence, gold)
         calibration = replace(calibration, response_weights=(*weights, bias), aim=aim)
         scores = calibration.response_scores(evidence, worst)
         threshold = choose_threshold(scores, gold, aim)
         calibration, response_f1 = replace(calibration, response_threshold=threshold.value), threshold.f1
-        calibration, char_f1 = fit_spans(calibration, answers, probability, examples, calibration.called(scores))
+        calibration, char_f1 = fit_spans(
+            calibration, answers, probability, examples, calibration.is_hallucinated(scores)
+        )
         notes += [note, threshold.note]
     report = {
         "num_responses": len(examples),
@@ -78,13 +80,13 @@ def fit_calibration(
     return calibration, report
 
 
-def f1_of(called: NDArray[np.bool_], gold: NDArray[np.int8]) -> float:
-    """F1 of the hallucinated responses."""
-    return float(2 * (called & (gold > 0)).sum() / max(1, called.sum() + gold.sum()))
+def compute_f1(predicted: NDArray[np.bool_], gold: NDArray[np.int8]) -> float:
+    """Computes the F1 of hallucinated responses."""
+    return float(2 * (predicted & (gold > 0)).sum() / max(1, predicted.sum() + gold.sum()))
 
 
 def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.int8]:
-    """Gold tags: 1 where a gold span touches the token [tokens]."""
+    """Computes gold tags: 1 if a gold span overlaps the token [tokens]."""
     bounds = np.searchsorted(answers.owner, np.arange(len(examples) + 1))
     rows = [
         tags_of(example.spans or (), answers.start[first:last], answers.end[first:last], len(example.response)) > 0
@@ -94,7 +96,7 @@ def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.in
 
 
 def fit_tokens(answers: Answers, wrong: NDArray[np.int8], *, use_evidence: bool) -> tuple[SpanCalibration, str]:
-    """Fits P(token is hallucinated); also says why nothing was fitted, if so."""
+    """Fits P(token is hallucinated), and returns the reason if nothing was fitted."""
     visible = answers.characters > 0
     slope, bias, note = fit_line(answers.odds[visible, None], wrong[visible])
     calibration = SpanCalibration(slope=slope[0], bias=bias)
@@ -110,14 +112,14 @@ def fit_spans(
     answers: Answers,
     probability: Floats,
     examples: Sequence[Example],
-    called: NDArray[np.bool_] | None = None,
+    is_hallucinated: NDArray[np.bool_] | None = None,
 ) -> tuple[SpanCalibration, float]:
-    """Chooses threshold, merge gap and minimum length by grid search for the best F1 of characters; also gives that F1.
+    """Chooses threshold, merge gap and minimum length by grid search for the best character F1; returns that F1.
 
-    Of equal ones the first wins: the smallest gap, then the smallest length, then the lowest threshold.
+    Ties are resolved by the smallest gap, then the smallest length, then the lowest threshold.
 
     Args:
-        called: The responses that are called hallucinated, with which spans agree; None has spans in any.
+        is_hallucinated: The label of each response, which spans must match; None allows spans in all responses.
     """
     gold = GoldCharacters.of(examples)
     if not gold.total:
@@ -126,7 +128,7 @@ def fit_spans(
     best, best_f1 = calibration, -1.0
     for merge_gap, min_length, threshold in product(MERGE_GAPS, MIN_LENGTHS, thresholds):
         tried = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap, min_length=min_length)
-        f1 = gold.f1(tried.spans(answers.words, probability, answers.owner, called), answers.owner)
+        f1 = gold.f1(tried.spans(answers.words, probability, answers.owner, is_hallucinated), answers.owner)
         if f1 > best_f1:
             best, best_f1 = tried, f1
     return best, best_f1
@@ -134,11 +136,10 @@ def fit_spans(
 
 @dataclass(frozen=True, slots=True)
 class GoldCharacters:
-    """Marked characters of several answers, one behind the other.
+    """Annotated characters of several answers, concatenated.
 
     Args:
-        before: How many marked characters stand before each place [characters + 1]; the difference of two places is the
-            number between them.
+        before: Number of annotated characters before each position [characters + 1].
         begins: First character of each answer, and the end of the last [answers + 1].
     """
 
@@ -158,24 +159,24 @@ class GoldCharacters:
     def total(self) -> int:
         return int(self.before[-1])
 
-    def f1(self, found: Found, owner: Ints) -> float:
-        """F1 of characters, summed over all answers."""
-        begin = self.begins[owner[found.first]]  # of the answer that each span stands in [spans]
-        right = int((self.before[begin + found.end] - self.before[begin + found.start]).sum())
-        called = int((found.end - found.start).sum())
-        return 2 * right / (self.total + called)
+    def f1(self, found: FoundSpans, owner: Ints) -> float:
+        """Computes the character F1 over all answers."""
+        begin = self.begins[owner[found.first]]  # of the answer of each span [spans]
+        correct = int((self.before[begin + found.end] - self.before[begin + found.start]).sum())
+        predicted = int((found.end - found.start).sum())
+        return 2 * correct / (self.total + predicted)
 
 
-def best_f1(odds: Floats, right: Ints, called: Ints, total: int) -> float:
-    """The best F1 over all thresholds on the log-odds.
+def best_f1(odds: Floats, true_positives: Ints, positives: Ints, total: int) -> float:
+    """Computes the best F1 over all thresholds on the log-odds.
 
     Args:
-        odds: Log-odds of each row; rows from the threshold on are predicted hallucinated [rows].
-        right: True positives that each row adds when it is predicted [rows].
-        called: Predicted positives that each row adds [rows].
+        odds: Log-odds of each row; rows with at least the threshold are predicted hallucinated [rows].
+        true_positives: True positives that a predicted row adds [rows].
+        positives: Predicted positives that it adds [rows].
         total: Gold positives of all rows.
     """
     order = np.argsort(-odds, kind="stable")
-    ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))  # the last of equal odds: a threshold takes all of them
-    hits, size = np.cumsum(right[order])[ends], np.cumsum(called[order])[ends]
+    ends = np.flatnonzero(np.diff(odds[order], append=-np.inf))  # the last of equal odds, which share a threshold
+    hits, size = np.cumsum(true_positives[order])[ends], np.cumsum(positives[order])[ends]
     return float((2 * hits / np.maximum(size + total, 1)).max(initial=0.0))

@@ -1,4 +1,4 @@
-"""Turns the logits of response tokens into labels, scores and spans."""
+"""Converts the logits of response tokens to labels, scores and spans."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from critic.requests import Request
 from critic.tagger.evidence import response_evidence, words_of, worst_tokens
-from critic.tagger.forward import exact_log_odds
 from critic.tagger.requests import Tagged, TaggedSpan
 from critic.tagger.span_calibration import SpanCalibration
+from critic.tagger.windows import exact_log_odds
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.span_types import UNTYPED
 
@@ -24,15 +24,15 @@ def mark_responses(
     threshold: float | None,
     span_threshold: float | None = None,
 ) -> list[Tagged]:
-    """Label, score and spans of each response; label and spans agree, unless spans have a threshold of their own.
+    """Computes label, score and spans of each response; spans match the label, unless they have a separate threshold.
 
     Args:
-        columns: Columns of `SpanEncoder` of the requests.
-        logits: Of each response token, one response behind the other [tokens, classes].
+        columns: Columns of `SpanEncoder` for the requests.
+        logits: Logits of all response tokens, concatenated [tokens, classes].
         labels: Names of the classes; 0 is outside.
-        threshold: A response is called hallucinated from this probability on; None takes the stored one.
-        span_threshold: Characters are marked from this probability on, whatever the label; None takes the stored one,
-            and leaves no mark in a faithful response and one at least in a hallucinated one.
+        threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
+        span_threshold: Probability from which characters are marked, regardless of the label; None takes the stored
+            threshold, with no span in a faithful response and at least one in a hallucinated response.
     """
     # Calibrated probability of each token [tokens].
     odds = exact_log_odds(logits)
@@ -45,37 +45,37 @@ def mark_responses(
     size = ends - starts  # characters of each token [tokens]
     evidence = response_evidence(odds, probability, size, owner, words, len(requests))
     scores = calibration.response_scores(evidence, worst_tokens(probability, size, owner, len(requests)))
-    called = calibration.called(scores, threshold)
+    is_hallucinated = calibration.is_hallucinated(scores, threshold)
 
     # Spans of each response.
-    agree = called if span_threshold is None else None
-    found = calibration.spans(words, probability, owner, agree, span_threshold)
+    labels_to_match = is_hallucinated if span_threshold is None else None
+    found = calibration.spans(words, probability, owner, labels_to_match, span_threshold)
     spans: list[list[TaggedSpan]] = [[] for _ in requests]
     for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
-        own = slice(first, last + 1)
+        tokens = slice(first, last + 1)
         response = int(owner[first])
         spans[response].append(
             TaggedSpan(
                 start=int(begin),
                 end=int(stop),
                 text=requests[response].response[begin:stop],
-                label=likeliest_type(logits[own], labels),
-                score=float(np.average(probability[own], weights=size[own])),
+                label=most_probable_type(logits[tokens], labels),
+                score=float(np.average(probability[tokens], weights=size[tokens])),
             )
         )
 
     return [
-        Tagged(label=HALLUCINATED if is_called else FAITHFUL, score=float(score), spans=own)
-        for score, is_called, own in zip(scores, called, spans, strict=True)
+        Tagged(label=HALLUCINATED if hallucinated else FAITHFUL, score=float(score), spans=of_response)
+        for score, hallucinated, of_response in zip(scores, is_hallucinated, spans, strict=True)
     ]
 
 
-def likeliest_type(logits: NDArray[np.float32], labels: Mapping[int, str]) -> str:
-    """The type with the highest probability, summed over a span's tokens.
+def most_probable_type(logits: NDArray[np.float32], labels: Mapping[int, str]) -> str:
+    """Returns the type with the highest probability, summed over a span's tokens.
 
     Args:
         logits: [tokens, classes].
-        labels: Names of the classes; 0 is outside, and a single one behind it tells no types.
+        labels: Names of the classes; 0 is outside. A head with two classes has no types.
     """
     if logits.shape[1] == 2:
         return UNTYPED

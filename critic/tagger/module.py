@@ -7,14 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.losses.overlap_supervision import overlap_loss
+from critic.losses.overlap_supervision import answer_overlap, overlap_loss
 from critic.losses.tag_loss import token_loss
-from critic.losses.window_overlap import answer_overlap
 from critic.runtime.encoder_module import EncoderModule
 from critic.tagger.fit_calibration import best_f1
-from critic.tagger.forward import answer_places, best_windows, log_odds, run_model
 from critic.tagger.options import TaggerOptions
 from critic.tagger.settings import tagger_labels
+from critic.tagger.windows import answer_places, best_windows, log_odds, run_model
 from critic.weights import load_token_classifier
 from faithkit.errors import UserError
 from faithkit.packing import use_packed_attention
@@ -52,14 +51,14 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         )
         if options.packed and not options.token_support and not use_packed_attention(model):
             name = type(model).__name__
-            raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
+            raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
         self.set_up(model)
         if options.token_support:
             self.freeze_encoder()
-        self.validation = RowMetric(_figures)
+        self.validation = RowMetric(_compute_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
-        """Logits of the answers' tokens [tokens, classes]."""
+        """Computes the logits of the answers' tokens [tokens, classes]."""
         return self._answer_logits(run_model(self.model, batch).logits, batch)
 
     @staticmethod
@@ -72,8 +71,8 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         super().on_fit_start()
         held = self.trainer.datamodule.subsets["validation"]  # type: ignore[attr-defined]
         if not any((subset.encoded.columns["tag"].take(subset.indices).values >= 0).any() for subset in held):
-            hint = "choose data with marked spans: ragtruth, xsum_tokens, spans or embedded"
-            raise UserError("no validation example has marked spans, so no tagger can be chosen", hint=hint)
+            hint = "choose data with annotated spans: ragtruth, xsum_tokens, spans or embedded"
+            raise UserError("no validation example has annotated spans, so no checkpoint can be chosen", hint=hint)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         if self.options.token_support:
@@ -119,19 +118,19 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         self.log_validation(self.validation, "char_f1")
 
 
-def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
-    """The metrics of all tokens, whose values are log-odds, tag and characters."""
+def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """Computes the metrics of all tokens, whose values are log-odds, tag and number of characters."""
     return validation_metrics(numbers >> PLACE_BITS, *values.T)
 
 
 def validation_metrics(answer: NDArray, odds: NDArray, tags: NDArray, characters: NDArray) -> dict[str, float]:
-    """Measures how well the tokens are told apart: F1 of characters and of responses, each at its best threshold.
+    """Computes F1 of characters and of responses, each at its best threshold, AUROC and the loss.
 
     Args:
-        answer: Which answer each token belongs to, in order.
+        answer: The answer of each token, ascending.
         odds: Log-odds of hallucinated.
         tags: 0 outside, above 0 within a gold span, below 0 not counted.
-        characters: How many each token stands for.
+        characters: Number of characters of each token.
     """
     from sklearn.metrics import roc_auc_score
 

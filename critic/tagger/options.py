@@ -1,4 +1,4 @@
-"""The tagger's hyperparameters, from the block `model`."""
+"""The tagger's hyperparameters, the block `model`."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -10,27 +10,27 @@ from faithkit.training.options import Aim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaggerOptions:
-    """Options of `model=tagger`; the encoder, which knows the tokenizer, checks the least max_length.
+    """Options of `model=tagger`. `SpanEncoder` checks the minimum of max_length.
 
     Args:
-        weights: A folder, hub name or local name: an encoder, or a critic or tagger to go on from.
+        weights: A folder, hub name or local name of an encoder, or of a critic or tagger to fine-tune further.
         max_length: Tokens of a window.
-        max_windows: Windows of a longer context that training and validation read; the test reads all.
-        typed: A class for each type of hallucination, instead of one for all; one for all too where no span of training
-            tells a type.
-        packed: Windows one behind the other without padding.
-        positive_weight: Weight of hallucinated tokens in the loss, beside 1 of the others.
-        focal_gamma: Above 0, tokens that the model is sure and right of count less (`critic.losses.tag_loss`).
+        max_windows: Windows of a long context in training and validation; the test reads all windows.
+        typed: Predicts a class for each type of hallucination instead of a single class. Has no effect if no training
+            span has a type.
+        packed: Packs windows without padding.
+        positive_weight: Weight of hallucinated tokens in the loss; other tokens have weight 1.
+        focal_gamma: Above 0, confidently correct tokens have less weight (`critic.losses.tag_loss`).
         support_weight: Weight of the auxiliary loss of `critic.losses.overlap_supervision`; 0 leaves it out.
-        freeze_embeddings: Word embeddings stay as they are.
-        dropout: Overrides the encoder's own; None keeps it.
+        freeze_embeddings: Does not train the word embeddings.
+        dropout: Dropout of the encoder; None keeps its default.
         attention_dropout: The same for attention alone.
         gradient_checkpointing: Trades time for memory.
-        token_support: Takes a token's log-odds from how little the knowledge supports it (`critic.token_support`), by
-            the encoder as it came, in place of a head's; nothing of the network learns then, and a response is called
-            by its tokens.
-        evidence: Calibrates tokens by their sentence and missing words too (`critic.tagger.evidence`).
-        threshold_aim: What the response threshold is chosen for on validation.
+        token_support: Computes the log-odds of a token from its support in the knowledge (`critic.token_support`), with
+            an encoder that is not fine-tuned, instead of a head. Trains no network, and labels responses by their
+            tokens.
+        evidence: Also calibrates tokens by their sentence and missing words (`critic.tagger.evidence`).
+        threshold_aim: Metric that the response threshold maximises on validation.
     """
 
     weights: Text

@@ -1,4 +1,4 @@
-"""The public class `Tagger`: texts to tokens, to logits (`read_windows`), to labels and spans (`mark_responses`)."""
+"""Defines the public class `Tagger`: texts to tokens, logits (`windows`), labels and spans (`mark_responses`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,17 +12,15 @@ from tqdm.auto import tqdm
 
 from critic.load_checkpoint import load_checkpoint
 from critic.requests import History, Knowledge, Request, request_of
-from critic.runtime.calibration_texts import calibration_requests
 from critic.runtime.onnx_model import ONNX
-from critic.runtime.precision import apply_precision, check_precision
+from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.stream import stream_results
 from critic.tagger.answers import Answers
-from critic.tagger.forward import exact_log_odds
 from critic.tagger.mark_responses import mark_responses
-from critic.tagger.read_windows import token_logits
 from critic.tagger.requests import Tagged, dialogue_requests, read_question
 from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
+from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.spans import SpanEncoder
@@ -33,7 +31,7 @@ from faithkit.packing import use_packed_attention
 from faithkit.passages import number_passages
 from faithkit.records import Example, Prediction, Span
 
-CHUNK = 1024  # responses tokenised and ordered at a time
+CHUNK = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
 
 
@@ -44,17 +42,17 @@ class Tagger:
         tagger = Tagger.load("runs/...")
         tagger.predict(knowledge="...", response="...", history=["Who built it?"]).spans
 
-    `predict` takes one response or a list, `stream` any number of them, `predict_dialogue` the turns of a dialogue,
-    `predict_examples` records of a dataset. Texts of any length are read to their end. A response gets the same result
-    alone, in a list and in any order: probabilities agree up to float rounding (1e-6 in fp32), and so do label and
-    spans, unless a probability lies that close to a threshold.
+    `predict` takes one response or a list, `stream` any number of responses, `predict_dialogue` the turns of a
+    dialogue, `predict_examples` records of a dataset. Texts may have any length. The result for a response does not
+    depend on its batch: probabilities agree up to float rounding (1e-6 in fp32), and so do label and spans, unless a
+    probability is that close to a threshold.
 
     Args:
         model: A token classifier of transformers: outside first, then hallucinated or its types.
-        calibration: Turns log-odds into probabilities, spans and labels.
-        token_support: Takes the tokens' log-odds from how little the knowledge supports them (`critic.token_support`).
-        batch_tokens: Tokens of a batch; changes the speed, not the result. None takes what suits the model's device.
-        name: The model as `repr` tells it; None takes its class.
+        calibration: Converts log-odds to probabilities, spans and labels.
+        token_support: Computes the tokens' log-odds from their support in the knowledge (`critic.token_support`).
+        batch_tokens: Tokens of a batch; changes the speed, not the result. None chooses by the device.
+        name: The model's name in `repr`; None takes its class.
     """
 
     def __init__(
@@ -70,8 +68,8 @@ class Tagger:
         self.model, self.encoder, self.calibration = model, encoder, calibration
         self.token_support = token_support
         self.name = name or type(model).__name__
-        own_tokens = arguments.read_count("batch_tokens", batch_tokens)
-        self.batch_tokens = own_tokens or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
+        checked = arguments.read_count("batch_tokens", batch_tokens)
+        self.batch_tokens = checked or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
 
     @classmethod
     @arguments.explain_keywords
@@ -87,14 +85,14 @@ class Tagger:
         """Loads a tagger from a run, an hf/ folder or a hub name.
 
         Args:
-            device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
-            precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: what the
-                hardware is fastest in.
-            max_windows: Of knowledge that is longer than the model's length, read this many windows for each part of
-                the response: those that share most words with it. None reads all (docs/scoring.md).
+            device: `cuda`, `cpu`, ...; None takes a GPU if there is one.
+            precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: the fastest
+                of these on the hardware.
+            max_windows: Number of windows of long knowledge that are read for each part of the response: those that
+                share most words with it. None reads all (docs/scoring.md).
 
         Raises:
-            UserError: There is none, or it is of another kind.
+            UserError: There is no model, or it is of another kind.
         """
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
@@ -167,24 +165,24 @@ class Tagger:
         answer: Any = None,
         question: Any = None,
     ) -> Tagged | list[Tagged]:
-        """Tags one response, or many at once: a list of responses gives a list of results, in their order.
+        """Tags one response, or a list of responses.
 
         Args:
-            knowledge: A text, or a list of passages, which are numbered as RAGTruth's are ("passage 1:..."); for a list
+            knowledge: A text, or a list of passages, which are numbered as in RAGTruth ("passage 1:..."); for a list
                 of responses a list of these.
             response: A text, or a list of texts.
             history: The turns before the response, the oldest first: texts, `Turn`s, (speaker, text) pairs, or one text
-                for the last turn alone; for a list of responses a list of these.
-            threshold: From this probability on a response is called hallucinated; None takes the stored one. Spans
-                agree with the label: a faithful response has none, a hallucinated one at least one.
-            span_threshold: Spans by a threshold of their own: characters are marked from this probability on, whatever
-                the label.
-            context: The old name of `knowledge`.
-            answer: The old name of `response`.
-            question: The old name of a history of one turn.
+                for the last turn; for a list of responses a list of these.
+            threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
+            Spans
+                match the label: a faithful response has none, a hallucinated response at least one.
+            span_threshold: Probability from which characters are marked, regardless of the label.
+            context: An alias of `knowledge`.
+            answer: An alias of `response`.
+            question: A history with one turn.
 
         Raises:
-            UserError: Lists of different lengths, something that is no text, or an empty text.
+            UserError: Lists have different lengths, or a text is empty or no text.
         """
         single, requests = read_question(
             knowledge, response, history, context=context, answer=answer, question=question
@@ -203,12 +201,12 @@ class Tagger:
         span_threshold: float | None = None,
         progress: bool = True,
     ) -> Iterator[Tagged]:
-        """Results for any number of responses, one by one: what `predict` gives, without holding them all.
+        """Yields the results for any number of responses, as `predict` computes them, without holding them all.
 
         It reads about a thousand items at a time, so the iterables may be generators of any length.
 
         Args:
-            progress: Shows a bar.
+            progress: Shows a progress bar.
         """
         yield from stream_results(
             lambda requests: self.tag(requests, threshold=threshold, span_threshold=span_threshold),
@@ -223,10 +221,10 @@ class Tagger:
 
     @arguments.explain_keywords
     def predict_dialogue(self, knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> list[Tagged | None]:
-        """Tags every turn of the assistant, each with the turns before it; None for the turns of others.
+        """Tags each turn of the assistant with the turns before it as history; returns None for other turns.
 
         Args:
-            turns: (speaker, text): [("user", "Who wrote it?"), ("assistant", "Nobody knows.")].
+            turns: (speaker, text): [("user", "Who wrote it?"), ("assistant", "It is anonymous.")].
         """
         count, places, requests = dialogue_requests(knowledge, turns)
         result: list[Tagged | None] = [None] * count
@@ -236,14 +234,14 @@ class Tagger:
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Predictions of the examples, in their order."""
+        """Yields the predictions of the examples, in their order."""
         examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
         for begin in tqdm(range(0, len(examples), CHUNK), "tagging", disable=quiet, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
             yield from self.predict_columns(chunk, self._encode([request_of(example) for example in chunk]))
 
     def predict_columns(self, examples: Sequence[Example], columns: Mapping[str, Any]) -> Iterator[Prediction]:
-        """Predictions of examples that are tokens already: columns of `SpanEncoder`."""
+        """Yields the predictions of tokenised examples, the columns of `SpanEncoder`."""
         requests = [request_of(example) for example in examples]
         for example, tagged in zip(examples, self._tag_columns(requests, columns), strict=True):
             spans = tuple(Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in tagged.spans)
@@ -252,17 +250,19 @@ class Tagger:
     def tag(
         self, requests: Sequence[Request], *, threshold: float | None = None, span_threshold: float | None = None
     ) -> list[Tagged]:
-        """Label, score and spans of each response; arguments as those of `predict`."""
-        wanted = arguments.read_probability("threshold", threshold)
-        own = arguments.read_probability("span_threshold", span_threshold)
+        """Computes label, score and spans of each response, with the thresholds of `predict`."""
+        thresholds = (
+            arguments.read_probability("threshold", threshold),
+            arguments.read_probability("span_threshold", span_threshold),
+        )
         chunks = [requests[begin : begin + CHUNK] for begin in range(0, len(requests), CHUNK)]
-        return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), wanted, own)]
+        return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), *thresholds)]
 
     def answers(self, examples: Sequence[Example], columns: Sequence[Mapping[str, Any]] = ()) -> Answers:
-        """The tokens of the responses with their log-odds and evidence: what a calibration is fitted on.
+        """Computes log-odds and features of all response tokens, which a calibration is fitted on.
 
         Args:
-            columns: The examples' tokens, a chunk behind the other, where they are cached.
+            columns: The cached tokens of the examples, in chunks.
         """
         requests = [request_of(example) for example in examples]
         if not requests:
@@ -270,7 +270,7 @@ class Tagger:
         return Answers.of(requests, *self._chunk_odds(columns or self._encode_chunks(requests)))
 
     def odds(self, requests: Sequence[Request]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
-        """Log-odds of hallucinated of every response token, not calibrated, and where the tokens begin and end."""
+        """Computes the uncalibrated log-odds of all response tokens, and their offsets."""
         return self._chunk_odds(self._encode_chunks(requests))
 
     def _chunk_odds(self, chunks: Sequence[Mapping[str, Any]]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
@@ -304,5 +304,5 @@ class Tagger:
 
     @property
     def device(self) -> torch.device:
-        """Gives the model's device."""
+        """The model's device."""
         return self.model.device

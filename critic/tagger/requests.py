@@ -1,4 +1,4 @@
-"""Requests to a tagger, and the results that it gives."""
+"""Reads requests to a tagger, and defines its results."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -18,7 +18,7 @@ class TaggedSpan:
 
     Args:
         text: These characters.
-        label: The type, or `hallucination` where the tagger tells no types.
+        label: The type, or `hallucination` for a tagger without types.
         score: The mean calibrated probability of its characters.
     """
 
@@ -31,11 +31,11 @@ class TaggedSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tagged:
-    """The judgement of one response, with its spans.
+    """The tagger's result for one response.
 
     Args:
         label: hallucinated or faithful.
-        score: Calibrated P(the response is hallucinated).
+        score: Calibrated P(response is hallucinated).
         spans: In the order of the text, without overlaps.
     """
 
@@ -45,31 +45,31 @@ class Tagged:
 
     @property
     def probability(self) -> float:
-        """The score, by the name that a critic's has."""
+        """The score, by the name in a critic's result."""
         return self.score
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for json.dumps."""
+        """Returns plain values for json.dumps."""
         return asdict(self)
 
 
 def read_question(
     knowledge: Any, response: Any, history: Any, *, context: Any, answer: Any, question: Any
 ) -> tuple[bool, list[Request]]:
-    """Reads the arguments of one call, by their names of today or by their old ones: context, answer, question.
+    """Reads the arguments of one call, by their names or by the aliases context, answer, question.
 
-    A question is a history of one turn.
+    A question is a history with one turn.
 
     Raises:
         UserError: An argument is given twice or missing, or an item is wrong.
     """
-    for name, now, before in (
-        ("knowledge, or its old name context", knowledge, context),
-        ("response, or its old name answer", response, answer),
-        ("history, or a question alone", history, question),
+    for name, value, alias in (
+        ("knowledge or its alias context", knowledge, context),
+        ("response or its alias answer", response, answer),
+        ("history or question", history, question),
     ):
-        if now is not None and before is not None:
-            raise UserError(f"two values for one argument: give {name}", hint="leave the old name out")
+        if value is not None and alias is not None:
+            raise UserError(f"two values for one argument: give {name}", hint="leave the alias out")
     names = Names(
         knowledge="knowledge" if context is None else "context",
         history="history" if question is None else "question",
@@ -82,13 +82,16 @@ def read_question(
 
 
 def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[int, list[int], list[Request]]:
-    """The number of turns, the places of the assistant's, and for each of these a request with the turns before it."""
-    passages, said = read_passages("knowledge", knowledge), read_turns("turns", turns)
-    places = [place for place, (speaker, _) in enumerate(said) if (speaker or "").lower() in ASSISTANTS]
+    """Returns the number of turns, the positions of the assistant's turns, and a request for each of these."""
+    passages, all_turns = read_passages("knowledge", knowledge), read_turns("turns", turns)
+    places = [place for place, (speaker, _) in enumerate(all_turns) if (speaker or "").lower() in ASSISTANTS]
     if not places:
-        speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in said})) or "none"
-        problem = f"turns has none of the assistant's; speakers: {speakers}"
+        speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in all_turns})) or "none"
+        problem = f"turns has no turn of the assistant; speakers: {speakers}"
         raise UserError(problem, hint='turns=[("user", "Where?"), ("assistant", "In twelve.")]')
     names = Names(history="turns", response="turns")
-    requests = [read_request(passages, said[at][1], said[:at], at, number_passages, names) for at in places]
-    return len(said), places, requests
+    requests = [
+        read_request(passages, all_turns[place][1], all_turns[:place], place, number_passages, names)
+        for place in places
+    ]
+    return len(all_turns), places, requests

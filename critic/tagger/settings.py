@@ -1,4 +1,4 @@
-"""Settings of a tagger that are stored beside its weights."""
+"""The settings of a tagger that are stored with its weights."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -24,8 +24,8 @@ class Settings:
     Args:
         labels: Names of the classes: outside, then hallucinated or its types.
         max_length: Tokens of a window.
-        token_support: A token's log-odds are those of `critic.token_support`, in place of the head's.
-        calibration: Turns log-odds into spans.
+        token_support: The log-odds of tokens come from `critic.token_support` instead of the head.
+        calibration: Converts log-odds to spans.
         origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
@@ -57,7 +57,7 @@ class Settings:
     @classmethod
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
         if tuple(sidecar.labels) not in (tagger_labels(True), tagger_labels(False)):
-            raise UserError(f"labels are {shorten(sidecar.labels)}, which no tagger of ours has")
+            raise UserError(f"labels are {shorten(sidecar.labels)}, which no tagger has")
         check_names("thresholds", sidecar.thresholds, SpanCalibration)
         return cls(
             labels=tuple(sidecar.labels),
@@ -69,17 +69,17 @@ class Settings:
 
 
 def tagger_labels(typed: bool) -> tuple[str, ...]:
-    """Labels of the classes of a head with or without types."""
+    """Returns the labels of a head with or without types."""
     return (FAITHFUL, *TYPES) if typed else (FAITHFUL, HALLUCINATED)
 
 
 def foreign_settings(config: Any, path: str) -> Settings:
-    """Reads a tagger without our sidecar by its number of labels, outside first."""
+    """Returns the settings of a tagger without faithkit.json, by its number of labels, outside first."""
     if config.num_labels not in (2, len(tagger_labels(True))):
         have = ", ".join(map(str, config.id2label.values()))
-        hint = "give a tagger of ours, or one whose first label is outside and whose second is hallucinated"
-        raise UserError(f"a checkpoint of another kind: its labels are {have}", place=path, hint=hint)
-    log.warning("%s: without %s, so its probabilities are uncalibrated and its thresholds are 0.5", path, SIDECAR)
+        hint = "give a model with the labels outside and hallucinated, in this order"
+        raise UserError(f"not a span tagger: its labels are {have}", place=path, hint=hint)
+    log.warning("%s has no %s: its probabilities are uncalibrated and its thresholds are 0.5", path, SIDECAR)
     longest = min(4096, getattr(config, "max_position_embeddings", 512) - 2)
     return Settings(
         labels=tuple(config.id2label.values()), max_length=longest, calibration=SpanCalibration(), origin={}

@@ -1,4 +1,4 @@
-"""Turns a tagger's log-odds into probabilities, spans and labels; fitted on validation, stored beside the weights."""
+"""Converts a tagger's log-odds to probabilities, spans and labels; fitted on validation, stored with the weights."""
 
 from dataclasses import dataclass
 
@@ -7,31 +7,31 @@ from numpy.typing import NDArray
 
 from critic.logistic import linear, sigmoid
 from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
-from critic.tagger.find_spans import Found, agreeing, find_spans
+from critic.tagger.find_spans import FoundSpans, find_spans, match_labels
 from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES
 from faithkit.checks import check_number, check_numbers, check_text
 from faithkit.errors import UserError
 
-MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far beyond what a fit gives
+MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far above fitted values
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanCalibration:
-    """The parameters of a tagger's calibration, and the steps that use them.
+    """Parameters and steps of a tagger's calibration.
 
     Args:
         slope: Calibrated log-odds of a token are `slope * log-odds + bias` (Platt scaling).
-        token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.evidence`), then a bias, instead of slope and bias;
-            empty where those are used.
-        char_threshold: Characters of a hallucinated response are marked from this calibrated probability on.
-        merge_gap: Spans with at most so many characters between them become one.
-        min_length: Spans of fewer characters are dropped.
-        response_weights: Weights of RESPONSE_EVIDENCE, then a bias; they give calibrated log-odds. Empty: a response
-            is as likely hallucinated as its likeliest token.
-        response_threshold: A response is called hallucinated from this probability on.
-        aim: What the response threshold was chosen for.
+        token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.evidence`) and a bias, which replace slope and bias;
+            may be empty.
+        char_threshold: Calibrated probability from which characters of a hallucinated response are marked.
+        merge_gap: Spans with at most this many characters between them are merged.
+        min_length: Spans with fewer characters are dropped.
+        response_weights: Weights of RESPONSE_EVIDENCE and a bias, for calibrated log-odds of a response. If empty, a
+            response has the probability of its most probable token.
+        response_threshold: Probability from which a response is labelled hallucinated.
+        aim: Metric that the response threshold was chosen for.
     """
 
     slope: float = 1.0
@@ -50,7 +50,7 @@ class SpanCalibration:
             check_numbers(name, weights, -MAX_WEIGHT, MAX_WEIGHT)
             object.__setattr__(self, name, tuple(float(weight) for weight in weights))
             if len(weights) not in (0, len(evidence) + 1):
-                raise UserError(f"{name} has {len(weights)} numbers, wanted {len(evidence) + 1}")
+                raise UserError(f"{name} has {len(weights)} numbers, and needs {len(evidence) + 1}")
         for name in ("slope", "bias"):
             check_number(name, getattr(self, name), -MAX_WEIGHT, MAX_WEIGHT)
         check_number("char_threshold", self.char_threshold, 0, 1)
@@ -60,7 +60,7 @@ class SpanCalibration:
         check_text("aim", self.aim)
 
     def probabilities(self, odds: Floats, words: Words | None = None) -> Floats:
-        """Calibrated P(hallucinated) of tokens."""
+        """Computes the calibrated P(hallucinated) of tokens."""
         if not self.token_weights:
             return sigmoid(self.slope * odds + self.bias)
         assert words is not None, "this calibration uses the words too"
@@ -71,17 +71,17 @@ class SpanCalibration:
         words: Words,
         probability: Floats,
         owner: Ints,
-        called: NDArray[np.bool_] | None = None,
+        is_hallucinated: NDArray[np.bool_] | None = None,
         char_threshold: float | None = None,
-    ) -> Found:
-        """The spans above the threshold, of whole words, smoothed; they agree with the labels where these are given.
+    ) -> FoundSpans:
+        """Finds spans of whole words above the threshold, merged and filtered; they match the labels if given.
 
         Args:
-            words: Where the words of each token begin and end.
-            probability: Of each token, calibrated.
+            words: The word boundaries of each token.
+            probability: Calibrated probability of each token.
             owner: The response of each token.
-            called: Which responses are called hallucinated [responses]; None marks each by its characters alone.
-            char_threshold: In place of the stored one.
+            is_hallucinated: The label of each response [responses]; None ignores labels.
+            char_threshold: Replaces the stored threshold.
         """
         found = find_spans(
             words.begin,
@@ -92,14 +92,16 @@ class SpanCalibration:
             min_length=self.min_length,
             owner=owner,
         )
-        return found if called is None else agreeing(found, called, words.begin, words.stop, probability, owner)
+        if is_hallucinated is None:
+            return found
+        return match_labels(found, is_hallucinated, words.begin, words.stop, probability, owner)
 
-    def called(self, scores: Floats, threshold: float | None = None) -> NDArray[np.bool_]:
-        """Which responses are called hallucinated, by the stored threshold or by another."""
+    def is_hallucinated(self, scores: Floats, threshold: float | None = None) -> NDArray[np.bool_]:
+        """Returns which responses are labelled hallucinated, by the stored threshold or another one."""
         return scores >= (self.response_threshold if threshold is None else threshold)
 
     def response_scores(self, evidence: Floats, worst: Floats) -> Floats:
-        """P(response is hallucinated): from RESPONSE_EVIDENCE [responses, 4], or its likeliest token's."""
+        """Computes P(response is hallucinated) from RESPONSE_EVIDENCE [responses, 4], or takes its highest token."""
         if not self.response_weights:
             return worst
         return sigmoid(linear(evidence, self.response_weights))

@@ -1,4 +1,4 @@
-"""The tagger's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
+"""The tagger's training task: encoder, module, and calibration and test of the best checkpoint."""
 
 import logging
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from faithkit.weights.resolve import loading
 
 log = logging.getLogger("faithkit")
 
-FIT_ROWS = 1500  # of each dataset, where nothing but the calibration learns
+FIT_ROWS = 1500  # of each dataset, if nothing but the calibration is fitted
 
 
 class TaggerTask:
@@ -40,8 +40,8 @@ class TaggerTask:
 
     Args:
         optimizer: The block `optimizer` (`OptimizerOptions`).
-        model: The block `model`, of which it takes what `TaggerOptions` names.
-        options: The same by name; these win.
+        model: The block `model`; the fields of `TaggerOptions` are read.
+        options: The same fields by name, with precedence.
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any] | None = None, **options: Any):
@@ -57,9 +57,9 @@ class TaggerTask:
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> TaggerModule:
-        """The module to train. Where no span of training tells a type there is a class for all of them."""
-        if self.options.typed and self.encoder.untyped and not _knows_types(self.options.weights):
-            log.info("no marked span of training tells a type, so the tagger learns none: as with model.typed=false")
+        """Builds the module to train; without types in the training spans it has a single class."""
+        if self.options.typed and self.encoder.untyped and not _has_types(self.options.weights):
+            log.info("no training span has a type: training with model.typed=false")
             self.options = replace(self.options, typed=False)
         module = TaggerModule(self.options, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         check_length(module.model, self.encoder.max_length, self.options.weights)
@@ -68,7 +68,7 @@ class TaggerTask:
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
         """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
 
-        All windows of a long context are read, as every later use of the model does; training reads `max_windows`.
+        All windows of a long context are read, as in later use of the model; training reads `max_windows`.
         """
         return finish_training(training, self)
 
@@ -79,14 +79,13 @@ class TaggerTask:
         return AutoModelForTokenClassification
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Tagger, dict[str, Any]]:
-        """Fits a calibration on the rows of validation that have marked spans."""
+        """Fits a calibration on the rows of validation with annotated spans."""
         encoder, options = replace(self.encoder, max_windows=None), self.options
         tagger = Tagger(model, encoder, SpanCalibration(), token_support=options.token_support)
-        subsets = self._fitted_on(training)
-        every = self._known(training)
-        marked = [place for place, example in enumerate(every) if example.spans is not None]
-        rows, examples = Batches(subsets, self.encoder), [every[i] for i in marked]
-        answers = shared_answers(training, tagger, rows, np.array(marked, np.int64), examples)
+        rows, candidates = Batches(self._fitting_subsets(training), self.encoder), self._fitting_examples(training)
+        annotated = [number for number, example in enumerate(candidates) if example.spans is not None]
+        examples = [candidates[number] for number in annotated]
+        answers = compute_answers(training, tagger, rows, np.array(annotated, np.int64), examples)
         tagger.calibration, fit = fit_calibration(
             answers,
             examples,
@@ -97,69 +96,69 @@ class TaggerTask:
         return tagger, fit
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """The examples whose marked spans the calibration was fitted on."""
-        return [example for example in self._known(training) if example.spans is not None]
+        """Returns the examples with annotated spans that the calibration was fitted on."""
+        return [example for example in self._fitting_examples(training) if example.spans is not None]
 
-    def _known(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        return [example for subset in self._fitted_on(training) for example in subset.examples()]
+    def _fitting_examples(self, training: FinishedTraining[DataModule]) -> list[Example]:
+        return [example for subset in self._fitting_subsets(training) for example in subset.examples()]
 
-    def _fitted_on(self, training: FinishedTraining[DataModule]) -> list[Subset]:
-        """Validation; rows of training too where these have taught nothing yet, of each dataset `FIT_ROWS` at most."""
-        unread = training.data.subsets.get("train", ()) if self.options.token_support else ()
-        return [*(subset.sample(FIT_ROWS) for subset in unread), *training.data.subsets["validation"]]
+    def _fitting_subsets(self, training: FinishedTraining[DataModule]) -> list[Subset]:
+        """Returns validation, and rows of training if nothing was trained on these, at most `FIT_ROWS` per dataset."""
+        unused = training.data.subsets.get("train", ()) if self.options.token_support else ()
+        return [*(subset.sample(FIT_ROWS) for subset in unused), *training.data.subsets["validation"]]
 
     def predict(self, training: FinishedTraining[DataModule], tagger: Tagger, subset: Subset) -> list[Prediction]:
-        """A prediction for each row of a test subset."""
+        """Predicts each row of a test subset."""
         rows, examples = Batches([subset], self.encoder), subset.examples()
 
-        def tag(mine: NDArray[np.int64]) -> list[Prediction]:
-            chunks = [mine[begin : begin + CHUNK] for begin in range(0, len(mine), CHUNK)]
+        def predict_part(part: NDArray[np.int64]) -> list[Prediction]:
+            chunks = [part[begin : begin + CHUNK] for begin in range(0, len(part), CHUNK)]
             return [p for c in chunks for p in tagger.predict_columns([examples[i] for i in c], rows.columns(c))]
 
-        return training.divide_work(len(examples), tag)
+        return training.divide_work(len(examples), predict_part)
 
     def sidecar(self, training: FinishedTraining[DataModule], tagger: Tagger) -> Sidecar:
-        """The tagger's settings."""
+        """Returns the tagger's settings."""
         return Settings(
             labels=tagger_labels(self.options.typed),
             max_length=self.encoder.max_length,
             token_support=self.options.token_support,
             calibration=tagger.calibration,
-            origin={**training.origin, **baseline_thresholds(self._known(training))},
+            origin={**training.origin, **baseline_thresholds(self._fitting_examples(training))},
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], tagger: Tagger, tests: TestResults) -> Reports:
-        """Writes the predictions, and compares them with the labels."""
+        """Writes the predictions, and reports their metrics."""
         parts = "training and validation" if self.options.token_support else "validation"
-        return report_detector(training, tests, fitted_on=self._known(training), parts=parts)
+        return report_detector(training, tests, fitted_on=self._fitting_examples(training), parts=parts)
 
 
-def _knows_types(weights: str) -> bool:
-    """Tells whether weights are those of a tagger that has learnt types already."""
+def _has_types(weights: str) -> bool:
+    """Returns whether weights are those of a tagger with types."""
     with loading(weights) as source:
         return set(TYPES) <= set((read_config(source).get("id2label") or {}).values())
 
 
-def shared_answers(
+def compute_answers(
     training: FinishedTraining[DataModule],
     tagger: Tagger,
     rows: Batches,
-    wanted: NDArray[np.int64],
+    numbers: NDArray[np.int64],
     examples: list[Example],
 ) -> Answers:
-    """The tokens of the wanted rows' answers with log-odds and evidence; each process works on one shard of the rows.
+    """Computes log-odds and features of the answers of these rows; each process computes one shard.
 
     Args:
-        examples: Those of the wanted rows.
+        examples: The examples of these rows.
     """
     num_shards = training.trainer.world_size
-    bounds = np.linspace(0, len(wanted), num_shards + 1).astype(int)
+    bounds = np.linspace(0, len(numbers), num_shards + 1).astype(int)
 
-    def read(shards: NDArray[np.int64]) -> list[Answers]:
+    def compute_shards(shards: NDArray[np.int64]) -> list[Answers]:
         found = []
-        for own in (slice(bounds[number], bounds[number + 1]) for number in shards):
-            chunks = [wanted[own][begin : begin + CHUNK] for begin in range(0, len(wanted[own]), CHUNK)]
-            found.append(tagger.answers(examples[own], [rows.columns(chunk) for chunk in chunks]))
+        for shard in (slice(bounds[number], bounds[number + 1]) for number in shards):
+            chunks = [numbers[shard][begin : begin + CHUNK] for begin in range(0, len(numbers[shard]), CHUNK)]
+            found.append(tagger.answers(examples[shard], [rows.columns(chunk) for chunk in chunks]))
         return found
 
-    return Answers.join(training.divide_work(num_shards, read), np.diff(bounds).tolist())
+    return Answers.join(training.divide_work(num_shards, compute_shards), np.diff(bounds).tolist())

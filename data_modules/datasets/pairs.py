@@ -38,7 +38,7 @@ READING = 3  # raise it when a row is read in another way: what was encoded of i
 # What to do with a frame of pandas, which is what is passed most in the place of a path.
 FRAME_HINT = (
     'save it, df.to_parquet("rows.parquet"), and read_pairs("rows.parquet")\n'
-    "  or pass columns straight: critic.sequence.score(knowledge=list(df.context), response=list(df.answer))"
+    "  or pass columns straight: critic.score(knowledge=list(df.context), response=list(df.answer))"
 )
 
 

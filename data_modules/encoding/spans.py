@@ -3,7 +3,7 @@
 The cache keeps the three texts' tokens whole. What does not fit into a sequence is cut into overlapping windows when a
 batch is made: windows over the context, each with the question before it, and, where an answer alone is long, windows
 over the answer too. A token of the answer that stands in several windows takes the logits of
-the window with the lowest log-odds of hallucinated (`critic.tagger.read_windows`).
+the window with the lowest log-odds of hallucinated (`critic.tagger.windows`).
 
 A batch lies flat: in `input_ids`, padded or packed, every window is a stretch of places counted over the whole batch.
 """

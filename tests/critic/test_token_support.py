@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
+from critic.sequence.features import read_evidence
 from critic.sequence.options import CriticOptions
-from critic.sequence.read_evidence import read_evidence
-from critic.token_support import LAST_BUT_ONE, NOTHING_KNOWN, NOTHING_SAID, TokenSupport, token_support, weakest
+from critic.token_support import SECOND_TO_LAST, EMPTY_KNOWLEDGE, EMPTY_RESPONSE, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
@@ -53,7 +53,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_hom
 def support(tiny_bert: Path) -> TokenSupport:
     tokenizer = load_tokenizer(str(tiny_bert))
     model = load_classifier(str(tiny_bert)).eval()
-    return TokenSupport(model, tokenizer, max_length=16, batch_tokens=64, layer=LAST_BUT_ONE)
+    return TokenSupport(model, tokenizer, max_length=16, batch_tokens=64, layer=SECOND_TO_LAST)
 
 
 def of(support: TokenSupport, tiny_bert: Path, pairs: list[tuple[str, str]]) -> np.ndarray:
@@ -68,8 +68,8 @@ def test_the_tokens_that_are_least_like_any_of_the_knowledge_count() -> None:
     assert found.tolist() == pytest.approx([1, 0.8, 0.5**0.5])
     by_hand = -math.log(sum(math.exp(-20 * one) for one in (1, 0.8, 0.5**0.5)) / 3) / 20
     assert weakest(found, knowledge_tokens=2) == pytest.approx(by_hand) and 0.5**0.5 < by_hand < 0.8
-    assert weakest(found[:0], knowledge_tokens=2) == NOTHING_SAID == 1
-    assert weakest(found, knowledge_tokens=0) == NOTHING_KNOWN == 0
+    assert weakest(found[:0], knowledge_tokens=2) == EMPTY_RESPONSE == 1
+    assert weakest(found, knowledge_tokens=0) == EMPTY_KNOWLEDGE == 0
 
 
 def test_texts_are_read_apart_with_their_special_tokens_which_do_not_count(
@@ -105,8 +105,8 @@ def test_neither_batch_nor_padding_nor_order_changes_it(
     np.testing.assert_allclose(together, alone, atol=1e-5)
     order = np.random.default_rng(seed).permutation(len(pairs))
     np.testing.assert_allclose(of(support, tiny_bert, [pairs[i] for i in order]), together[order], atol=1e-5)
-    assert np.all(together[[not said for _, said in pairs]] == NOTHING_SAID)
-    assert np.all(together[[bool(said) and not known for known, said in pairs]] == NOTHING_KNOWN)
+    assert np.all(together[[not said for _, said in pairs]] == EMPTY_RESPONSE)
+    assert np.all(together[[bool(said) and not known for known, said in pairs]] == EMPTY_KNOWLEDGE)
 
 
 def test_long_knowledge_is_read_to_its_end_and_once_for_all_its_responses(
@@ -137,7 +137,7 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
     assert columns["knowledge"].lengths.max() < columns["whole knowledge"].lengths.min()
     found = read_evidence(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=IS_HALLUCINATED)
     assert found.shape == (2, len(TOKEN_WEIGHTS) - 1) and np.isfinite(found).all()
-    support = TokenSupport.of(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=LAST_BUT_ONE)
+    support = TokenSupport.of(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=SECOND_TO_LAST)
     cut, whole = (
         support.weakest({"knowledge": columns[name], "response": columns["response"]})
         for name in ("knowledge", "whole knowledge")

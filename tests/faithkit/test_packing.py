@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from critic.tagger.forward import run_model
+from critic.tagger.windows import run_model
 from faithkit.packing import Packing, _on_gpu, attend, branch_bias, packed_attention, use_packed_attention
 
 LENGTHS = (3, 300, 17, 129, 64, 500)

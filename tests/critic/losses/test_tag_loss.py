@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from critic.losses.tag_loss import token_loss
-from critic.tagger.forward import best_windows, log_odds
 from critic.tagger.module import validation_metrics
+from critic.tagger.windows import best_windows, log_odds
 from faithkit.span_types import SPAN_LABELS, UNTYPED
 
 UNTYPED_TAG = SPAN_LABELS.index(UNTYPED) + 1

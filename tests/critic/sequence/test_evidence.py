@@ -130,7 +130,7 @@ def test_a_good_fit_is_kept_where_datasets_differ_in_level_or_words_stand_first(
     weights, note = fit_evidence(evidence, gold, sources)
     assert not note and weights[0] > 0.5 and weights[2] > 0.5
     evidence[:, 1] = -gold + random.normal(0, 2, 600)  # words alone: their first number falls with the labels
-    weights, note = fit_evidence(evidence, gold, sources, own=False)
+    weights, note = fit_evidence(evidence, gold, sources, with_odds=False)
     assert not note and weights[0] == 0 and weights[1] < 0 < weights[2]
 
 
@@ -187,7 +187,7 @@ def test_regression_runs_and_tokens_have_a_vote_each_however_large_their_numbers
     evidence[:, -2] *= 0.01  # unknown runs
     evidence[:, -1] = 100 * (1 - gold + random.normal(0, 3, 600))  # support: lower where hallucinated, and hardly so
     evidence[300:] += 7  # another dataset's level
-    weights, note = fit_evidence(evidence, gold, sources.tolist(), own=own)
+    weights, note = fit_evidence(evidence, gold, sources.tolist(), with_odds=own)
     rest = evidence - np.repeat([evidence[:300].mean(0), evidence[300:].mean(0)], 300, axis=0)
     votes = [rest[:, :-2] @ weights[:-3], rest[:, -2] * weights[-3], rest[:, -1] * weights[-2]]
     assert np.std(votes, axis=1) == pytest.approx(np.std(votes[0]), rel=0.02) and not note

@@ -6,13 +6,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critic.tagger.find_spans import Found, agreeing, find_spans
+from critic.tagger.find_spans import FoundSpans, find_spans, match_labels
 
 #             "the river is red"
 START, END = np.array([0, 4, 10, 13]), np.array([3, 9, 12, 16])
 
 
-def spans(found: Found) -> list[tuple[int, int]]:
+def spans(found: FoundSpans) -> list[tuple[int, int]]:
     return list(zip(found.start.tolist(), found.end.tolist(), strict=True))
 
 
@@ -61,9 +61,9 @@ def test_spans_agree_with_the_labels_of_their_texts() -> None:
     start, end, owner = np.tile([0, 4], 3), np.tile([3, 9], 3), np.repeat([0, 1, 2], 2)
     probability = np.array([0.9, 0.1, 0.2, 0.3, 0.9, 0.9])
     found = find_spans(start, end, probability, threshold=0.5, owner=owner)
-    agreed = agreeing(found, np.array([True, True, False]), start, end, probability, owner)
+    agreed = match_labels(found, np.array([True, True, False]), start, end, probability, owner)
     assert spans(agreed) == [(0, 3), (4, 9)] and owner[agreed.first].tolist() == [0, 1]
-    nothing = agreeing(found, np.zeros(3, bool), start, end, probability, owner)
+    nothing = match_labels(found, np.zeros(3, bool), start, end, probability, owner)
     assert spans(nothing) == []
 
 
@@ -71,7 +71,7 @@ def test_a_text_without_a_visible_token_is_called_without_a_span() -> None:
     start, owner, called = np.array([0, 0]), np.array([0, 1]), np.array([True, True])
     end, probability = np.array([0, 3]), np.array([0.9, 0.1])
     found = find_spans(start, end, probability, threshold=0.5, owner=owner)
-    agreed = agreeing(found, called, start, end, probability, owner)
+    agreed = match_labels(found, called, start, end, probability, owner)
     assert spans(agreed) == [(0, 3)] and owner[agreed.first].tolist() == [1]
 
 

@@ -55,7 +55,7 @@ def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answe
 def char_f1(calibration: SpanCalibration, given: Answers, examples: list[Example]) -> float:
     """F1 of characters, counted character by character."""
     probability = calibration.probabilities(given.odds, given.words)
-    hallucinated = calibration.called(
+    hallucinated = calibration.is_hallucinated(
         calibration.response_scores(
             given.responses(probability, len(examples)), given.worst(probability, len(examples))
         )
@@ -146,7 +146,7 @@ def test_answers_without_a_token_count_as_faithful() -> None:
     calibration, report = fit_calibration(given, [*examples, nothing], "f1")
     assert report["num_responses"] == 21
     scores = calibration.response_scores(given.responses(sigmoid(given.odds), 21), given.worst(sigmoid(given.odds), 21))
-    assert not calibration.called(scores)[20]
+    assert not calibration.is_hallucinated(scores)[20]
 
 
 def test_tokens_that_stand_for_nothing_do_not_count() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from critic.tagger.forward import answer_places, run_model
+from critic.tagger.windows import answer_places, run_model
 from faithkit.hardware import to_bf16
 from faithkit.packing import use_packed_attention
 

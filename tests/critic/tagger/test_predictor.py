@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from critic import Tagger
-from critic.runtime.calibration_texts import calibration_requests
+from critic.runtime.precision import calibration_requests
 from critic.tagger.requests import Request, Tagged
 from faithkit.errors import UserError
 from faithkit.records import Turn

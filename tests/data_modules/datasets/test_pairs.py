@@ -197,7 +197,7 @@ def test_a_frame_in_the_place_of_a_path_is_told_how_to_judge_it() -> None:
         read_pairs(pd.DataFrame(ROWS))
     said = str(caught.value)
     assert "takes the path of a table, got a DataFrame" in said
-    assert 'df.to_parquet("rows.parquet")' in said and "critic.sequence.score(knowledge=list(df.context)" in said
+    assert 'df.to_parquet("rows.parquet")' in said and "critic.score(knowledge=list(df.context)" in said
 
 
 def test_a_folder_of_datasets_own_cache_and_an_empty_one_are_told(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryF1Score
 
-from critic.sequence.module import _figures as critic_figures
+from critic.sequence.module import _compute_metrics as critic_figures
 from critic.sequence.module import validation_metrics as critic_metrics
 from critic.tagger.module import PLACE_BITS
-from critic.tagger.module import _figures as tagger_figures
+from critic.tagger.module import _compute_metrics as tagger_figures
 from critic.tagger.module import validation_metrics as tagger_metrics
 from faithkit.metrics.perplexity import language_model_statistic
 from faithkit.statistics.bootstrap import Groups

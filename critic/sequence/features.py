@@ -1,0 +1,72 @@
+"""Computes the evidence features of tokenised pairs: the encoder's log-odds, word and token features."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from critic.token_support import SECOND_TO_LAST, TokenSupport
+from data_modules.encoding.pairs import EVIDENCE, RUNS, PairEncoder
+from faithkit.calibration.score_calibration import log_odds
+from faithkit.training.batching import plan_batches
+
+
+def window_logits(
+    model: Any, encoder: PairEncoder, columns: Mapping[str, Any], batch_tokens: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Computes the logits of every window [windows, classes], and the row that each belongs to [windows]."""
+    windows = encoder.windows(columns)
+    logits = np.empty((len(windows), model.config.num_labels), np.float32)
+    for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
+        logits[rows] = _run(model, encoder.collate_windows(columns, windows.take(rows)))
+    return logits, windows.row
+
+
+@torch.inference_mode()
+def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    device = model.device
+    inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
+    if bool(inputs["attention_mask"].all()):
+        del inputs["attention_mask"]  # without a mask attention uses a faster kernel
+    return model(**inputs).logits.float().cpu().numpy()
+
+
+Floats = NDArray[np.float64]
+
+
+def compute_features(
+    model: Any,
+    encoder: PairEncoder,
+    columns: Mapping[str, Any],
+    *,
+    batch_tokens: int,
+    hallucinated: Sequence[bool],
+    with_odds: bool = True,
+) -> Floats:
+    """Computes the features [rows, features]: log-odds, words, character runs, weakest tokens.
+
+    Args:
+        columns: Of the encoder, whose settings select the features.
+        with_odds: Runs the model for the log-odds; false leaves them at 0, for a critic that gives them no weight.
+    """
+    features = [np.zeros(len(columns["response"]))]
+    if with_odds:
+        features = [lowest_odds(model, encoder, columns, batch_tokens=batch_tokens, hallucinated=hallucinated)]
+    if encoder.evidence:
+        features += [np.asarray(columns[name], np.float64) for name in EVIDENCE]
+    if encoder.whole:
+        support = TokenSupport.of(model, encoder.tokenizer, batch_tokens=batch_tokens, layer=SECOND_TO_LAST)
+        features += [np.asarray(columns[RUNS], np.float64), support.weakest(columns)]
+    return np.stack(features, axis=1)
+
+
+def lowest_odds(
+    model: Any, encoder: PairEncoder, columns: Mapping[str, Any], *, batch_tokens: int, hallucinated: Sequence[bool]
+) -> Floats:
+    """Computes the log-odds of hallucinated of each pair [rows]: the lowest over its windows."""
+    logits, owner = window_logits(model, encoder, columns, batch_tokens)
+    lowest = np.full(len(columns["response"]), np.inf)
+    np.minimum.at(lowest, owner, log_odds(logits, hallucinated))
+    return lowest

@@ -1,0 +1,133 @@
+"""Runs a tagger over the windows of long texts, and selects one window's logits for each response token.
+
+A token in several windows gets the logits of the window with the lowest log-odds of hallucinated: it is supported if
+the context of one window supports it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from data_modules.encoding.pairs import MODEL_INPUTS
+from data_modules.encoding.spans import SpanEncoder
+from faithkit.packing import Packing
+from faithkit.training.batching import plan_batches
+
+
+def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
+    """Runs the model on all windows, padded or packed."""
+    inputs: dict[str, Any] = {name: batch[name] for name in MODEL_INPUTS if name in batch}
+    if "window_lengths" in batch:
+        inputs["position_ids"] = batch["position_ids"] + first_position(model)
+        inputs["packing"] = Packing.of(batch["window_lengths"].tolist(), batch["input_ids"].device)
+    elif bool(batch["attention_mask"].all()):
+        del inputs["attention_mask"]  # without a mask attention uses a faster kernel
+    return model(**inputs, **options)
+
+
+def first_position(model: Any) -> int:
+    """Returns the position id of a first token: RoBERTa counts from its padding id + 1, other encoders from 0."""
+    embeddings = getattr(model.base_model, "embeddings", None)
+    padding = getattr(embeddings, "padding_idx", None)
+    return 0 if padding is None else padding + 1
+
+
+def answer_places(batch: Mapping[str, Tensor]) -> Tensor:
+    """Returns the positions of all answer tokens in the flattened batch, in the order of `token`."""
+    return places_between(*batch["bounds"].unbind(1)[2:])
+
+
+def places_between(begin: Tensor, end: Tensor) -> Tensor:
+    """Concatenates the ranges `begin` to `end` of each window."""
+    size = end - begin
+    starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
+    return starts + torch.arange(len(starts), device=begin.device)
+
+
+def log_odds(logits: Tensor) -> Tensor:
+    """Computes the log-odds of hallucinated over all types: [tokens, classes] to [tokens]."""
+    return logits[:, 1:].logsumexp(1) - logits[:, 0]
+
+
+def exact_log_odds(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Computes the log-odds of hallucinated in fp64, the precision of calibrations and thresholds."""
+    values = logits.astype(np.float64)
+    return np.logaddexp.reduce(values[:, 1:], axis=1) - values[:, 0]
+
+
+def best_windows(odds: Tensor, token: Tensor, num_tokens: int) -> Tensor:
+    """Finds the position of each token with the lowest log-odds of hallucinated, the first of equal ones.
+
+    Args:
+        odds: Log-odds of hallucinated at each position.
+        token: The token at each position.
+    """
+    if len(token) == num_tokens:
+        return torch.argsort(token)
+    least = odds.new_full((num_tokens,), torch.inf).scatter_reduce(0, token, odds, "amin")  # [tokens]
+    # NaN counts as lowest, so that it reaches the loss, which stops the training.
+    is_best = (odds == least[token]) | odds.isnan()  # [positions]
+    place = torch.where(is_best, torch.arange(len(token), device=token.device), len(token))
+    return torch.full_like(place[:num_tokens], len(token)).scatter_reduce(0, token, place, "amin")  # [tokens]
+
+
+def token_logits(
+    model: Any, encoder: SpanEncoder, columns: Mapping[str, Any], batch_tokens: int
+) -> NDArray[np.float32]:
+    """Computes the logits of each response token in its best window [tokens, classes]; NaN for a token in no window.
+
+    Args:
+        columns: Columns of `SpanEncoder`.
+        batch_tokens: Tokens of a batch; windows of similar lengths are batched together.
+    """
+    num_tokens = len(columns["start"].values)
+    best = np.full((num_tokens, model.config.num_labels), np.nan, np.float32)
+    lowest_odds = np.full(num_tokens, np.inf)
+    windows = encoder.windows(columns)
+    for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
+        batch = encoder.collate_windows(columns, windows.take(np.sort(rows)))
+        logits = _run(model, batch)
+        keep_best(best, lowest_odds, batch["token"], exact_log_odds(logits), logits)
+    return best
+
+
+@torch.inference_mode()
+def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """Computes the logits of the response tokens of a batch of windows [positions, classes]."""
+    device = model.device
+    inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
+    logits = run_model(model, inputs).logits.flatten(0, 1)[answer_places(inputs)]
+    return logits.float().cpu().numpy()
+
+
+def keep_best(
+    best: NDArray[np.float32],
+    lowest_odds: NDArray[np.float64],
+    token: NDArray[np.int64],
+    odds: NDArray[np.float64],
+    logits: NDArray[np.float32],
+) -> None:
+    """Updates each token's best window with the windows of one batch.
+
+    Of windows with equal odds the last one in a batch wins, and an earlier batch wins over a later one. This matters
+    only for taggers with types, where equal odds may have different types.
+
+    Args:
+        best: Logits of each token's best window so far [tokens, classes]; updated in place.
+        lowest_odds: Their log-odds of hallucinated [tokens]; updated in place.
+        token: The token at each position of the batch [positions].
+        odds: Log-odds of hallucinated at each position [positions].
+        logits: [positions, classes].
+    """
+    # Sorts positions by token, then by odds. The stable sort runs over the reversed positions, so that of equal odds
+    # the last position comes first.
+    order = len(token) - 1 - np.lexsort((odds[::-1], token[::-1]))
+    # The first position of each token is its best in this batch [tokens of the batch].
+    first = order[np.flatnonzero(np.diff(token[order], prepend=-1))]
+    better = first[odds[first] < lowest_odds[token[first]]]
+    lowest_odds[token[better]] = odds[better]
+    best[token[better]] = logits[better]
