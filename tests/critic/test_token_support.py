@@ -16,7 +16,7 @@ from critic.export import export
 from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
 from critic.sequence.features import read_evidence
 from critic.sequence.options import CriticOptions
-from critic.token_support import SECOND_TO_LAST, EMPTY_KNOWLEDGE, EMPTY_RESPONSE, TokenSupport, token_support, weakest
+from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
