@@ -109,7 +109,6 @@ def response_evidence(
     return np.stack([worst, np.log1p(expected), np.log1p(missing), missing / size], axis=1)
 
 
-Ints = NDArray[np.int64]
 # Thai, Lao, Burmese, Khmer, kana, Han: written without spaces, so a run of characters is not a word.
 UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 JOINERS = "\u200c\u200d"  # within words of Persian and of Indian scripts
