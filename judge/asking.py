@@ -1,20 +1,32 @@
-"""The ways to ask a judge: which prompt, what its reply must look like, and what is read from it."""
+"""Defines the ways to prompt a judge: prompt, form of the reply, parsing, and the target reply for training."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
+from faithkit.errors import UserError, shorten
 from faithkit.inference.text import Form
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Span
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Count, Hint, OneOf, Positive, Switch, Text
 from judge.locate import locate_all
-from judge.reply import CHOICES, LIST_KEY, quoted_parts, read_last_line, read_list, read_verdict, without_thoughts
+from judge.reply import (
+    CHOICES,
+    LIST_KEY,
+    NO,
+    YES,
+    quoted_parts,
+    read_last_line,
+    read_list,
+    read_verdict,
+    without_thoughts,
+)
 
 VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
-LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # how a list with parts begins, and one without
+LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # beginnings of a list with parts and of an empty list
 SPANS_SCHEMA = {
     "type": "object",
     "properties": {LIST_KEY: {"type": "array", "items": {"type": "string"}}},
@@ -25,15 +37,15 @@ SPANS_SCHEMA = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """A judge's verdict on a response, with what it rests on.
+    """A judge's verdict on a response, with spans and rationale.
 
     Args:
-        label: hallucinated, faithful, or unparsed where the reply has no readable verdict.
-        probability: P(hallucinated): of the answer's first word, or the share of samples; None where neither is known.
-        spans: The quoted parts that stand in the response.
+        label: hallucinated, faithful, or unparsed if the reply has no verdict.
+        probability: P(hallucinated) of the answer's first token, or the fraction of samples; None if unknown.
+        spans: The quoted parts that are found in the response.
         rationale: The reply without its verdict.
-        text: The whole reply; where there is none, why.
-        num_unlocated: Quoted parts that do not stand in the response.
+        text: The whole reply, or the reason why there is none.
+        num_unlocated: Quoted parts that are not found in the response.
         failed: There is no reply.
     """
 
@@ -46,56 +58,56 @@ class Judgement:
     failed: bool = False
 
 
-MOST_EXAMPLES = 64  # in a prompt
-NumExamples = Annotated[int, Field(ge=1, le=MOST_EXAMPLES)]
-Read = Callable[[str, str], Judgement]  # a judgement from a reply and the response that it judges
+MAX_EXAMPLES = 64  # in a prompt
+NumExamples = Annotated[int, Field(ge=1, le=MAX_EXAMPLES)]
+Parse = Callable[[str, str], Judgement]  # from a reply and the judged response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """A way to ask.
+    """A way to prompt a judge.
 
     Args:
         prompt: The name of its prompt.
-        read: Reads a reply.
-        new_tokens: That a reply may have.
-        choices: How a reply begins that calls the response hallucinated, and one that calls it faithful: their
-            probabilities are known before anything is written. None where the verdict comes last.
-        form: That the reply should have.
+        parse: Parses a reply.
+        new_tokens: Maximum length of a reply.
+        choices: The beginnings of a hallucinated and of a faithful reply, whose probabilities are computed without
+            generation. None if the verdict comes last.
+        form: The form that constrains the reply.
     """
 
     prompt: str
-    read: Read
+    parse: Parse
     new_tokens: int
     choices: tuple[str, str] | None = CHOICES
     form: Form | None = None
 
 
-def read_plain(text: str, response: str) -> Judgement:
-    """Reads a verdict alone."""
+def parse_verdict(text: str, response: str) -> Judgement:
+    """Parses a verdict alone."""
     return Judgement(label=read_verdict(text), text=text)
 
 
-def read_judgement(text: str, response: str) -> Judgement:
-    """Reads a verdict, the parts that are quoted, and the explanation."""
+def parse_judgement(text: str, response: str) -> Judgement:
+    """Parses a verdict, quoted parts, and the explanation."""
     label = read_verdict(text)
-    said = without_thoughts(text)
-    rationale = said if label == UNPARSED else said.lstrip(" \t\n\"'`*_").partition(" ")[2].strip()
-    if label != HALLUCINATED:  # what a reply without an error quotes is no error
+    reply = without_thoughts(text)
+    rationale = reply if label == UNPARSED else reply.lstrip(" \t\n\"'`*_").partition(" ")[2].strip()
+    if label != HALLUCINATED:  # quotations in a faithful verdict are no hallucinations
         return Judgement(label=label, rationale=rationale, text=text)
-    spans, missed = locate_all(quoted_parts(said), response)
+    spans, missed = locate_all(quoted_parts(reply), response)
     return Judgement(label=label, spans=spans, rationale=rationale, text=text, num_unlocated=missed)
 
 
-def read_steps(text: str, response: str) -> Judgement:
-    """Reads the verdict of the last line; all before it is the explanation."""
+def parse_steps(text: str, response: str) -> Judgement:
+    """Parses the verdict in the last line; the lines before it are the explanation."""
     return Judgement(
         label=read_last_line(text), rationale=without_thoughts(text).rpartition("\n")[0].strip(), text=text
     )
 
 
-def read_spans(text: str, response: str) -> Judgement:
-    """Reads a list of parts; an empty one calls the response faithful."""
+def parse_spans(text: str, response: str) -> Judgement:
+    """Parses a list of parts; an empty list means faithful."""
     parts = read_list(text)
     if parts is None:
         return Judgement(label=UNPARSED, text=text)
@@ -104,10 +116,10 @@ def read_spans(text: str, response: str) -> Judgement:
 
 
 ASKINGS = {
-    VERDICT: Asking(prompt=VERDICT, read=read_plain, new_tokens=4, form=Form(choices=CHOICES)),
-    JUDGEMENT: Asking(prompt=JUDGEMENT, read=read_judgement, new_tokens=300),
-    STEPS: Asking(prompt=STEPS, read=read_steps, new_tokens=600, choices=None),
-    SPANS: Asking(prompt=SPANS, read=read_spans, new_tokens=300, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
+    VERDICT: Asking(prompt=VERDICT, parse=parse_verdict, new_tokens=4, form=Form(choices=CHOICES)),
+    JUDGEMENT: Asking(prompt=JUDGEMENT, parse=parse_judgement, new_tokens=300),
+    STEPS: Asking(prompt=STEPS, parse=parse_steps, new_tokens=600, choices=None),
+    SPANS: Asking(prompt=SPANS, parse=parse_spans, new_tokens=300, choices=LISTS, form=Form(schema=SPANS_SCHEMA)),
 }
 
 
@@ -116,15 +128,16 @@ class AskOptions:
     """The block `judge` of evaluate.py.
 
     Args:
-        ask: A key of ASKINGS, whose prompt is used.
-        prompts: A folder with prompts of one's own, `<ask>.txt`; None takes ours.
-        num_samples: Replies to each question. With several they are drawn at random, the majority decides, and the
-            share that says hallucinated is the probability.
-        temperature: For several samples.
-        max_new_tokens: Of a reply; None takes the way's own.
-        examples: In the prompt: a file of one's own (judge/few_shot.py), or how many training rows evaluate.py draws.
-        written: A reply is written, held to no form, and read, where its probability alone would do: so the papers
-            have it, and so they count what cannot be read.
+        ask: A key of ASKINGS, which selects the prompt.
+        prompts: A folder with other prompts, `<ask>.txt`; None takes the built-in prompts.
+        num_samples: Replies to each prompt. Several replies are sampled, the majority decides, and the fraction of
+            hallucinated verdicts is the probability.
+        temperature: Temperature of several samples.
+        max_new_tokens: Maximum length of a reply; None takes the default of `ask`.
+        examples: Examples in the prompt: a file (judge/few_shot.py), or the number of training rows that evaluate.py
+            draws.
+        written: Generates and parses the verdict without a constrained form, as in the papers, instead of computing
+            its probability; unparsed replies are counted.
     """
 
     ask: Annotated[str, OneOf(tuple(ASKINGS))] = VERDICT
@@ -133,9 +146,48 @@ class AskOptions:
     temperature: Positive = 1.0
     max_new_tokens: Count | None = None
     examples: Annotated[
-        NumExamples | Text | None, Hint(f"use a number from 1 to {MOST_EXAMPLES}, a file's path, or null")
+        NumExamples | Text | None, Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null")
     ] = None
     written: Switch = False
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+
+def target_text(example: Example, ask: str) -> str:
+    """Writes the target reply: a verdict, the dataset's judgement or one made from its spans, or the list of spans.
+
+    Raises:
+        UserError: The example has no label, or no spans for `ask=spans`.
+    """
+    if example.label is None:
+        hint = "train a judge on labelled data: data=halludial, ragtruth, faithcritic, ..."
+        raise UserError(f"example {shorten(example.id)} has no label", place=example.source, hint=hint)
+    return _WRITERS[ask](example)
+
+
+def _verdict(example: Example) -> str:
+    return YES if example.label == HALLUCINATED else NO
+
+
+def _judgement(example: Example) -> str:
+    if example.target:
+        return example.target.strip()
+    quoted = ", ".join(f'"{part}"' for part in _parts(example))
+    return f"{_verdict(example)}. {quoted}".rstrip(" ")
+
+
+def _spans(example: Example) -> str:
+    if example.spans is None:
+        hint = "use model.ask=verdict, or data with spans: data=ragtruth, spans"
+        raise UserError(f"example {shorten(example.id)} has no spans", place=example.source, hint=hint)
+    return json.dumps({LIST_KEY: _parts(example)}, ensure_ascii=False)
+
+
+def _parts(example: Example) -> list[str]:
+    spans = sorted(example.spans or (), key=lambda span: (span.start, span.end))
+    return list(dict.fromkeys(example.response[span.start : span.end].strip() for span in spans))
+
+
+_WRITERS: Mapping[str, Callable[[Example], str]] = {VERDICT: _verdict, JUDGEMENT: _judgement, SPANS: _spans}
+TRAINABLE = tuple(_WRITERS)  # ways of prompting that a judge can be trained for

@@ -1,4 +1,4 @@
-"""Encodes examples for a judge that learns: the prompt, which is read alone, and the reply, which is learnt."""
+"""Encodes examples for the training of a judge: the prompt without loss, and the reply with loss."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,19 +18,19 @@ from faithkit.errors import UserError, shorten
 from faithkit.inference.messages import MessageTokens
 from faithkit.records import LABELS, Example
 from faithkit.weights.load import filler_token
+from judge.asking import target_text
 from judge.prompt import PromptTemplate
-from judge.target import target_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgementEncoder(Encoder):
-    """Encodes a prompt with its reply, in the tokens that the trained judge will read and write.
+    """Encodes a prompt with its reply, as in inference.
 
     Args:
-        ask: What the reply is.
-        max_length: Tokens of both; the oldest turns are left out where they do not fit, knowledge and response never.
-        packed: Batches are sequences one behind the other (`faithkit.packing`), in place of padded ones.
-        share_beginnings: Rows with the same knowledge and history stand in one batch, where these are read once.
+        ask: The kind of reply.
+        max_length: Tokens of both; the oldest turns are removed if they do not fit, knowledge and response never.
+        packed: Packs sequences without padding (`faithkit.packing`).
+        share_beginnings: Batches rows with the same knowledge and history together, and encodes this prefix once.
     """
 
     tokens: MessageTokens
@@ -45,16 +45,16 @@ class JudgementEncoder(Encoder):
         return self.packed and self.share_beginnings
 
     def fingerprint(self) -> str:
-        own = f"{self.template.fingerprint}:{self.tokens.has_template}:{self.ask}:{self.max_length}"
-        return f"judgements:families:{ENCODING_VERSION}:{own}:{fingerprint_of(self.tokens.tokenizer)}"
+        settings = f"{self.template.fingerprint}:{self.tokens.has_template}:{self.ask}:{self.max_length}"
+        return f"judgements:families:{ENCODING_VERSION}:{settings}:{fingerprint_of(self.tokens.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Makes the columns context (the prompt), response (the reply with its eos), length, label and family."""
+        """Makes the columns context (the prompt), response (the reply with eos), length, label and family."""
         replies = self.tokens.answers([target_text(example, self.ask) for example in examples])
         prompts = self.tokens.prompts([self.template.messages(example) for example in examples])
         for place, (example, reply) in enumerate(zip(examples, replies, strict=True)):
             if len(prompts[place]) + len(reply) > self.max_length:
-                prompts[place] = self._shortened(example, self.max_length - len(reply), counts)
+                prompts[place] = self._encode_shortened(example, self.max_length - len(reply), counts)
         context, response = (Ragged.from_lists([ids.tolist() for ids in rows]) for rows in (prompts, replies))
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
         return {
@@ -65,7 +65,7 @@ class JudgementEncoder(Encoder):
             "family": np.array([_family(example) for example in examples], np.uint64),
         }
 
-    def _shortened(self, example: Example, room: int, counts: Counter[str]) -> NDArray[np.int32]:
+    def _encode_shortened(self, example: Example, room: int, counts: Counter[str]) -> NDArray[np.int32]:
         """Encodes a prompt with as many of the newest turns as fit."""
         counts["history cut: rows"] += 1
         for first in range(1, len(example.history) + 1):
@@ -92,6 +92,6 @@ class JudgementEncoder(Encoder):
 
 
 def _family(example: Example) -> int:
-    """Numbers what a prompt says before the response."""
+    """Hashes the part of the prompt before the response."""
     turns = [f"{turn.speaker}\0{turn.text}" for turn in example.history]
     return group_hash("\0\0".join([example.knowledge, *turns]))

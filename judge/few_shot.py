@@ -1,7 +1,7 @@
-"""Examples in a prompt: rows with the right replies to them, which stand before what is to be judged.
+"""Few-shot examples in a prompt: rows with the correct replies, before the row to judge.
 
-They stand where the prompt says `{examples}`, else before its first paragraph with a field: all requests begin with
-them alike, so that engines read them once. A file of one's own has a row an example:
+They replace `{examples}` in the prompt, or come before its first paragraph with a field. All requests share this
+prefix, so engines process it once. A file has one row per example:
 
     {"knowledge": "...", "history": ["..."], "response": "...", "reply": "Yes. \\"twelve\\" is wrong: ..."}
 """
@@ -16,47 +16,48 @@ from data_modules.reading.fields import read_history
 from data_modules.reading.rows import BadRow, ReadReport, read_rows
 from faithkit.errors import UserError, choice_hint
 from faithkit.records import HALLUCINATED, Example
-from judge.asking import ASKINGS, MOST_EXAMPLES, AskOptions
+from judge.asking import ASKINGS, MAX_EXAMPLES, TRAINABLE, AskOptions, target_text
 from judge.prompt import PromptTemplate, read_prompt
-from judge.target import LEARNT, target_text
 
 FIELDS = ("knowledge", "history", "response", "reply")
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """An example with the right reply to it."""
+    """An example with the correct reply."""
 
     example: Example
     reply: str
 
 
-def prompt_of(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTemplate:
-    """The prompt of some options, with examples that are given or that stand in a file."""
+def build_prompt(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTemplate:
+    """Builds the prompt of the options, with the given examples or those of a file."""
     template = read_prompt(ASKINGS[options.ask].prompt, options.prompts)
     if isinstance(options.examples, int) and not shots:
-        hint = "give a file of them, with knowledge, response and reply in each row"
-        raise UserError(f"examples is {options.examples}, and only evaluate.py has rows to draw from", hint=hint)
+        hint = "give a file with knowledge, response and reply in each row"
+        raise UserError(f"examples is {options.examples}, and only evaluate.py can draw rows", hint=hint)
     return with_shots(template, read_shots(options.examples) if isinstance(options.examples, str) else shots)
 
 
 def with_shots(template: PromptTemplate, shots: Sequence[Shot]) -> PromptTemplate:
-    """Puts examples into a prompt."""
-    said = [
+    """Adds examples to a prompt."""
+    texts = [
         f"Example {number}\n\n{template.fill_question(shot.example)}\n\n{shot.reply.strip()}"
         for number, shot in enumerate(shots, start=1)
     ]
-    return replace(template, examples="\n\n".join([*said, "Now the one that you are to judge:"])) if said else template
+    return (
+        replace(template, examples="\n\n".join([*texts, "Now the one that you are to judge:"])) if texts else template
+    )
 
 
 def draw_shots(rows: Sequence[Example], ask: str, number: int, *, seed: int) -> list[Shot]:
-    """Draws labelled rows by chance, hallucinated and faithful ones in turns as long as there are both.
+    """Draws labelled rows at random, alternating hallucinated and faithful rows as long as there are both.
 
     Raises:
-        UserError: There are too few, or their right replies are not known.
+        UserError: There are too few rows, or rows without a correct reply.
     """
-    if ask not in LEARNT:
-        hint = f"give a file with replies of your own: judge.examples=FILE; or judge.ask={', '.join(LEARNT)}"
+    if ask not in TRAINABLE:
+        hint = f"give a file with replies of your own: judge.examples=FILE; or judge.ask={', '.join(TRAINABLE)}"
         raise UserError(f"judge.ask={ask}: no row tells the right reply", hint=hint)
     if len(rows) < number:
         hint = "lower judge.examples, or give a file: judge.examples=FILE"
@@ -71,7 +72,7 @@ def draw_shots(rows: Sequence[Example], ask: str, number: int, *, seed: int) -> 
 
 
 def read_shots(path: str) -> list[Shot]:
-    """Reads a file of one's own.
+    """Reads a file of examples.
 
     Raises:
         UserError: It is missing, or a row lacks a field.
@@ -81,19 +82,19 @@ def read_shots(path: str) -> list[Shot]:
         try:
             if unknown := [name for name in row.values if name not in FIELDS]:
                 raise BadRow(f"there is no field {unknown[0]!r}", hint=choice_hint(unknown[0], FIELDS))
-            said = row.values.get("history")
+            history = row.values.get("history")
             example = Example(
                 id=row.default_id,
                 source="examples",
                 split="examples",
                 group=row.default_id,
                 knowledge=row.text("knowledge", empty_ok=True),
-                history=read_history(said, row.place) if said else (),
+                history=read_history(history, row.place) if history else (),
                 response=row.text("response"),
             )
             shots.append(Shot(example, row.text("reply")))
         except BadRow as error:
             raise UserError(str(error), place=row.place, hint=error.hint or f"a row has {', '.join(FIELDS)}") from error
-    if len(shots) > MOST_EXAMPLES:
-        raise UserError(f"{len(shots)} examples in a prompt", place=path, hint=f"use {MOST_EXAMPLES} or fewer")
+    if len(shots) > MAX_EXAMPLES:
+        raise UserError(f"{len(shots)} examples in a prompt", place=path, hint=f"use {MAX_EXAMPLES} or fewer")
     return shots

@@ -1,4 +1,4 @@
-"""The public class `Judge`: a language model that says whether a response is hallucinated, where, and why."""
+"""Defines the public class `Judge`: a language model that decides whether a response is hallucinated, where and why."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,46 +18,46 @@ from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from judge.asking import ASKINGS, AskOptions, Judgement
-from judge.few_shot import Shot, prompt_of
+from judge.few_shot import Shot, build_prompt
 from judge.prompt import PromptTemplate
-from judge.questions import Answered, weigh_or_write
+from judge.questions import CHUNK_SIZE, Answered, weigh_or_write
 from judge.settings import Settings
 
-OURS, UNCALIBRATED = AskOptions(), ScoreCalibration()
-AT_A_TIME = 256  # examples whose predictions are given out together
+DEFAULT, UNCALIBRATED = AskOptions(), ScoreCalibration()
 
 
 class Judge:
-    """Asks a language model about responses.
+    """Judges responses with a language model.
 
         from faithkit import Judge
         judge = Judge.load("smollm2-135m")
         judge.judge(knowledge="The Danube flows through ten countries.", response="It flows through twelve.")
 
-    A response is judged the same alone and in a list. With `ask="verdict"`, the default, nothing is written: the
-    probability of Yes against No decides. The other ways have the model write, and read its reply strictly: a reply
-    without a readable verdict is `unparsed`.
+    The judgement of a response does not depend on its batch. With `ask="verdict"`, the default, nothing is generated:
+    the probabilities of Yes and No decide. With the other values the model generates a reply, which is parsed
+    strictly: a
+    reply without a verdict is `unparsed`.
 
     Args:
-        engine: Runs the model, or asks a server.
-        template: The prompt; None takes that of `options`, with the examples of its file.
-        calibration: Makes P(hallucinated) of the model's probabilities, and labels where the probability decides.
-        name: The model as `repr` tells it.
+        engine: Runs the model locally or on a server.
+        template: The prompt; None takes the prompt of `options`, with the examples of its file.
+        calibration: Converts the model's probabilities to P(hallucinated) and labels.
+        name: The model's name in `repr`.
     """
 
     def __init__(
         self,
         engine: TextEngine,
-        options: AskOptions = OURS,
+        options: AskOptions = DEFAULT,
         *,
         template: PromptTemplate | None = None,
         calibration: ScoreCalibration = UNCALIBRATED,
         name: str = "",
     ):
         self.engine, self.options, self.calibration = engine, options, calibration
-        self.template = template or prompt_of(options)
+        self.template = template or build_prompt(options)
         self.name = name or engine.identity
-        self.num_unlocated = 0  # quoted parts that did not stand in their responses, over all judgements so far
+        self.num_unlocated = 0  # quoted parts that were not found in their responses, over all judgements
 
     @classmethod
     @arguments.explain_keywords
@@ -77,18 +77,18 @@ class Judge:
         batch_tokens: int | None = None,
         max_length: int | None = None,
     ) -> "Judge":
-        """Loads a judge of ours by its run, hf/ folder or hub name, any causal model by folder or name, or an engine.
+        """Loads a trained judge by its run, hf/ folder or hub name, any causal model by folder or name, or an engine.
 
         Args:
-            ask: verdict, judgement, steps or spans; None takes what a judge of ours learnt, and else verdict.
-            prompts: A folder with prompts of one's own.
-            num_samples: Replies to each question; the majority decides.
-            max_new_tokens: Of a reply; None takes what the way of asking needs.
-            examples: A file of examples that stand in the prompt (judge/few_shot.py).
-            engine: transformers, or vllm where it is installed.
-            precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
-            batch_tokens: Taken because every detector is loaded with it; a judge's engine plans batches of its own.
-            max_length: Tokens of prompt and reply; None for as many as the model has places for.
+            ask: verdict, judgement, steps or spans; None takes the value of the judge's training, or else verdict.
+            prompts: A folder with other prompts.
+            num_samples: Replies to each prompt; the majority decides.
+            max_new_tokens: Maximum length of a reply; None takes the default of `ask`.
+            examples: A file with examples for the prompt (judge/few_shot.py).
+            engine: transformers, or vllm if it is installed.
+            precision: 32-true, bf16, or auto: bf16 if the hardware supports it.
+            batch_tokens: Has no effect, because the engine plans its batches; accepted as by every detector.
+            max_length: Tokens of prompt and reply; None takes the model's maximum.
         """
         options = AskOptions(prompts=prompts, examples=examples, num_samples=num_samples, max_new_tokens=max_new_tokens)
         arguments.read_count("batch_tokens", batch_tokens)
@@ -101,12 +101,12 @@ class Judge:
 
         path = arguments.read_path(model, "model")
         source, settings = stored_judge(path)
-        own = LocalOptions(
+        local = LocalOptions(
             engine=engine, precision=precision, device=device, batch_size=batch_size, max_length=max_length
         )
-        learnt = settings.ask if settings else OURS.ask
-        options = replace(options, ask=learnt if ask is None else ask)
-        return cls.trained(load_local(source, own), settings, options, name=path)
+        trained_ask = settings.ask if settings else DEFAULT.ask
+        options = replace(options, ask=trained_ask if ask is None else ask)
+        return cls.trained(load_local(source, local), settings, options, name=path)
 
     @classmethod
     def trained(
@@ -118,17 +118,17 @@ class Judge:
         shots: Sequence[Shot] = (),
         name: str = "",
     ) -> "Judge":
-        """Makes a judge of a model that may have been trained as one.
+        """Makes a judge from a model that may have been trained as a judge.
 
-        Where it is asked as it has learnt to reply, its own prompt and calibration count; otherwise they say nothing.
+        Its trained prompt and calibration are used if it is prompted as in training.
 
         Args:
-            settings: Those it was trained with; None for a model of someone else's.
-            shots: Examples that stand in the prompt, where the options name no file of them.
+            settings: The settings of its training; None for an external model.
+            shots: Examples in the prompt, if the options name no file.
         """
         if settings and settings.ask == options.ask and options.prompts is None and options.examples is None:
             return cls(engine, options, template=settings.template, calibration=settings.calibration, name=name)
-        return cls(engine, options, template=prompt_of(options, shots), name=name)
+        return cls(engine, options, template=build_prompt(options, shots), name=name)
 
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated.
@@ -156,12 +156,12 @@ class Judge:
     def judge(
         self, knowledge: Any, response: Any, history: Any = None, *, progress: bool = True
     ) -> Judgement | list[Judgement]:
-        """Judges one response, or many at once: a list of responses gives a list of judgements, in their order.
+        """Judges one response, or a list of responses.
 
         Args:
             knowledge: A text or a list of passages; for a list of responses a list of these.
             history: The turns before the response, the oldest first; for a list of responses a list of these.
-            progress: Shows a bar, of a list.
+            progress: Shows a progress bar for a list.
         """
         arguments.read_flag("progress", progress)
         if isinstance(response, str):
@@ -177,7 +177,7 @@ class Judge:
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """One prediction for each example, in their order; `text` is the reply, or why there is none."""
+        """Yields one prediction for each example, in order; `text` is the reply, or the reason for its absence."""
         examples = read_examples(examples)
         arguments.read_flag("progress", progress)
         for example, found in zip(examples, self.judgements(examples, progress=progress), strict=True):
@@ -192,14 +192,14 @@ class Judge:
 
     @arguments.explain_keywords
     def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Judgement]:
-        """Judges examples, whose ids need not differ; gives judgements out in portions."""
+        """Yields the judgements of examples, chunk by chunk; ids may be equal."""
         examples = read_examples(examples)
         arguments.read_flag("progress", progress)
         with tqdm(total=len(examples), desc="judging", disable=not progress, unit="response") as bar:
-            for begin in range(0, len(examples), AT_A_TIME):
-                yield from self._portion(examples[begin : begin + AT_A_TIME], bar)
+            for begin in range(0, len(examples), CHUNK_SIZE):
+                yield from self._judge_chunk(examples[begin : begin + CHUNK_SIZE], bar)
 
-    def _portion(self, examples: Sequence[Example], bar: Any) -> list[Judgement]:
+    def _judge_chunk(self, examples: Sequence[Example], bar: Any) -> list[Judgement]:
         asking = ASKINGS[self.options.ask]
         answered = weigh_or_write(
             self.engine,
@@ -210,19 +210,19 @@ class Judge:
             always_write=self._writes,
             advance=bar.update,
         )
-        found = [self._judgement(example.response, one) for example, one in zip(examples, answered, strict=True)]
+        found = [self._make_judgement(example.response, one) for example, one in zip(examples, answered, strict=True)]
         self.num_unlocated += sum(one.num_unlocated for one in found)
         return found
 
     @property
     def weighs(self) -> bool:
-        """Tells whether the probability of the verdict makes the label; else the model writes it."""
+        """Whether the label follows from the probability of the verdict, without generation."""
         return not self._writes
 
     @property
     def _writes(self) -> bool:
-        """Tells whether replies are wanted, not only the probability of the verdict."""
-        return self.options.ask != OURS.ask or self.options.num_samples > 1 or self.options.written
+        """Whether replies are generated."""
+        return self.options.ask != DEFAULT.ask or self.options.num_samples > 1 or self.options.written
 
     @property
     def _decoding(self) -> Decoding:
@@ -238,24 +238,24 @@ class Judge:
             max_new_tokens=new_tokens,
         )
 
-    def _judgement(self, response: str, answered: Answered) -> Judgement:
-        """Reads the replies to one question."""
+    def _make_judgement(self, response: str, answered: Answered) -> Judgement:
+        """Makes the judgement from the result of one prompt."""
         weighed, written = answered
         probability = None
         if weighed and weighed.probabilities:
             choices = ASKINGS[self.options.ask].choices
-            assert choices is not None, "it was asked for them"
+            assert choices is not None, "probabilities need choices"
             odds = logit([weighed.probabilities[choices[0]]])
             [probability] = self.calibration.scores(odds).tolist()
         if written is None:
-            assert weighed is not None, "every question gets a reply"
+            assert weighed is not None, "every prompt has a result"
             if probability is None:
                 return Judgement(label=UNPARSED, text=weighed.problem, failed=True)
             return Judgement(label=self.calibration.label(probability), probability=probability)
         if not written.texts:
             return Judgement(label=UNPARSED, text=written.problem, failed=True)
-        read = ASKINGS[self.options.ask].read
-        found = [read(text, response) for text in written.texts]
+        parse = ASKINGS[self.options.ask].parse
+        found = [parse(text, response) for text in written.texts]
         if len(found) == 1:
             return replace(found[0], probability=probability)
         votes = Counter(one.label for one in found)
@@ -267,21 +267,21 @@ class Judge:
         return replace(chosen, probability=votes[HALLUCINATED] / parsed)
 
 
-def _is_none(knowledge: Any) -> bool:
-    """Tells that nothing is known: judges read dialogues without knowledge too."""
+def _is_empty(knowledge: Any) -> bool:
+    """Returns whether there is no knowledge: judges also read dialogues without knowledge."""
     blank = isinstance(knowledge, str) and not knowledge.strip()
     return knowledge is None or blank or (isinstance(knowledge, list | tuple) and not knowledge)
 
 
 def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:
     place, name = f"item {number}", str(number)
-    said = [history] if isinstance(history, str) else history
+    turns = [history] if isinstance(history, str) else history
     return Example(
         id=name,
         source="judge",
         split="judge",
         group=name,
-        knowledge="" if _is_none(knowledge) else "\n".join(read_passages("knowledge", knowledge, place)),
-        history=() if said is None else read_history(said, place),
+        knowledge="" if _is_empty(knowledge) else "\n".join(read_passages("knowledge", knowledge, place)),
+        history=() if turns is None else read_history(turns, place),
         response=read_text("response", response, place),
     )

@@ -1,15 +1,15 @@
-"""Finds quoted parts in a response: as they are, else by their words, else the stretch that shares most of them.
+"""Finds quoted parts in a response, by exact, normalised or fuzzy matching.
 
-The rule, in this order:
+The rules are applied in this order:
 
-1. exact: the part stands in the response as quoted;
-2. normalised: its words stand there in its order, case, punctuation and white space aside;
-3. fuzzy: of all stretches of the response with as many words as the part has, or one in five more or less, the one
-   that shares the largest share of words in order with it, if that is at least `SIMILAR`.
+1. exact: the response contains the part;
+2. normalised: the response contains its words in order, without case, punctuation and white space;
+3. fuzzy: of all word sequences of the response whose length differs by at most a fifth, the one with the highest
+   similarity to the part, if this is at least `MIN_SIMILARITY`.
 
-What is not found is counted, never guessed.
+Parts that are not found are counted.
 
->>> response = "It flows through twelve countries, they say."
+>>> response = "It flows through twelve countries, it seems."
 >>> [response[slice(*locate(part, response))] for part in ("twelve countries", "Twelve  countries!")]
 ['twelve countries', 'twelve countries']
 >>> locate("a red fox", response) is None
@@ -23,28 +23,28 @@ from faithkit.records import Span
 from faithkit.span_types import UNTYPED
 from faithkit.words import unicode_words, word_places
 
-SIMILAR = 0.8  # of the words of both, the share that must agree
-LONGEST = 400  # words of a part that are looked for: a longer one is the response itself, in other words
+MIN_SIMILARITY = 0.8  # fraction of the words of both that must match
+MAX_WORDS = 400  # of a part in fuzzy matching
 
 
 def locate(part: str, response: str) -> tuple[int, int] | None:
-    """Finds where a part stands in a response: its first and the character behind its last; None where it does not."""
+    """Returns the first and the end character of a part in a response; None if it is not found."""
     part = part.strip()
     if not part:
         return None
     if (begin := response.find(part)) >= 0:
         return begin, begin + len(part)
     places = list(word_places(response))
-    have = [word.casefold() for *_, word in places]
-    wanted = [word.casefold() for word in unicode_words(part)]
-    if not wanted or not have:
+    response_words = [word.casefold() for *_, word in places]
+    part_words = [word.casefold() for word in unicode_words(part)]
+    if not part_words or not response_words:
         return None
-    found = _find_words(wanted, have) or _most_similar(wanted, have)
+    found = _find_words(part_words, response_words) or _find_most_similar(part_words, response_words)
     return (places[found[0]][0], places[found[1] - 1][1]) if found else None
 
 
 def locate_all(parts: Sequence[str], response: str) -> tuple[tuple[Span, ...], int]:
-    """Finds several parts; gives them as spans in order, touching ones joined, and how many were not found."""
+    """Finds several parts; returns spans in order, with adjacent spans merged, and the number of parts not found."""
     places = [locate(part, response) for part in parts]
     joined: list[tuple[int, int]] = []
     for begin, end in sorted(place for place in places if place is not None):
@@ -55,30 +55,34 @@ def locate_all(parts: Sequence[str], response: str) -> tuple[tuple[Span, ...], i
     return tuple(Span(start=begin, end=end, label=UNTYPED) for begin, end in joined), places.count(None)
 
 
-def _find_words(wanted: Sequence[str], have: Sequence[str]) -> tuple[int, int] | None:
-    size = len(wanted)
-    for begin in range(len(have) - size + 1):
-        if have[begin : begin + size] == wanted:
+def _find_words(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
+    size = len(part)
+    for begin in range(len(response) - size + 1):
+        if response[begin : begin + size] == part:
             return begin, begin + size
     return None
 
 
-def _most_similar(wanted: Sequence[str], have: Sequence[str]) -> tuple[int, int] | None:
-    """Finds the stretch of words that is most like the wanted ones, the first and shortest of equals."""
-    if len(wanted) > LONGEST:
+def _find_most_similar(part: Sequence[str], response: Sequence[str]) -> tuple[int, int] | None:
+    """Finds the word sequence most similar to the part; of equal ones the shortest and first."""
+    if len(part) > MAX_WORDS:
         return None
     matcher: SequenceMatcher[str] = SequenceMatcher(autojunk=False)
-    matcher.set_seq2(wanted)  # it keeps what it learns of this side
-    slack, known = max(1, len(wanted) // 5), set(wanted)
-    best, place = SIMILAR, None
-    for size in range(max(1, len(wanted) - slack), len(wanted) + slack + 1):
-        for begin in range(len(have) - size + 1):
-            stretch = have[begin : begin + size]
-            # At most so many words can agree: most stretches need no closer look.
-            shared = sum(word in known for word in stretch)
-            if 2 * shared / (size + len(wanted)) < best or stretch[0] not in known or stretch[-1] not in known:
+    matcher.set_seq2(part)  # the matcher caches this side
+    slack, part_words = max(1, len(part) // 5), set(part)
+    best, place = MIN_SIMILARITY, None
+    for size in range(max(1, len(part) - slack), len(part) + slack + 1):
+        for begin in range(len(response) - size + 1):
+            sequence = response[begin : begin + size]
+            # An upper bound of the similarity, which excludes most sequences.
+            shared = sum(word in part_words for word in sequence)
+            if (
+                2 * shared / (size + len(part)) < best
+                or sequence[0] not in part_words
+                or sequence[-1] not in part_words
+            ):
                 continue
-            matcher.set_seq1(stretch)
+            matcher.set_seq1(sequence)
             ratio = matcher.ratio()
             if ratio > best or (ratio == best and place is None):
                 best, place = ratio, (begin, begin + size)

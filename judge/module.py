@@ -1,4 +1,4 @@
-"""A judge as a LightningModule: the likelihood of right replies, and the metrics of its verdicts on validation."""
+"""The judge as a LightningModule: language-model loss on replies, and metrics of its verdicts on validation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,13 +24,13 @@ from faithkit.training.row_metric import RowMetric
 
 
 class JudgeModule(TrainingModule):
-    """Learns to reply: the loss is the mean cross-entropy of the replies' tokens; prompts are read alone.
+    """Trains a judge by the mean cross-entropy of the replies' tokens, without loss on prompts.
 
     Args:
         model: A causal model of transformers.
-        adapters: Where these alone are trained.
-        verdict: Where in a reply the verdict shows: the place of its telling token, and that token for a hallucinated
-            and for a faithful response (`MessageTokens.choices`).
+        adapters: The adapters, if only these are trained.
+        verdict: The position of the verdict's token in a reply, and this token for a hallucinated and for a faithful
+            response (`MessageTokens.choices`).
     """
 
     def __init__(
@@ -46,8 +46,8 @@ class JudgeModule(TrainingModule):
     ):
         super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
         self.model, self.verdict, self.adapters = model, verdict, adapters
-        self.strict_loading = adapters is None  # else checkpoints hold a part; `check_fits` compares all of it
-        self.validation = RowMetric(_figures)
+        self.strict_loading = adapters is None  # checkpoints of adapters are partial; `check_fits` compares them
+        self.validation = RowMetric(_compute_metrics)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         losses = token_losses(run_model(self.model, batch).logits, batch["target"])
@@ -60,18 +60,24 @@ class JudgeModule(TrainingModule):
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         logits = run_model(self.model, batch).logits
         rows = torch.arange(len(batch["index"]), device=logits.device)
-        # A row's targets stand one behind the other: the telling one is so many behind the first.
+        # The position of the verdict is relative to the row's first target.
         place, *tokens = self.verdict
-        telling = logits[0, torch.searchsorted(batch["target_row"].contiguous(), rows) + place][:, tokens].double()
-        columns = [reply_statistics(logits, batch), (telling[:, :1] - telling[:, 1:]), batch["label"][:, None].double()]
+        verdict_logits = logits[0, torch.searchsorted(batch["target_row"].contiguous(), rows) + place][
+            :, tokens
+        ].double()
+        columns = [
+            reply_statistics(logits, batch),
+            (verdict_logits[:, :1] - verdict_logits[:, 1:]),
+            batch["label"][:, None].double(),
+        ]
         self.validation.update(batch["index"], torch.cat(columns, dim=1))
 
     def on_validation_epoch_end(self) -> None:
         self.log_validation(self.validation, "macro_f1")
 
 
-def _figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
-    """The metrics of all rows, whose values are three of `reply_statistics`, the verdict's log-odds, and the label."""
+def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """Computes the metrics of rows with the values of `reply_statistics`, the verdict's log-odds, and the label."""
     verdicts = score_validation(ScoreCalibration().scores(values[:, 3]), values[:, 4])
     verdicts["verdict_loss"] = verdicts.pop("loss")
     return {**verdicts, **language_model_figures(numbers, values[:, :3])}

@@ -1,4 +1,4 @@
-"""A judge's hyperparameters: what it takes of the block `model`."""
+"""The judge's hyperparameters, the block `model`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,7 +9,7 @@ from faithkit.settings.check import check_fields
 from faithkit.settings.types import Hint, OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.options import Aim
 from faithkit.weights.adapter_folder import ALL_LINEAR, MAX_ALPHA, MAX_RANK
-from judge.target import LEARNT
+from judge.asking import TRAINABLE
 
 Rank = Annotated[int, Field(ge=1, le=MAX_RANK)]
 Modules = Annotated[
@@ -24,23 +24,23 @@ class JudgeOptions:
 
     Args:
         weights: A causal model: a folder, hub name or local name.
-        ask: What it learns to reply: verdict, judgement or spans.
-        prompts: A folder with a prompt of one's own, `<ask>.txt`; None takes ours.
-        max_length: Tokens of prompt and reply; the oldest turns are left out where they do not fit.
-        packed: Sequences one behind the other without padding.
-        share_beginnings: Rows about the same knowledge and history share a batch, which reads these once.
-        dropout: Overrides the model's own; None keeps it.
+        ask: The reply that it is trained for: verdict, judgement or spans.
+        prompts: A folder with another prompt, `<ask>.txt`; None takes the built-in prompt.
+        max_length: Tokens of prompt and reply; the oldest turns are removed if they do not fit.
+        packed: Packs sequences without padding.
+        share_beginnings: Batches rows with the same knowledge and history together, and encodes this prefix once.
+        dropout: Dropout of the model; None keeps its default.
         gradient_checkpointing: Trades time for memory.
-        threshold_aim: What the threshold of P(hallucinated) is chosen for, on validation.
-        lora_rank: Trains LoRA adapters of this rank, and nothing else; None trains all weights.
-        lora_alpha: The adapters' output is scaled by this over the rank.
-        lora_dropout: Of the adapters' input.
-        lora_modules: The layers that get one: all-linear, or the ends of their names.
+        threshold_aim: Metric that the threshold of P(hallucinated) maximises on validation.
+        lora_rank: Trains only LoRA adapters of this rank; None trains all weights.
+        lora_alpha: Scales the adapters' output, divided by the rank.
+        lora_dropout: Dropout of the adapters' input.
+        lora_modules: Layers with an adapter: all-linear, or suffixes of their names.
     """
 
     weights: Text
     max_length: Tokens
-    ask: Annotated[str, OneOf(LEARNT)] = "judgement"
+    ask: Annotated[str, OneOf(TRAINABLE)] = "judgement"
     prompts: Text | None = None
     packed: Switch = True
     share_beginnings: Switch = True

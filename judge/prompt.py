@@ -1,10 +1,9 @@
-"""Prompts as text files: what stands in them, and how an example fills them.
+"""Prompts as text files, and how an example fills them.
 
-A prompt holds the fields `{knowledge}`, `{history}` and `{response}`, and may say by `{examples}` where examples are
-to stand (judge/few_shot.py). A paragraph whose only fields are empty for an example (a dialogue without knowledge, a
-first turn without history) is left out. What stands before the first field is the same for all examples, and what is
-judged comes last, so that engines that keep the beginnings of prompts read an instruction, a knowledge and a
-conversation once for all replies to it.
+A prompt has the fields `{knowledge}`, `{history}` and `{response}`, and may mark the place of few-shot examples by
+`{examples}` (judge/few_shot.py). A paragraph is left out if all its fields are empty for an example (a dialogue without
+knowledge, a first turn without history). The text before the first field is the same for all examples, and the response
+comes last, so that engines with prefix caching process an instruction, a knowledge text and a conversation once.
 
 >>> from faithkit.records import Example
 >>> example = Example(id="1", source="a", split="b", group="c", knowledge="It is red.", response="It is blue.")
@@ -33,7 +32,7 @@ __all__ = [
 ]
 
 FIELDS = ("knowledge", "history", "response")
-EXAMPLES = "examples"  # a field too, of a prompt with examples
+EXAMPLES = "examples"  # the field of few-shot examples
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +40,9 @@ class PromptTemplate:
     """The text of a prompt, with its fields.
 
     Args:
-        system: Said first, in the system's role; empty for none.
-        name: As the command line names it.
-        examples: Stand in the place of `{examples}`, else before the first paragraph with a field; empty for none.
+        system: The system message; empty for none.
+        name: The name on the command line.
+        examples: Replace `{examples}`, or come before the first paragraph with a field; empty for none.
     """
 
     text: str
@@ -56,22 +55,22 @@ class PromptTemplate:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the text, by which a result tells which prompt it is from."""
-        said = f"{self.system}\0{self.text}" + (f"\0{self.examples}" if self.examples else "")
-        return hashlib.sha256(said.encode()).hexdigest()[:12]
+        """A hash of the text, recorded with results."""
+        text = f"{self.system}\0{self.text}" + (f"\0{self.examples}" if self.examples else "")
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def fill(self, example: Example) -> str:
-        """Puts an example's texts in place of the fields; what looks like a field in them stays as it is."""
+        """Replaces the fields by an example's texts; braces in these texts are unchanged."""
         instruction, question = self._parts
         return _fill([*instruction, *question], example, self.examples)
 
     def fill_question(self, example: Example) -> str:
-        """Fills what stands from the first field on: what examples repeat."""
+        """Fills the part from the first field on, which few-shot examples repeat."""
         return _fill(self._parts[1], example, "")
 
     @property
     def _parts(self) -> tuple[list[str], list[str]]:
-        """The paragraphs before the first field of an example, with that of examples; and the others."""
+        """The paragraphs before the first field of an example, including `{examples}`; and the remaining paragraphs."""
         paragraphs = self.text.strip().split("\n\n")
         begin = next(i for i, paragraph in enumerate(paragraphs) if set(FIELD.findall(paragraph)) & set(FIELDS))
         instruction, question = paragraphs[:begin], paragraphs[begin:]
@@ -94,10 +93,10 @@ def _fill(paragraphs: Sequence[str], example: Example, examples: str) -> str:
 
 
 def read_prompt(name: str, folder: str | None = None) -> PromptTemplate:
-    """Reads a prompt of ours by its name, or one of a folder of the user's; arguments as those of `read_text`."""
+    """Reads a built-in prompt by its name, or a prompt in the user's folder."""
     return read_text(name, folder, lambda text, system: PromptTemplate(text, system=system, name=name))
 
 
 def read_text(name: str, folder: str | None, build: Callable[[str, str], Built]) -> Built:
-    """Does what `faithkit.inference.prompts.read_text` does, with the judges' prompts."""
+    """Applies `faithkit.inference.prompts.read_text` to the judges' prompts."""
     return prompts.read_text("judge", name, folder, build)

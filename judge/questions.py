@@ -1,50 +1,62 @@
-"""Asks a model questions of any kind: prompts with fields of their own, and a reply to each question in their order."""
+"""Prompts a model with questions, and returns the replies in order; also questions with two answers.
+
+If the engine computes probabilities, a question with two answers needs one pass over the prompt and no generation. With
+`written`, or without probabilities, the model generates an answer, which is parsed strictly: any other answer than the
+two choices is none.
+"""
 
 import hashlib
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from tqdm.auto import tqdm
 
 from faithkit.inference import prompts
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import Form, Message, Reply, Request, TextEngine
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from judge.prompt import write_history
+from judge.reply import CHOICES, MARKS, NO, YES, read_verdict, without_thoughts
 
-__all__ = ["TextPrompt", "ask", "name_requests", "read_text_prompt", "weigh_or_write"]
+CHUNK_SIZE = 256  # examples that are judged together
 
 
 def read_text_prompt(name: str, *fields: str, folder: str | None = None, kept: Sequence[str] = ()) -> TextPrompt:
-    """Reads a prompt of ours, or one of a folder of the user's."""
+    """Reads a built-in prompt, or a prompt in the user's folder."""
     return prompts.read_text_prompt("judge", name, *fields, folder=folder, kept=kept)
 
 
 def name_requests(conversations: Sequence[tuple[Message, ...]]) -> list[Request]:
-    """Makes the requests, each named by what it asks: samples depend on that name, and on nothing else."""
-    seen: Counter[str] = Counter()
+    """Makes the requests, with ids derived from their text: samples depend on the id alone."""
+    num_seen: Counter[str] = Counter()
     requests = []
     for messages in conversations:
         text = "\0".join(message.content for message in messages)
         digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
-        requests.append(Request(f"{digest}:{seen[digest]}", messages))
-        seen[digest] += 1
+        requests.append(Request(f"{digest}:{num_seen[digest]}", messages))
+        num_seen[digest] += 1
     return requests
 
 
 def ask(
     engine: TextEngine, conversations: Sequence[tuple[Message, ...]], decoding: Decoding, form: Form | None = None
 ) -> list[Reply]:
-    """Gives the reply to each conversation, in their order."""
+    """Generates the reply to each conversation, in their order."""
     requests = name_requests(conversations)
     replies = {reply.id: reply for reply in engine.generate(requests, decoding, form)} if requests else {}
     return [replies[request.id] for request in requests]
 
 
 class Answered(NamedTuple):
-    """The two replies to a question.
+    """The result of a question.
 
     Args:
-        weighed: With the probabilities of the choices; None where there are no choices.
-        written: None where the probabilities settle the question, or the model has no room for it.
+        weighed: The probabilities of the choices; None without choices.
+        written: The generated reply; None if the probabilities suffice, or the prompt is too long.
     """
 
     weighed: Reply | None
@@ -61,11 +73,11 @@ def weigh_or_write(
     always_write: bool,
     advance: Callable[[int], Any],
 ) -> list[Answered]:
-    """Asks for the choices' probabilities, and has a reply written where they settle nothing; in the questions' order.
+    """Computes the probabilities of the choices, and generates replies where there are none; in the questions' order.
 
     Args:
-        always_write: A reply is wanted beside the probabilities too.
-        advance: Is told of each question that is done.
+        always_write: Also generates a reply if there are probabilities.
+        advance: Is called for each finished question.
     """
     requests = name_requests(conversations)
     weighed: dict[str, Reply] = {}
@@ -80,3 +92,120 @@ def weigh_or_write(
         written[reply.id] = reply
         advance(1)
     return [Answered(weighed.get(one.id), written.get(one.id)) for one in requests]
+
+
+EXAMPLE_FIELDS = ("knowledge", "history")
+FIRST, SECOND = "1", "2"
+MAX_ANSWER_TOKENS = 4
+_NUMBER = re.compile(
+    rf"^[{MARKS}]*(?:(?:the\s+)?(?:reply|response|answer)[{MARKS}:]*(?:is[{MARKS}:]*)?)?"
+    r"([12])(?!\w|[.,]\d|\s*(?:and|or|&)\b)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question with two answers.
+
+    Args:
+        prompt: The name of its prompt, whose fields are those of an example and `fields`.
+        parse: Returns the choice in a reply; None if there is neither.
+    """
+
+    prompt: str
+    fields: tuple[str, ...]
+    choices: tuple[str, str]
+    parse: Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a model.
+
+    Args:
+        choice: None if the reply contains neither.
+        probability: Of the first choice, if the engine computes it.
+        text: The reply, or the reason why there is none; empty without generation.
+    """
+
+    choice: str | None
+    probability: float | None = None
+    text: str = ""
+
+
+def parse_number(text: str) -> str | None:
+    """Parses 1 or 2 at the beginning of a reply.
+
+    >>> parse_number("Reply 2."), parse_number("**1**"), parse_number("12"), parse_number("1 and 2")
+    ('2', '1', None, None)
+    """
+    found = _NUMBER.match(without_thoughts(text))
+    return found[1] if found else None
+
+
+def parse_yes_no(text: str) -> str | None:
+    """Parses Yes or No at the beginning of a reply."""
+    return {HALLUCINATED: YES, FAITHFUL: NO}.get(read_verdict(text))
+
+
+COMPARATIVE = Question(prompt="comparative", fields=("first", "second"), choices=(FIRST, SECOND), parse=parse_number)
+META = Question(prompt="meta", fields=("response", "judgement"), choices=CHOICES, parse=parse_yes_no)
+
+
+class Asker:
+    """Asks a question with two answers about many examples.
+
+    Args:
+        prompts: A folder with other prompts.
+        written: Generates and parses answers, even if the engine computes probabilities.
+        max_new_tokens: Maximum length of an answer; None takes the default.
+    """
+
+    def __init__(
+        self,
+        engine: TextEngine,
+        question: Question,
+        *,
+        prompts: str | None = None,
+        written: bool = False,
+        max_new_tokens: int | None = None,
+    ):
+        self.engine, self.question, self.written = engine, question, written
+        self.max_new_tokens = max_new_tokens or MAX_ANSWER_TOKENS
+        fields = (*EXAMPLE_FIELDS, *question.fields)
+        self.prompt = read_text_prompt(question.prompt, *fields, folder=prompts, kept=question.fields)
+
+    def answers(self, rows: Sequence[tuple[Example, Mapping[str, str]]], *, progress: bool = False) -> Iterator[Answer]:
+        """Yields the answers in the rows' order; a row is an example with the values of the other fields."""
+        with tqdm(total=len(rows), desc=self.question.prompt, disable=not progress, unit="row") as bar:
+            for begin in range(0, len(rows), CHUNK_SIZE):
+                yield from self._answer_chunk(rows[begin : begin + CHUNK_SIZE], bar)
+
+    def _answer_chunk(self, rows: Sequence[tuple[Example, Mapping[str, str]]], bar: Any) -> list[Answer]:
+        found = weigh_or_write(
+            self.engine,
+            [
+                self.prompt.messages(knowledge=example.knowledge, history=write_history(example.history), **others)
+                for example, others in rows
+            ],
+            self.question.choices,
+            Decoding(max_new_tokens=self.max_new_tokens),
+            None if self.written else Form(choices=self.question.choices),
+            always_write=self.written,
+            advance=bar.update,
+        )
+        return [self._answer(one) for one in found]
+
+    def _answer(self, answered: Answered) -> Answer:
+        weighed, written = answered
+        first, second = self.question.choices
+        probability = weighed.probabilities.get(first) if weighed else None
+        if written is not None:
+            text = written.texts[0] if written.texts else written.problem
+            choice = self.question.parse(text) if written.texts else None
+            return Answer(choice=choice, probability=probability, text=text)
+        assert weighed is not None, "every question gets a reply"
+        if probability is None:
+            return Answer(choice=None, text=weighed.problem)
+        return Answer(choice=first if probability >= 0.5 else second, probability=probability)

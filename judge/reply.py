@@ -1,8 +1,8 @@
-"""Reads what a judge replied: yes or no, quoted parts, JSON. What does not have the form is unparsed, never guessed.
+"""Parses the reply of a judge: yes or no, quotations, JSON. A reply in another form is unparsed.
 
-A verdict is the word Yes or No at the beginning of a reply (`read_verdict`), or of its last line (`read_last_line`),
-whatever its case and the marks around it. Words that only begin so (None, Nobel, Yesterday) are none, nor are phrases
-in which the word does not answer (No doubt, Yes and no).
+A verdict is the word Yes or No at the beginning of a reply (`read_verdict`), or of its last line (`read_last_line`), in
+any case and with any marks around it. Longer words (None, Nobel, Yesterday) and phrases with another meaning (No doubt,
+Yes and no) are no verdict.
 
 >>> read_verdict("**Yes**, it says twelve."), read_verdict("Nobel won it."), read_verdict("No doubt it is wrong.")
 ('hallucinated', 'unparsed', 'unparsed')
@@ -20,32 +20,32 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
 YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 _THOUGHTS = re.compile(r"^\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 MARKS = "\\s\"'`*_#>()\\[\\]“”„‟‘’‚«»‹›「」『』"
-# Phrases that begin so and answer something else, or nothing.
+# Continuations that change the meaning of yes or no.
 _OTHERS = "(?!\\s+(?:and|or|but\\s+also|doubt|one|idea|longer|matter|way|wonder|more|less|problem)\\b)"
 _VERDICT = re.compile(rf"^[{MARKS}]*(yes|no)(?![\w’'-]){_OTHERS}", re.IGNORECASE)
 _LABELLED = re.compile(rf"^[{MARKS}]*(?:final\s+)?(?:answer|verdict|judge?ment)[{MARKS}]*[:=]", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
-# Opening marks, each with those that close it: English, German, French, Polish, Swedish, Chinese and Japanese ways.
+# Opening quotation marks with their closing marks: English, German, French, Polish, Swedish, Chinese and Japanese.
 _CLOSING = {
     '"': '"', "“": "”“", "”": "”", "„": "“”", "‟": "”", "«": "»", "»": "«»", "‹": "›", "›": "‹", "「": "」", "『": "』",
     "‘": "’", "‚": "‘’", "`": "`",
 }  # fmt: skip
-LIST_KEY = "hallucinations"  # as our own prompt asks for it
+LIST_KEY = "hallucinations"  # as in the built-in prompt
 LIST_KEYS = (LIST_KEY, "hallucination list", "hallucination_list", "spans")
 VERDICT_KEYS = ("hallucinated", "hallucination", "verdict", "answer", "judgement", "judgment")
 
 
 def without_thoughts(text: str) -> str:
-    """Leaves out what a reasoning model thought aloud before it replied."""
+    """Removes the reasoning before the reply of a reasoning model."""
     return _THOUGHTS.sub("", text).strip()
 
 
 def read_verdict(text: str) -> str:
-    """Reads hallucinated or faithful from the beginning of a reply, or from a JSON object; else unparsed."""
-    said = without_thoughts(text)
-    if found := _VERDICT.match(said):
+    """Parses hallucinated or faithful at the beginning of a reply, or in a JSON object; else unparsed."""
+    reply = without_thoughts(text)
+    if found := _VERDICT.match(reply):
         return YES_NO[found[1].lower()]
-    values = _read_json(said)
+    values = _read_json(reply)
     if isinstance(values, dict):
         for key in VERDICT_KEYS:
             value = values.get(key)
@@ -57,7 +57,7 @@ def read_verdict(text: str) -> str:
 
 
 def read_last_line(text: str) -> str:
-    """Reads the verdict of a reply that reasons first: its last line, with `Answer:` before it or without."""
+    """Parses the verdict in the last line of a reply, with or without `Answer:`."""
     lines = [line for line in without_thoughts(text).splitlines() if line.strip(" \t*_`")]
     if not lines:
         return UNPARSED
@@ -66,7 +66,7 @@ def read_last_line(text: str) -> str:
 
 
 def read_list(text: str) -> list[str] | None:
-    """Reads the parts that a JSON list, or an object with one, names; None where the reply is no such thing."""
+    """Parses the parts in a JSON list, or in an object with a list; returns None for another reply."""
     values = _read_json(without_thoughts(text))
     if isinstance(values, dict):
         lists = [values[key] for key in LIST_KEYS if key in values]
@@ -77,18 +77,18 @@ def read_list(text: str) -> list[str] | None:
 
 
 def quoted_parts(text: str) -> list[str]:
-    """Gives what stands in quotation marks, in its order; the marks of several languages, none within another."""
-    said, found, place = without_thoughts(text), [], 0
-    while place < len(said):
-        closing = _CLOSING.get(said[place])
-        if closing is None or (said[place] in "'‘‚" and place and said[place - 1].isalnum()):
+    """Returns the quotations in a text, in order, with the quotation marks of several languages, without nesting."""
+    reply, found, place = without_thoughts(text), [], 0
+    while place < len(reply):
+        closing = _CLOSING.get(reply[place])
+        if closing is None or (reply[place] in "'‘‚" and place and reply[place - 1].isalnum()):
             place += 1
             continue
-        ends = [end for mark in closing if (end := said.find(mark, place + 1)) >= 0]
+        ends = [end for mark in closing if (end := reply.find(mark, place + 1)) >= 0]
         if not ends:
             place += 1
             continue
-        part = said[place + 1 : min(ends)]
+        part = reply[place + 1 : min(ends)]
         if part.strip():
             found.append(part.strip())
         place = min(ends) + 1
@@ -96,7 +96,7 @@ def quoted_parts(text: str) -> list[str]:
 
 
 def _read_json(text: str) -> Any:
-    """Reads a reply that is JSON, in a fence or without; None for any other."""
+    """Parses a reply that is JSON, with or without a code fence; returns None for another reply."""
     fenced = _FENCE.search(text)
     try:
         return json.loads(fenced[1] if fenced else text)

@@ -1,4 +1,4 @@
-"""A judge's settings: all that its sidecar stores beside the weights."""
+"""The settings of a judge that are stored with its weights."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,10 +9,10 @@ from faithkit.detector import JUDGE
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import LABELS
-from judge.options import LEARNT
+from judge.options import TRAINABLE
 from judge.prompt import PromptTemplate
 
-PROMPT = ("text", "system", "name")  # of a template: a judge learns no examples
+PROMPT = ("text", "system", "name")  # stored fields of a template, without few-shot examples
 MAX_LENGTH = 1_000_000  # tokens; more than any model reads
 
 
@@ -21,8 +21,8 @@ class Settings:
     """The settings that a judge was trained and calibrated with.
 
     Args:
-        ask: What it replies.
-        template: The prompt that it learnt to reply to.
+        ask: The kind of reply.
+        template: The prompt of its training.
         max_length: Tokens of prompt and reply in training.
         origin: Base weights, data with their fingerprint, and versions.
     """
@@ -34,12 +34,12 @@ class Settings:
     origin: dict[str, Any]
 
     def __post_init__(self) -> None:
-        check_text("layout.ask", self.ask, LEARNT)
+        check_text("layout.ask", self.ask, TRAINABLE)
         check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
         check_mapping("origin", self.origin)
 
     def to_sidecar(self) -> Sidecar:
-        """Gives the settings in the form that `faithkit.json` stores."""
+        """Converts the settings to the form of `faithkit.json`."""
         layout = {
             "ask": self.ask,
             "max_length": self.max_length,
@@ -50,7 +50,7 @@ class Settings:
 
     @classmethod
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
-        """Reads the settings back from a stored sidecar."""
+        """Reads the settings of `faithkit.json`."""
         if tuple(sidecar.labels) != LABELS:
             raise UserError(f"labels are {shorten(sidecar.labels)}, and a judge's are {', '.join(LABELS)}")
         check_names("thresholds", sidecar.thresholds, ScoreCalibration)

@@ -1,4 +1,4 @@
-"""The judge's training task: its encoder, its module, and the calibration and test of the best checkpoint."""
+"""The judge's training task: encoder, module, and calibration and test of the best checkpoint."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -44,8 +44,8 @@ class JudgeTask:
 
     Args:
         optimizer: The block `optimizer` (`OptimizerOptions`).
-        model: The block `model`, of which it takes what `JudgeOptions` names.
-        options: The same by name; these win.
+        model: The block `model`; the fields of `JudgeOptions` are read.
+        options: The same fields by name, with precedence.
     """
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any] | None = None, **options: Any):
@@ -65,24 +65,24 @@ class JudgeTask:
         )
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> JudgeModule:
-        """The module to train."""
-        model = self._model()
+        """Builds the module to train."""
+        model = self._load_model()
         if self.options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
-        assert self.asking.choices is not None, "a judge learns to begin with its verdict"
+        assert self.asking.choices is not None, "a trainable reply begins with its verdict"
         begin, (hallucinated, faithful) = self.encoder.tokens.choices(self.asking.choices)
         verdict = (len(begin), hallucinated, faithful)
-        adapters = Adapters.on(self.options.weights, model, self._model) if self.options.lora_rank else None
+        adapters = Adapters.on(self.options.weights, model, self._load_model) if self.options.lora_rank else None
         about: dict[str, Any] = {"num_steps": num_steps, "dataset": dataset, "seed": seed}
         return JudgeModule(model, self.optimizer, verdict=verdict, adapters=adapters, **about)
 
-    def _model(self) -> Any:
-        """The model as training begins: with new adapters where these alone are trained."""
+    def _load_model(self) -> Any:
+        """Loads the initial model, with new adapters if only these are trained."""
         options = self.options
         model = load_causal(options.weights, self.tokenizer, max_length=options.max_length, dropout=options.dropout)
         if options.packed and not use_packed_attention(model):
             name = type(model).__name__
-            raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
+            raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
         if options.lora_rank is None:
             return model
         return add_adapters(
@@ -110,53 +110,53 @@ class JudgeTask:
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Judge, dict[str, Any]]:
         """Fits temperature and threshold on the verdicts' probabilities of the validation rows."""
         model.set_attn_implementation("sdpa")
-        judge = self._judge(model)
+        judge = self._build_judge(model)
         rows = Batches(training.data.subsets["validation"], self.encoder)
-        odds = self._odds(training, judge, rows)
+        odds = self._compute_odds(training, judge, rows)
         gold = np.array([example.label == HALLUCINATED for example in training.validation], np.int8)
         judge.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         return judge, fit
 
-    def _judge(self, model: Any) -> Judge:
+    def _build_judge(self, model: Any) -> Judge:
         tokens = self.encoder.tokens
         pad_id = filler_token(self.tokenizer)
         engine = TransformersEngine(model, eos_id=self.tokenizer.eos_token_id, pad_id=pad_id)
         window = check_places(model.config, self.options.weights, None)
-        local = LocalTextEngine(engine, tokens, window=window, identity="under training")
+        local = LocalTextEngine(engine, tokens, window=window, identity="in training")
         return Judge(local, AskOptions(ask=self.options.ask), template=self.encoder.template)
 
-    def _odds(self, training: FinishedTraining[DataModule], judge: Judge, rows: Batches) -> NDArray[np.float64]:
-        """The verdicts' log-odds of all rows, from their cached prompts; each process asks for its share."""
+    def _compute_odds(self, training: FinishedTraining[DataModule], judge: Judge, rows: Batches) -> NDArray[np.float64]:
+        """Computes the verdicts' log-odds of all rows from their cached prompts; each process computes its part."""
         assert self.asking.choices is not None
-        begin, telling = self.encoder.tokens.choices(self.asking.choices)
+        begin, verdict_tokens = self.encoder.tokens.choices(self.asking.choices)
 
-        def ask(mine: NDArray[np.int64]) -> list[float]:
-            contexts = rows.columns(mine)["context"]
+        def compute_part(part: NDArray[np.int64]) -> list[float]:
+            contexts = rows.columns(part)["context"]
             prompts = [
-                Prompt(str(place), np.append(contexts.row(place), begin).astype(np.int32)) for place in range(len(mine))
+                Prompt(str(place), np.append(contexts.row(place), begin).astype(np.int32)) for place in range(len(part))
             ]
             engine: Any = judge.engine
-            found = dict(engine.engine.next_probabilities(prompts, telling))
+            found = dict(engine.engine.next_probabilities(prompts, verdict_tokens))
             return [float(logit([found[prompt.id][0]])[0]) for prompt in prompts]
 
-        return np.array(training.divide_work(len(rows), ask))
+        return np.array(training.divide_work(len(rows), compute_part))
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """The examples of validation."""
+        """Returns the examples of validation."""
         return training.validation
 
     def predict(self, training: FinishedTraining[DataModule], judge: Judge, subset: Subset) -> list[Prediction]:
-        """Judges a test subset as every later use of the judge does; each process judges its share."""
+        """Judges a test subset as in inference; each process judges its part."""
         examples = subset.examples()
 
-        def ask(mine: NDArray[np.int64]) -> list[Prediction]:
+        def judge_part(part: NDArray[np.int64]) -> list[Prediction]:
             progress = training.trainer.is_global_zero and self.options.ask != VERDICT
-            return list(judge.predict_examples([examples[i] for i in mine], progress=progress))
+            return list(judge.predict_examples([examples[i] for i in part], progress=progress))
 
-        return training.divide_work(len(examples), ask)
+        return training.divide_work(len(examples), judge_part)
 
     def sidecar(self, training: FinishedTraining[DataModule], judge: Judge) -> Sidecar:
-        """The judge's settings."""
+        """Returns the judge's settings."""
         return Settings(
             ask=self.options.ask,
             template=self.encoder.template,
@@ -166,7 +166,7 @@ class JudgeTask:
         ).to_sidecar()
 
     def report(self, training: FinishedTraining[DataModule], judge: Judge, tests: TestResults) -> Reports:
-        """Writes the predictions, and compares them with the labels."""
+        """Writes the predictions, and reports their metrics."""
         counted = fit_counted_features(
             training.training_sample(MAX_ROWS), training.validation, aim=self.options.threshold_aim
         )

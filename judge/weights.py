@@ -1,4 +1,4 @@
-"""Loads causal language models for a judge: to train one, and a trained one to ask."""
+"""Loads causal language models for the training of a judge, and finds trained judges."""
 
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ class StoredJudge(NamedTuple):
 
     Args:
         source: A folder for an engine.
-        settings: Those that it was trained with; None for a model of someone else's.
+        settings: The settings of its training; None for an external model.
     """
 
     source: str
@@ -24,10 +24,10 @@ class StoredJudge(NamedTuple):
 
 
 def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float | None) -> Any:
-    """Loads a causal model in fp32, to be trained.
+    """Loads a causal model in fp32 for training.
 
     Raises:
-        UserError: It is an encoder-decoder, has too few places, or cannot be found.
+        UserError: It is an encoder-decoder, its positions are too few, or it cannot be found.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -41,7 +41,7 @@ def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float
 
 
 def stored_judge(path: str) -> StoredJudge:
-    """Finds what a path names: a run or hf/ folder of a judge of ours, or any model by folder, local or hub name."""
+    """Finds a trained judge by its run or hf/ folder, or any model by folder, local or hub name."""
     folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
     settings = read_settings(folder, JUDGE, Settings.from_sidecar) if folder else None
     return StoredJudge(str(folder or path), settings)

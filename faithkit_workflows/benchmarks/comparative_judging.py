@@ -17,7 +17,7 @@ from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance
 from faithkit_workflows.detectors.judging import describe_judge, load_asker
 from faithkit_workflows.detectors.loading import LoadedDetector
-from judge.choosing import COMPARATIVE, FIRST, Asker
+from judge.questions import COMPARATIVE, FIRST, Asker
 
 log = logging.getLogger("faithkit")
 

@@ -19,7 +19,7 @@ from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging import meta_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit_workflows.detectors.judging import load_asker
-from judge.choosing import META
+from judge.questions import META
 from judge.reply import NO, YES
 
 SECOND_JUDGE, BY_LABEL = "second_judge", "verdict_against_label"  # names of annotators, besides the files'

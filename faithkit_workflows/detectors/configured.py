@@ -19,15 +19,22 @@ from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judging import describe_judge, log_usage
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_helpers, load_described
 from faithkit_workflows.settings.engines import RAY
-from judge import selfcheck_options as selfcheck
-from judge.examiner import Examiner
-from judge.examiner_options import ExaminerOptions
+from judge.baselines import options as selfcheck
+from judge.baselines.examiner import Examiner
+from judge.baselines.options import ExaminerOptions, SelfCheckOptions
+from judge.baselines.selfcheck import (
+    BertScores,
+    Drawn,
+    EngineSamples,
+    Measure,
+    Ngrams,
+    Nli,
+    OtherResponses,
+    Prompted,
+    SelfCheck,
+)
 from judge.few_shot import Shot, draw_shots
 from judge.questions import read_text_prompt
-from judge.samples import Drawn, EngineSamples, OtherResponses
-from judge.selfcheck import SelfCheck
-from judge.selfcheck_measures import BertScores, Measure, Ngrams, Nli, Prompted
-from judge.selfcheck_options import SelfCheckOptions
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models

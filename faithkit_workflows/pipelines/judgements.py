@@ -16,9 +16,8 @@ from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, UNPARSED, Prediction
 from faithkit_workflows.pipelines.detecting import Detect, example_of
 from faithkit_workflows.pipelines.models import build_model
-from judge.asking import JUDGEMENT, read_judgement
+from judge.asking import JUDGEMENT, parse_judgement, target_text
 from judge.reply import CHOICES
-from judge.target import target_text
 
 ANNOTATE = "annotate"
 FIELDS = ("knowledge", "history", "reference", "response")
@@ -37,10 +36,10 @@ def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, A
 
     def read(row: Row, said: Said) -> Row:
         target, added = said.text.strip(), {}
-        found = read_judgement(target, row["response"])
+        found = parse_judgement(target, row["response"])
         if found.label == UNPARSED and (verdict := said.likeliest):
             target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": said.probabilities[verdict]}
-            found = read_judgement(target, row["response"])
+            found = parse_judgement(target, row["response"])
         if found.label == UNPARSED:
             return hole(row[KEY], ANNOTATE, NO_VERDICT, said.text)
         if found.num_unlocated:

@@ -18,8 +18,7 @@ from faithkit.settings.check import AsBlock, Ineffective, check_fields, check_se
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from judge.asking import AskOptions
-from judge.examiner_options import ExaminerOptions
-from judge.selfcheck_options import DRAWN, NLI, PROMPT, SelfCheckOptions
+from judge.baselines.options import DRAWN, NLI, PROMPT, ExaminerOptions, SelfCheckOptions
 
 RAY = "ray"
 DETECTORS = (CRITIC, TAGGER, JUDGE)

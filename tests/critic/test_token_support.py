@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
-from critic.sequence.features import read_evidence
+from critic.sequence.features import compute_features
 from critic.sequence.options import CriticOptions
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
@@ -135,7 +135,7 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
     critic = Critic.load(str(alone))
     columns = critic.encoder.encode_texts([KNOWLEDGE] * 2, ["Music is loved.", "the river is long"])
     assert columns["knowledge"].lengths.max() < columns["whole knowledge"].lengths.min()
-    found = read_evidence(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=IS_HALLUCINATED)
+    found = compute_features(critic.model, critic.encoder, columns, batch_tokens=512, hallucinated=IS_HALLUCINATED)
     assert found.shape == (2, len(TOKEN_WEIGHTS) - 1) and np.isfinite(found).all()
     support = TokenSupport.of(critic.model, critic.encoder.tokenizer, batch_tokens=512, layer=SECOND_TO_LAST)
     cut, whole = (

@@ -6,7 +6,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.records import Example, Turn
-from judge.choosing import COMPARATIVE, META, Asker, read_number
+from judge.questions import COMPARATIVE, META, Asker, parse_number
 from tests.judge.engines import SetEngine
 
 ASKED = (Turn(speaker="seeker", text="How many?"),)
@@ -53,6 +53,6 @@ def test_a_prompt_of_ones_own_needs_every_field(tmp_path: Path) -> None:
 
 
 def test_a_number_stands_at_the_beginning() -> None:
-    assert [read_number(text) for text in ("The answer is: 2", "**2**", "1st", "2 or 1", "1.5", "")] == [
+    assert [parse_number(text) for text in ("The answer is: 2", "**2**", "1st", "2 or 1", "1.5", "")] == [
         "2", "2", None, None, None, None
     ]  # fmt: skip

@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Turn
+from judge.baselines.selfcheck import (
+    BertScores,
+    Checked,
+    EngineSamples,
+    Ngrams,
+    Nli,
+    OtherResponses,
+    Prompted,
+    SelfCheck,
+)
 from judge.questions import read_text_prompt
-from judge.samples import EngineSamples, OtherResponses
-from judge.selfcheck import SelfCheck
-from judge.selfcheck_measures import BertScores, Checked, Ngrams, Nli, Prompted
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 

@@ -6,9 +6,8 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from judge.asking import ASKINGS
-from judge.options import LEARNT
-from judge.target import target_text
+from judge.asking import ASKINGS, target_text
+from judge.options import TRAINABLE
 from tests.data_modules import examples
 
 RESPONSE = 'It flows through "twelve" countries and ends in Rome.'
@@ -21,16 +20,16 @@ def example(label: str | None, spans: tuple[Span, ...] | None = None, target: st
 MARKED = (Span(start=40, end=52, label="conflict"), Span(start=17, end=35, label="conflict"))
 
 
-@pytest.mark.parametrize("ask", LEARNT)
+@pytest.mark.parametrize("ask", TRAINABLE)
 @pytest.mark.parametrize(("label", "spans"), [(HALLUCINATED, MARKED), (FAITHFUL, ())])
 def test_what_is_learnt_is_read_back_as_its_label_and_spans(ask: str, label: str, spans: tuple[Span, ...]) -> None:
-    found = ASKINGS[ask].read(target_text(example(label, spans), ask), RESPONSE)
+    found = ASKINGS[ask].parse(target_text(example(label, spans), ask), RESPONSE)
     assert found.label == label and not found.num_unlocated
     if ask == "spans":
         assert sorted((span.start, span.end) for span in found.spans) == sorted((s.start, s.end) for s in spans)
 
 
-@pytest.mark.parametrize("ask", LEARNT)
+@pytest.mark.parametrize("ask", TRAINABLE)
 def test_a_reply_begins_as_its_choice_does(ask: str) -> None:
     choices = ASKINGS[ask].choices
     assert choices is not None

@@ -73,16 +73,16 @@ def test_unknown_classes_are_refused_with_the_option_to_type(trained: Path, tmp_
     wanted = r"classes are 0: 'LABEL_0', 1: 'LABEL_1'(.|\n)*labels=\{0: faithful, 1: hallucinated\}"
     with pytest.raises(UserError, match=wanted):
         Critic.load(folder)
-    with pytest.raises(UserError, match="labels is for a critic from elsewhere"):
+    with pytest.raises(UserError, match="labels is for external critics"):
         Critic.load(trained, labels={0: "faithful", 1: "hallucinated"})
 
 
 @pytest.mark.parametrize(
     ("labels", "problem"),
     [
-        ({0: "faithful"}, "must name every class"),
+        ({0: "faithful"}, "must have every class"),
         ({0: "faithful", 1: "faithful"}, "both meanings"),
-        ({}, "says nothing"),
+        ({}, "labels is empty"),
         ({0: "faithful", 2: "hallucinated"}, "names class 2; the classes"),
         ({True: "faithful", 0: "hallucinated"}, "names class True"),
         ({0: "faithful", "LABEL_0": "hallucinated"}, "'LABEL_0' twice"),

@@ -55,7 +55,7 @@ def test_predictions_of_many_examples_are_one_for_each_in_their_order(
 
 
 def test_a_critic_of_ours_is_not_told_what_its_classes_mean(trained: Path) -> None:
-    with pytest.raises(UserError, match="says itself what its classes mean"):
+    with pytest.raises(UserError, match="labels is for external critics"):
         Critic.load(str(trained), labels={0: "faithful", 1: "hallucinated"})
 
 
@@ -179,7 +179,7 @@ def test_a_folder_of_another_kind_is_refused(tiny_bert: Path, tmp_path: Path, tr
     import json
     import shutil
 
-    with pytest.raises(UserError, match="no sequence classifier: these are the weights of BertModel"):
+    with pytest.raises(UserError, match="a sequence classifier is needed, and these are the weights of BertModel"):
         Critic.load(str(tiny_bert))
     other = tmp_path / "tagger"
     shutil.copytree(trained / "hf", other)

@@ -20,7 +20,7 @@ def test_a_dialogue_is_tagged_turn_by_turn(tagger: Tagger) -> None:
 @pytest.mark.parametrize(
     ("turns", "words"),
     [
-        ([], "turns has none of the assistant's"),
+        ([], "turns has no turn of the assistant"),
         ([("user", "hello"), ("me", "hi")], "speakers: me, user"),
         ([("assistant", " ")], "turns must be text"),
     ],

@@ -48,7 +48,7 @@ def test_the_card_names_data_metrics_thresholds_and_limits(exported: Path) -> No
         "## Limits",
         "Fingerprints",
     )
-    for part in (*wanted, "Characters are called hallucinated from", "chosen for f1"):
+    for part in (*wanted, "Characters are marked from", "chosen for f1"):
         assert part in card, part
 
 

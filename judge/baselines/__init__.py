@@ -1,0 +1,1 @@
+"""Prompted baselines: SelfCheckGPT and an examiner (LMvLM)."""

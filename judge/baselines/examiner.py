@@ -1,0 +1,87 @@
+"""LMvLM (Cohen et al. 2023): one language model examines another about a response, then decides.
+
+The examiner sees the response and the conversation, but not the knowledge. It writes questions; the examinee, which
+sees knowledge and conversation but not the response, answers them. After several turns the examiner decides from the
+answers
+whether the response is hallucinated. The prompts are not those of the paper.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from faithkit.arguments import read_examples
+from faithkit.inference.decoding import Decoding
+from faithkit.inference.text import Message, Reply, TextEngine
+from faithkit.records import Example, Prediction
+from judge.asking import AskOptions
+from judge.baselines.options import ExaminerOptions
+from judge.judge import Judge
+from judge.prompt import read_prompt, write_history
+from judge.questions import CHUNK_SIZE, ask, read_text_prompt
+
+QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
+NUMBERING = "0123456789.-*) \t"  # before a question in a list
+
+
+class Examiner:
+    """Detects hallucinations by cross-examination.
+
+    Args:
+        engine: The examiner.
+        examinee: Answers the questions.
+        prompts: A folder with other prompts; None takes the built-in prompts.
+
+    Attributes:
+        num_unasked: Examples without any question, which were judged without answers.
+    """
+
+    def __init__(self, engine: TextEngine, examinee: TextEngine, options: ExaminerOptions, prompts: str | None = None):
+        self.engine, self.examinee, self.options = engine, examinee, options
+        self._questions = read_text_prompt(QUESTIONS, "response", "history", "exchange", folder=prompts)
+        self._answers = read_text_prompt(ANSWERS, "knowledge", "history", "questions", folder=prompts)
+        self._judge = Judge(engine, AskOptions(), template=read_prompt(DECISION, prompts))
+        self.num_unasked = 0
+
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Yields one prediction for each example, in their order; `text` contains the questions and answers."""
+        examples = read_examples(examples)
+        for begin in range(0, len(examples), CHUNK_SIZE):
+            chunk = examples[begin : begin + CHUNK_SIZE]
+            exchanges = self._examine(chunk)
+            # The judge reads the answers in place of the knowledge.
+            rows = [replace(example, knowledge=exchange) for example, exchange in zip(chunk, exchanges, strict=True)]
+            found = self._judge.predict_examples(rows, progress=progress)
+            for prediction, exchange in zip(found, exchanges, strict=True):
+                yield replace(prediction, text=prediction.text or exchange)
+
+    def _examine(self, examples: Sequence[Example]) -> list[str]:
+        """Returns the questions and answers of each example; an example without further questions is finished."""
+        exchanges = [""] * len(examples)
+        decoding = Decoding(max_new_tokens=self.options.max_new_tokens)
+        open_examples = list(range(len(examples)))
+        for _ in range(self.options.turns or 1):
+            asked = ask(self.engine, [self._asking(examples[i], exchanges[i]) for i in open_examples], decoding)
+            parsed = [self._parse_questions(reply, exchanges[i]) for i, reply in zip(open_examples, asked, strict=True)]
+            questioned = [(i, questions) for i, questions in zip(open_examples, parsed, strict=True) if questions]
+            prompts = [self._answering(examples[i], questions) for i, questions in questioned]
+            replies = ask(self.examinee, prompts, decoding)
+            for (i, questions), reply in zip(questioned, replies, strict=True):
+                answer = reply.texts[0].strip() if reply.texts else ""
+                exchanges[i] = "\n\n".join(filter(None, [exchanges[i], *questions, answer or "(no answer)"]))
+            open_examples = [i for i, _ in questioned]
+        self.num_unasked += exchanges.count("")
+        return exchanges
+
+    def _asking(self, example: Example, exchange: str) -> tuple[Message, ...]:
+        history = write_history(example.history)
+        return self._questions.messages(response=example.response, history=history, exchange=exchange)
+
+    def _answering(self, example: Example, questions: Sequence[str]) -> tuple[Message, ...]:
+        history = write_history(example.history)
+        return self._answers.messages(knowledge=example.knowledge, history=history, questions="\n".join(questions))
+
+    def _parse_questions(self, reply: Reply, exchange: str) -> list[str]:
+        """Parses the questions of a reply, one per line, without questions that were asked before."""
+        lines = (reply.texts[0] if reply.texts else "").splitlines()
+        found = dict.fromkeys(line.strip().lstrip(NUMBERING) for line in lines if line.rstrip().endswith("?"))
+        return [question for question in found if question not in exchange.splitlines()][: self.options.num_questions]
