@@ -85,9 +85,8 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
         config=sidecar.origin["config"],
         data=sidecar.origin["data"],
         metrics=read_metrics(run.metrics),
-        thresholds=f"A response is labelled hallucinated from a probability of {calibration.threshold:.4g} of the
-        reply's "
-        f"first token; temperature {calibration.temperature:.4g}. Both are fitted on validation.",
+        thresholds=f"A response is labelled hallucinated from a probability of {calibration.threshold:.4g} of the "
+        f"reply's first token; temperature {calibration.temperature:.4g}. Both are fitted on validation.",
         limits=LIMITS,
     )
 

@@ -28,7 +28,7 @@ from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
 from generation.load_checkpoint import load_checkpoint, load_model
 from judge.asking import AskOptions
-from judge.few_shot import draw_shots, prompt_of
+from judge.few_shot import draw_shots, build_prompt
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results
 
 BATCH_SIZE, NUM_EXAMPLES = 16, 3
@@ -109,7 +109,7 @@ def make_prompts(encoder: Any, kind: str, count: int) -> list[Prompt]:
     examples = list(generate_examples("test", count))
     if kind == "judge":
         shots = draw_shots(list(generate_examples("train", 64)), "judgement", NUM_EXAMPLES, seed=0)
-        template, options = prompt_of(AskOptions(ask="judgement"), shots), {"add_generation_prompt": True}
+        template, options = build_prompt(AskOptions(ask="judgement"), shots), {"add_generation_prompt": True}
         chats = [template.messages(example) for example in examples]
         every = [encoder.tokenizer.apply_chat_template(chat, return_dict=False, **options) for chat in chats]
     else:

@@ -13,9 +13,9 @@ from statistics import fmean
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from faithkit.text_arguments import read_examples
 from tqdm.auto import tqdm
 
+from faithkit.arguments import read_examples
 from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
