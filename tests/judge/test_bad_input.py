@@ -120,7 +120,7 @@ def test_a_training_row_without_a_target_is_named_and_may_be_skipped(
         ("llama", {"eos_token": None}, (), "no token that ends an answer"),
         ("llama", {}, ("model.max_length=100000",), "2048 places"),
         ("llama", {}, ("model.max_length=40",), "without any history"),
-        ("llama", {}, ("model.ask=spans",), "has no spans to learn"),
+        ("llama", {}, ("model.ask=spans",), "has no spans"),
     ],
 )
 def test_what_no_judge_can_learn_is_explained_in_five_lines(

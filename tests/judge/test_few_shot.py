@@ -71,7 +71,7 @@ def test_a_judge_asks_with_the_examples_of_a_file(tmp_path: Path) -> None:
     engine = SetEngine(says=lambda prompt: ["Yes."])
     Judge.load(engine, ask="steps", examples=write(tmp_path, ROW)).judge(KNOWLEDGE, TEN)
     assert 'Yes. "twelve" is wrong.' in engine.asked[0]
-    with pytest.raises(UserError, match=r"only evaluate\.py has rows to draw from"):
+    with pytest.raises(UserError, match=r"only evaluate\.py can draw rows"):
         Judge.load(engine, examples=3)  # type: ignore[arg-type]
 
 

@@ -243,11 +243,11 @@ def test_adapters_are_loaded_by_their_hub_name(lora_run: Path, on_the_hub: Path)
     assert probabilities(by_name) == probabilities(by_path)
     engine = build_text_engine(EngineOptions(name="transformers", model="someone/adapter", cache=None))
     assert engine.identity == by_path.engine.identity
-    assert kind_of("someone/adapter") == "judge" and describe_model("someone/adapter").weights
+    assert kind_of("someone/adapter").name == "judge" and describe_model("someone/adapter").weights
     for file in ("faithkit.json", "seen_rows.parquet"):
         (on_the_hub / file).unlink()
     assert Judge.load("someone/adapter").calibration.threshold == 0.5, "another's adapters, uncalibrated"
-    assert kind_of("someone/adapter") == "judge"
+    assert kind_of("someone/adapter").name == "judge"
 
 
 def test_adapters_of_the_hub_are_checked_as_those_of_a_folder(on_the_hub: Path) -> None:

@@ -47,5 +47,5 @@ def test_the_datasets_own_judgement_is_learnt_where_there_is_one() -> None:
 def test_examples_without_what_is_to_be_learnt_are_named() -> None:
     with pytest.raises(UserError, match="'1' has no label"):
         target_text(example(None), "verdict")
-    with pytest.raises(UserError, match="'1' has no spans to learn"):
+    with pytest.raises(UserError, match="'1' has no spans"):
         target_text(example(FAITHFUL), "spans")
