@@ -28,7 +28,7 @@ from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
 from generation.load_checkpoint import load_checkpoint, load_model
 from judge.asking import AskOptions
-from judge.few_shot import draw_shots, build_prompt
+from judge.few_shot import build_prompt, draw_shots
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results
 
 BATCH_SIZE, NUM_EXAMPLES = 16, 3

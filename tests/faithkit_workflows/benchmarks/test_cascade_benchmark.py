@@ -69,7 +69,7 @@ def test_the_file_that_a_run_leaves_is_a_detector_for_others(trained: Path, serv
     evaluate_here(*options, f"run_dir={tmp_path / 'run'}")
     file = str(tmp_path / "run/detector.yaml")
     detector = load_detector(file, precision="32-true", batch_tokens=None)
-    assert isinstance(detector, Cascade) and kind_of(file) == "critic"
+    assert isinstance(detector, Cascade) and kind_of(file).name == "critic"
     assert [(one.role, Path(one.path).name) for one in describe_detector(file)] == [
         ("checkpoint", trained.name),
         ("judge", MODEL),
