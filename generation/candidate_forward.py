@@ -1,7 +1,7 @@
-"""Runs all candidate responses of a batch through a model at once, reading each context a single time.
+"""Runs all candidate responses of a batch through a model in one pass, with each context encoded once.
 
-An encoder-decoder decodes the candidates of a row as one sequence in which each attends to itself alone. A causal model
-reads the context and behind it the candidates, which branch off from it (`faithkit.packing`). The batches are those of
+An encoder-decoder decodes the candidates of a row as one sequence in which each attends only to itself. A causal model
+reads the context followed by the candidates, which branch off from it (`faithkit.packing`). The batches are those of
 `data_modules.encoding.candidate_encoder`.
 """
 
@@ -40,7 +40,7 @@ def run_candidates(model: Any, batch: Mapping[str, Tensor], query: str) -> Contr
     """Runs a batch of `CandidateEncoder`.
 
     Args:
-        query: The state that stands for the context: one of SEQ2SEQ_QUERIES or CAUSAL_QUERIES.
+        query: The state that represents the context: one of SEQ2SEQ_QUERIES or CAUSAL_QUERIES.
     """
     run = _run_seq2seq if "candidate_owner" in batch else _run_causal
     with at_places(model.get_output_embeddings(), batch["candidate_target_at"]), last_states(model) as seen:
@@ -63,7 +63,7 @@ def _run_seq2seq(model: Any, batch: Mapping[str, Tensor]) -> Any:
             input_ids=batch["input_ids"],
             attention_mask=batch["attention_mask"],
             decoder_input_ids=batch["candidate_ids"],
-            decoder_attention_mask=own_bias(batch["candidate_owner"], model.dtype),
+            decoder_attention_mask=block_diagonal_bias(batch["candidate_owner"], model.dtype),
             use_cache=False,
         )
 
@@ -80,7 +80,7 @@ def _run_causal(model: Any, batch: Mapping[str, Tensor]) -> Any:
     )
 
 
-def own_bias(owner: Tensor, dtype: torch.dtype) -> Tensor:
+def block_diagonal_bias(owner: Tensor, dtype: torch.dtype) -> Tensor:
     """Makes the additive mask under which a token attends back to its candidate's beginning [rows, 1, width, width].
 
     Args:
@@ -92,9 +92,9 @@ def own_bias(owner: Tensor, dtype: torch.dtype) -> Tensor:
 
 @contextmanager
 def last_states(model: Any) -> Iterator[list[Tensor]]:
-    """Catches the decoder's last hidden states, behind its final norm [rows, width, size].
+    """Records the decoder's last hidden states after its final norm [rows, width, size].
 
-    They are not the head's input: T5 scales that where it ties its embeddings.
+    They differ from the head's input, which T5 scales with tied embeddings.
     """
     seen: list[Tensor] = []
     hook = model.get_decoder().register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state))
@@ -105,7 +105,7 @@ def last_states(model: Any) -> Iterator[list[Tensor]]:
 
 
 def takes_candidates(model: Any) -> bool:
-    """Tells whether a decoder can read candidates one behind the other: its positions are relative or can be set."""
+    """Returns whether a decoder can read concatenated candidates: its positions are relative or can be set."""
     decoder = model.get_decoder()
     relative = any(name.endswith("relative_attention_bias.weight") for name, _ in decoder.named_parameters())
     return relative or hasattr(decoder, "embed_positions")
@@ -113,9 +113,9 @@ def takes_candidates(model: Any) -> bool:
 
 @contextmanager
 def at_positions(decoder: Any, places: Tensor) -> Iterator[None]:
-    """Gives a decoder with absolute positions these places [rows, width] in place of 0, 1, 2, ...; others need none.
+    """Sets the positions of a decoder with absolute positions [rows, width]; other decoders need none.
 
-    It is done by hooks because such decoders (BART's) take no positions as an argument.
+    Uses hooks, because such decoders (BART's) do not take positions as an argument.
     """
     if not hasattr(decoder, "embed_positions"):
         yield

@@ -18,7 +18,7 @@ from faithkit.training.language_model import run_model
 from faithkit.weights.export import Report, compared_examples, export_folder, model_card
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
-from generation.control_names import control_tokens
+from generation.control.names import control_tokens
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES
 
@@ -28,7 +28,7 @@ EXAMPLES = compared_examples(
     ("Clocks were once driven by weights.", (), "Clocks had weights."),
 )
 LIMITS = (
-    "It was trained to answer from the given knowledge alone; what it adds of its own may be false.",
+    "It was trained to answer from the given knowledge; information from elsewhere in its answers may be false.",
     "Trained on English dialogues of a few turns.",
     "Faithfulness to a source is no proof of truth: a wrong source gives wrong answers.",
 )
@@ -43,9 +43,9 @@ ids = model.generate(**inputs, max_new_tokens={max_response_length})[0]{cut}
 print(tokenizer.decode(ids, skip_special_tokens=True))
 ```
 
-Each turn of the history stands behind its speaker's marker, `{seeker}` or `{wizard}`, oldest first."""
-OUR_USAGE = """Plain transformers does not know this model: it is BART with a second cross-attention in every layer of
-the decoder. faithkit has its class, and runs nothing that the folder holds.
+Each turn of the history follows its speaker's marker, `{seeker}` or `{wizard}`, oldest first."""
+DOHA_USAGE = """Plain transformers cannot load this model: BART with a second cross-attention in every decoder layer.
+faithkit contains its class, and runs no code of the folder.
 
 ```python
 from faithkit import Generator
@@ -57,19 +57,19 @@ Generator.load(FOLDER).reply(knowledge="...", history=["..."])
 def export(checkpoint: str, output_dir: str) -> Report:
     """Writes the folder, reloads it, and compares its logits with the best checkpoint's.
 
-    It is reloaded in plain transformers; DoHA, which that does not know, by our own class.
+    It is reloaded in plain transformers, and DoHA by the class in this package.
     """
     return export_folder(checkpoint, output_dir, card=_card, compare=_compare, reloaded_in=_reloaded_in)
 
 
 def _reloaded_in(sidecar: Sidecar) -> str:
     family = ARCHITECTURES[Settings.from_sidecar(sidecar).architecture]
-    return f"faithkit's own {family.loader}" if family.is_ours else "plain transformers"
+    return f"faithkit's {family.loader}" if family.is_internal else "plain transformers"
 
 
 def _usage(settings: Settings, run: RunFolder) -> str:
-    if ARCHITECTURES[settings.architecture].is_ours:
-        return OUR_USAGE
+    if ARCHITECTURES[settings.architecture].is_internal:
+        return DOHA_USAGE
     is_seq2seq = settings.layout.kind == SEQ2SEQ
     tokenizer = load_tokenizer(str(run.hf if run.hf.exists() else run.path))
     return USAGE.format(
@@ -87,7 +87,7 @@ def _usage(settings: Settings, run: RunFolder) -> str:
 def _card(sidecar: Sidecar, run: RunFolder) -> str:
     return model_card(
         title="A faithful generator",
-        purpose="A generator for knowledge-grounded dialogue: it answers from a source text, given the turns before.",
+        purpose="A generator for knowledge-grounded dialogue: it answers from a source text and the dialogue history.",
         usage=_usage(Settings.from_sidecar(sidecar), run),
         pipeline="text-generation",
         config=sidecar.origin["config"],
@@ -100,11 +100,11 @@ def _card(sidecar: Sidecar, run: RunFolder) -> str:
 
 
 def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
-    """Gives the number of logits compared and their largest difference."""
+    """Compares logits with the best checkpoint; returns their number and the largest difference."""
     settings = Settings.from_sidecar(sidecar)
     with loading(str(folder)) as source:
         reloaded: Any = load_model(ARCHITECTURES[settings.architecture].model_class, source).eval()
-    reference = copy.deepcopy(reloaded)  # not built from the config: T5's claims tied embeddings where they are not
+    reference = copy.deepcopy(reloaded)  # not from the config: T5's declares tied embeddings even if they are not
     if run.best.exists():
         load_weights(reference, model_state(best_weights(run)), run.best)
     encoder = TurnEncoder(load_tokenizer(str(folder)), settings.layout, packed=False)
@@ -113,5 +113,5 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
         columns["control"] = encoder.control_ids([control_tokens(settings.layout.control)] * len(EXAMPLES))
     batch = {name: torch.from_numpy(column) for name, column in encoder.collate(columns).items()}
     with torch.inference_mode():
-        found, wanted = run_model(reloaded, batch).logits, run_model(reference, batch).logits
-    return found.numel(), float((found - wanted).abs().max())
+        found, expected = run_model(reloaded, batch).logits, run_model(reference, batch).logits
+    return found.numel(), float((found - expected).abs().max())

@@ -1,9 +1,11 @@
-"""Answers with a trained generator: one turn or many, the same whatever is answered beside it.
+"""Answers dialogue turns with a trained generator; an answer does not depend on its batch.
 
 from faithkit import Generator
 Generator.load("runs/...").reply(knowledge="...", history=["Have you heard of ...?"])
 """
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -13,17 +15,120 @@ from typing import Any, overload
 from tqdm.auto import tqdm
 
 from data_modules.encoding.turns import TurnEncoder
+from data_modules.reading.fields import read_history
 from faithkit import arguments
-from faithkit.arguments import read_examples, read_iterable, read_names
-from faithkit.inference.decoding import Decoding, Engine, read_decoding
-from faithkit.records import Example, Prediction
-from generation.arguments import History, Knowledge, as_examples, row_as_example
+from faithkit.arguments import (
+    TURNS_HINT,
+    check_lengths,
+    is_list,
+    read_examples,
+    read_iterable,
+    read_names,
+    read_passages,
+    wrong,
+)
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding, Engine, Prompt, read_decoding
+from faithkit.records import Example, Prediction, Turn
+from generation.control.names import control_tokens
 from generation.engines import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
 from generation.load_checkpoint import load_checkpoint
-from generation.prompts import build_prompts
 from generation.settings import Settings
 
-AT_A_TIME = 1024  # turns that a stream reads before the first of them is answered
+
+def build_prompts(
+    encoder: TurnEncoder,
+    examples: Sequence[Example],
+    *,
+    control: Sequence[str] | None,
+    decoding: Decoding,
+    longest: int | None,
+) -> list[Prompt]:
+    """Encodes the contexts of examples as prompts with the examples' ids.
+
+    Args:
+        control: Names of control tokens; None for those of a faithful answer.
+        longest: Tokens of prompt and answer together that the model has places for; None for any number.
+    """
+    tokens = control_tokens(encoder.layout.control, control)
+    contexts = encoder.contexts(examples, Counter(), [tokens] * len(examples) if tokens else ())
+    if longest is not None:
+        is_seq2seq = bool(encoder.decoder_prefix)  # its decoder reads the prefix and the answer alone
+        _check_room(decoding, 1 if is_seq2seq else int(contexts.lengths.max(initial=0)), longest)
+    return [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
+
+
+def _check_room(decoding: Decoding, read_before: int, longest: int) -> None:
+    """Refuses answers that may need more places than the model has."""
+    needed = read_before + decoding.max_new_tokens
+    if needed > longest:
+        problem = f"an answer of {decoding.max_new_tokens} tokens may need {needed} places; the model has {longest}"
+        hint = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + longest)} or less"
+        raise UserError(problem, hint=hint)
+
+
+Knowledge = str | list[str] | tuple[str, ...]
+History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tuple[str | Turn, ...]
+ROW_HINT = 'give {"knowledge": "...", "history": ["..."]}, or Example records'
+
+
+def as_examples(knowledge: Any, history: Any) -> tuple[bool, list[Example]]:
+    """Makes the examples of one call, and returns whether it is a single turn."""
+    if not is_list(history):
+        raise wrong("history", "a list of turns", history, TURNS_HINT)
+    turns = list(history)
+    if not (turns and all(is_list(turn) for turn in turns)):
+        return True, [as_example(knowledge, turns)]
+    if not is_list(knowledge):
+        hint = "give knowledge as a list too: a text or a list of passages for each history"
+        raise wrong("knowledge", "a list, since history is a list of histories", knowledge, hint)
+    columns = {"knowledge": list(knowledge), "history": turns}
+    check_lengths(columns)
+    every = zip(columns["knowledge"], columns["history"], strict=True)
+    return False, [as_example(*row, f"item {number}") for number, row in enumerate(every)]
+
+
+def as_example(knowledge: Any, history: Any, place: str | None = None) -> Example:
+    """Makes the example of one turn, with an id that depends on its texts alone.
+
+    Sampling uses a random stream that is seeded by the id, so the same turn gets the same answer in any batch.
+
+    Args:
+        knowledge: A text, or passages, which are joined by spaces as in the datasets.
+        history: Turns or plain texts, oldest first.
+        place: Position in a list, for error messages.
+
+    Raises:
+        UserError: A text is empty or no text, or the history is empty.
+    """
+    text, turns = " ".join(read_passages("knowledge", knowledge, place)), read_history(history, place)
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (text, *(word for turn in turns for word in (turn.speaker, turn.text))):
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "little") + data)
+    id_ = f"reply:{digest.hexdigest()}"
+    return Example(id=id_, source="reply", split="reply", group=id_, knowledge=text, history=turns, response="")
+
+
+def row_as_example(row: Any, number: int) -> tuple[str, Example]:
+    """Gives a row's id and its example.
+
+    Args:
+        row: An `Example`, or a mapping with `knowledge`, `history` and perhaps `id`.
+        number: Counts rows from 0; the id of a row that has none.
+    """
+    if isinstance(row, Example):
+        return row.id, row
+    place = f"row {number}"
+    if not isinstance(row, Mapping) or "knowledge" not in row or "history" not in row:
+        raise wrong("rows", "mappings that have knowledge and history", row, ROW_HINT, place)
+    id_ = row.get("id", number)
+    if isinstance(id_, bool) or not isinstance(id_, str | int) or id_ == "":
+        raise wrong("id", "text or a whole number", id_, "leave id out: rows are then numbered", place)
+    return str(id_), as_example(row["knowledge"], row["history"], place)
+
+
+CHUNK_SIZE = 1024  # turns that a stream reads together
 Advance = Callable[[int], object]  # called with the number of examples that were just answered
 Row = Example | Mapping[str, Any]
 
@@ -33,8 +138,8 @@ class Candidate:
     """One of several answers to a turn.
 
     Args:
-        logprob: Sum of its tokens' log-probabilities under the model's own distribution.
-        finished: The model ended it; otherwise it was cut at max_new_tokens.
+        logprob: Sum of its tokens' log-probabilities under the model's distribution.
+        finished: The model generated the end token; otherwise it was cut at max_new_tokens.
     """
 
     text: str
@@ -58,7 +163,7 @@ class Generator:
         >>> rows = [{"id": "7", "knowledge": "Bread is baked.", "history": ["How is bread made?"]}]
         >>> lines = [answer.to_dict() for answer in generator.stream(rows, progress=True)]
 
-    What is written depends on the turn, the decoding, the precision and the engine, never on the batch.
+    An answer depends on the turn, the decoding, the precision and the engine, but not on the batch.
 
     Args:
         engine: Runs the model.
@@ -97,14 +202,14 @@ class Generator:
         """Loads a generator from a run, an hf/ folder or a hub name.
 
         Args:
-            engine: transformers (ours, which starts in seconds and searches beams); vllm (causal models, where it is
-                installed: faster over many turns, 10 to 30 s to start); or auto, vllm wherever it can run the model.
-            precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
-            batch_size: Texts at a time; changes the speed, not the answers. None takes what suits the device.
-            device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
-            max_length: Tokens of knowledge and history that are read, in place of those that it was trained with.
-            memory_fraction: Share of a GPU's memory that vLLM takes; None leaves it to vLLM.
-            num_gpus: GPUs that share the model in vLLM; our engine takes one.
+            engine: transformers (starts in seconds, supports beam search); vllm (causal models, if it is installed:
+                faster over many turns, 10 to 30 s to start); or auto: vllm if it can run the model.
+            precision: 32-true, bf16, or auto: bf16 if the hardware supports it.
+            batch_size: Texts that are decoded together; changes the speed, not the answers. None chooses by the device.
+            device: `cuda`, `cpu`, ...; None takes a GPU if there is one.
+            max_length: Tokens of knowledge and history that are read; None takes the value of training.
+            memory_fraction: Fraction of a GPU's memory for vLLM; None takes vLLM's default.
+            num_gpus: GPUs that the model is divided over in vLLM.
 
         Raises:
             UserError: The path holds no generator, or the engine cannot run it.
@@ -153,12 +258,12 @@ class Generator:
 
         Args:
             knowledge: What to answer from: a text or a list of passages, which are joined by spaces as in training.
-            history: What was said, oldest first. Plain texts are read as two people's turns, the asker's last.
-            decoding: How tokens are chosen; greedy where it is not given.
+            history: The turns, oldest first. Plain texts are alternating turns of two speakers.
+            decoding: Decoding settings; greedy by default.
             control: Names of control tokens, for a model that was trained with them.
 
         Raises:
-            UserError: Nothing was said, something is no text, or the lists differ in length.
+            UserError: The history is empty, a text is empty or no text, or the lists differ in length.
         """
         single, examples = as_examples(knowledge, history)
         texts = self._texts(examples, decoding, control)
@@ -173,7 +278,7 @@ class Generator:
         decoding: Decoding | None = None,
         control: Sequence[str] | None = None,
         progress: bool = False,
-        at_a_time: int = AT_A_TIME,
+        chunk_size: int = CHUNK_SIZE,
     ) -> Iterator[Prediction]:
         """Answers any number of turns in their order, holding only a part of them in memory.
 
@@ -181,18 +286,18 @@ class Generator:
 
         Args:
             rows: Mappings with `knowledge` and `history` as `reply` takes them and perhaps `id`, or Example records.
-            decoding: How tokens are chosen; greedy where it is not given.
+            decoding: Decoding settings; greedy by default.
             control: Names of control tokens, for a model that was trained with them.
-            progress: Shows a bar.
-            at_a_time: Turns that are read before the first of them is answered.
+            progress: Shows a progress bar.
+            chunk_size: Turns that are read together.
         """
-        numbered, at_a_time = (
+        numbered, chunk_size = (
             enumerate(read_iterable("rows", rows)),
-            arguments.read_count("at_a_time", at_a_time) or AT_A_TIME,
+            arguments.read_count("chunk_size", chunk_size) or CHUNK_SIZE,
         )
         total, quiet = len(rows) if isinstance(rows, Sized) else None, not arguments.read_flag("progress", progress)
         with tqdm(total=total, desc="answering", disable=quiet, unit="turn") as bar:
-            while part := [row_as_example(row, number) for number, row in islice(numbered, at_a_time)]:
+            while part := [row_as_example(row, number) for number, row in islice(numbered, chunk_size)]:
                 texts = self._texts([example for _, example in part], decoding, control, bar.update)
                 for id_, example in part:
                     yield Prediction(id=id_, text=texts[example.id])
@@ -207,13 +312,13 @@ class Generator:
         progress: bool = False,
         advance: Advance | None = None,
     ) -> Iterator[Prediction]:
-        """Answers examples in their order: `text` is the response, which nobody has judged.
+        """Answers examples in their order: `text` is the response, without a label.
 
-        Their own responses are not looked at. An example without a history is answered from its knowledge alone.
+        The responses of the examples are not read. An example without history is answered from its knowledge alone.
 
         Args:
-            progress: Shows a bar.
-            advance: Is told of progress, for a bar of the caller's own.
+            progress: Shows a progress bar.
+            advance: Is called with the number of finished examples, for the caller's progress bar.
         """
         examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
         with tqdm(total=len(examples), desc="answering", disable=quiet, unit="turn") as bar:
@@ -251,9 +356,9 @@ class Generator:
         control: Sequence[str] | None,
         advance: Advance | None = None,
     ) -> dict[str, str]:
-        """Answers by the examples' ids; a turn that stands there twice is answered once."""
-        once = list({example.id: example for example in examples}.values())
-        if advance and len(once) < len(examples):
-            advance(len(examples) - len(once))
-        said = self.predict_examples(once, decoding=decoding, control=control, advance=advance)
-        return {prediction.id: prediction.text for prediction in said}
+        """Returns the answers by id; repeated turns are answered once."""
+        unique = list({example.id: example for example in examples}.values())
+        if advance and len(unique) < len(examples):
+            advance(len(examples) - len(unique))
+        predictions = self.predict_examples(unique, decoding=decoding, control=control, advance=advance)
+        return {prediction.id: prediction.text for prediction in predictions}

@@ -21,7 +21,7 @@ class GeneratorOptions:
         max_response_length: Tokens of a response.
         max_history: Turns at most; None for all that fit.
         packed: Causal models: sequences without padding.
-        dropout: Overrides the model's own; None keeps it.
+        dropout: Dropout of the model; None keeps its default.
         attention_dropout: The same for attention alone.
         gradient_checkpointing: Trades time for memory.
     """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import Example, Prediction
-from generation.control_names import check_controlled, control_tokens
+from generation.control.names import check_controlled, control_tokens
 from generation.generator import Advance, Candidate, Generator
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the control tokens of each response
@@ -54,7 +54,7 @@ class Resampling:
         check_controlled(self.generator.encoder.layout.control)
 
     def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
-        """Gives the kept answers, which nobody has judged."""
+        """Returns the accepted answers, without labels."""
         drawn = self.draw(examples, advance)
         return [Prediction(id=e.id, text=kept.candidate.text) for e, kept in zip(examples, drawn, strict=True)]
 
@@ -64,10 +64,10 @@ class Resampling:
         kept: dict[int, Drawn] = {}
         places = list(range(len(examples)))
         for number in range(self.max_draws):
-            # The id names the random stream: each draw must have one of its own.
+            # The id seeds the random stream: each draw needs a different one.
             asked = [replace(examples[place], id=f"{examples[place].id}\n{number}") for place in places]
             found = self.generator.candidates(asked, decoding=self.decoding, control=self.control)
-            first = [own[0] for own in found]
+            first = [samples[0] for samples in found]
             answered = [
                 replace(e, response=drawn.text, label=None, spans=None) for e, drawn in zip(asked, first, strict=True)
             ]

@@ -1,4 +1,4 @@
-"""A generator's settings: all that its sidecar stores beside the weights."""
+"""The settings of a generator that are stored with its weights."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any

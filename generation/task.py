@@ -32,7 +32,7 @@ from faithkit.training.task import FinishedTraining, finish_training
 from faithkit.weights.resolve import loading
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
-from generation.control_names import control_tokens
+from generation.control.names import control_tokens
 from generation.module import GeneratorModule
 from generation.objectives.objective import Objective
 from generation.options import GeneratorOptions
@@ -41,14 +41,14 @@ from generation.weights import ARCHITECTURES, check_length, load_generator, star
 
 
 class GeneratorTask:
-    """Trains a generator: `model=t5`, `model=gpt2` and their kin.
+    """Trains a generator: `model=t5`, `model=gpt2`, `model=dialogpt` or `model=doha`.
 
     Args:
         objective: The training loss.
         control: The control tokens in front of the input; None for none.
         optimizer: The block `optimizer` (`OptimizerOptions`).
-        model: The block `model`, of which it takes what `GeneratorOptions` names.
-        options: The same by name; these win.
+        model: The block `model`; the fields of `GeneratorOptions` are read.
+        options: The same fields by name, with precedence.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class GeneratorTask:
         self.encoder: Encoder = self.control or encoder
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> GeneratorModule:
-        """The module to train."""
+        """Builds the module to train."""
         options = self.options
         model = load_generator(
             options.weights,
@@ -92,13 +92,13 @@ class GeneratorTask:
         starts_with(model, self.tokenizer, self.turns.decoder_prefix)
         if self.turns.is_packed and not use_packed_attention(model):
             name = type(model).__name__
-            raise UserError(f"{name} has an attention of its own and cannot be packed", hint="set model.packed=false")
+            raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
         if options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         return GeneratorModule(model, self.objective, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
 
     def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
-        """Measures the best checkpoint's perplexity on the test sets, lets it answer a few turns, writes hf/."""
+        """Computes the perplexity of the best checkpoint on the test sets, answers a few turns, writes hf/."""
         return finish_training(training, self)
 
     @property
@@ -106,27 +106,27 @@ class GeneratorTask:
         return ARCHITECTURES[self.options.architecture].model_class
 
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Any, dict[str, Any]]:
-        """Fits nothing: the model itself predicts."""
+        """Returns the model unchanged: a generator needs no calibration."""
         return model, {}
 
     def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """None: control tokens' terciles are those of the training rows."""
+        """Returns no examples: the terciles of control tokens are fitted on training rows."""
         return []
 
     def predict(self, training: FinishedTraining[DataModule], model: Any, subset: Subset) -> list[NDArray[np.float64]]:
-        """`row_statistics` of a subset's rows, in their order; each process works on its share of the batches."""
+        """Computes `row_statistics` of a subset's rows, in order; each process computes a part of the batches."""
         batches = Batches([subset], self.encoder)
         plan = plan_batches(batches.lengths(), None, training.data.eval_max_tokens, None) if len(subset) else []
 
-        def measure(mine: NDArray[np.int64]) -> list[NDArray[np.float64]]:
-            return [row_statistics(model, _on_device(batches[plan[i], len(plan[i])], model.device)) for i in mine]
+        def measure(part: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+            return [row_statistics(model, _on_device(batches[plan[i], len(plan[i])], model.device)) for i in part]
 
         measured = training.divide_work(len(plan), measure)
         by_row = dict(zip(chain(*plan), chain(*measured), strict=True))
         return [by_row[row] for row in range(len(subset))]
 
     def sidecar(self, training: FinishedTraining[DataModule], model: Any) -> Sidecar:
-        """The generator's settings."""
+        """Returns the generator's settings."""
         return Settings(
             layout=self.turns.layout,
             architecture=self.options.architecture,
@@ -140,14 +140,14 @@ class GeneratorTask:
         model: Any,
         tests: Mapping[str, tuple[list[Example], list[NDArray[np.float64]]]],
     ) -> Reports:
-        """Perplexity of each test set, with answers to a few of its examples."""
+        """Reports the perplexity of each test set, with answers to a few examples."""
         model.set_attn_implementation("sdpa")
         reports: Reports = {name: [] for name in tests}
         for name, (examples, rows) in tests.items():
             if not examples:
                 continue
-            wanted = training.num_examples
-            shown = examples[:: max(1, len(examples) // wanted)][:wanted] if wanted else []
+            number = training.num_examples
+            shown = examples[:: max(1, len(examples) // number)][:number] if number else []
             answers, title = self.answers(model, shown), f"test/{name}"
             origin = Provenance.of(name, examples, training.models)
             options: dict[str, Any] = {"title": title, "num_resamples": training.num_resamples, "origin": origin}
@@ -155,21 +155,21 @@ class GeneratorTask:
         return reports
 
     def answers(self, model: Any, examples: Sequence[Example]) -> dict[str, str]:
-        """Answers examples by greedy decoding, with the control tokens of a faithful answer; by the examples' ids."""
+        """Answers examples by greedy decoding with the control tokens of a faithful answer; returns texts by id."""
         if not examples:
             return {}
         layout, tokenizer = self.turns.layout, self.tokenizer
-        wanted = control_tokens(layout.control)
+        tokens = control_tokens(layout.control)
         engine = TransformersEngine(
             model,
             eos_id=tokenizer.eos_token_id,
             pad_id=tokenizer.pad_token_id,
             decoder_prefix=self.turns.decoder_prefix,
         )
-        contexts = self.turns.contexts(examples, Counter(), [wanted] * len(examples))
+        contexts = self.turns.contexts(examples, Counter(), [tokens] * len(examples))
         prompts = [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
-        said = engine.generate(prompts, Decoding(max_new_tokens=layout.max_response_length))
-        return {answer.id: tokenizer.decode(answer.ids, skip_special_tokens=True).strip() for answer in said}
+        completions = engine.generate(prompts, Decoding(max_new_tokens=layout.max_response_length))
+        return {answer.id: tokenizer.decode(answer.ids, skip_special_tokens=True).strip() for answer in completions}
 
 
 def _on_device(batch: Mapping[str, Tensor], device: Any) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ ATTENTION_DROPOUTS = ("attn_pdrop", "attention_dropout")
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A family of models that load and read turns alike.
+    """A family of models with the same class and layout of turns.
 
     Args:
         kind: SEQ2SEQ or CAUSAL, the layout that it reads.
@@ -46,8 +46,8 @@ class Architecture:
         return getattr(self.model_class, "config_class", AutoConfig)
 
     @property
-    def is_ours(self) -> bool:
-        """Tells families of our own from those that plain transformers can load."""
+    def is_internal(self) -> bool:
+        """Whether the class is in this package, not in transformers."""
         return self.module != "transformers"
 
 

@@ -77,8 +77,8 @@ def _filling_errors(path: Path, folder: Path) -> Iterator[None]:
     except Exception as error:
         found = _QUOTED_ERROR.search(str(error))
         number = getattr(error, "errno", None) or (int(found[1] or found[2]) if found else None)
-        is_ours = isinstance(error, OSError) and str(error.filename or "").startswith(str(folder))
-        if is_ours or number in (*_FULL, errno.EIO):  # what they read from elsewhere may fail for its own reasons
+        is_internal = isinstance(error, OSError) and str(error.filename or "").startswith(str(folder))
+        if is_internal or number in (*_FULL, errno.EIO):  # what they read from elsewhere may fail for its own reasons
             raise _explained(number, path) from error
         raise
 

@@ -1,17 +1,24 @@
 """Control tokens as `control=ctrl` sets them up: the features in use, and how each is measured."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from data_modules.encoding.pairs import Columns
 from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from faithkit import entailment
 from faithkit.entailment import Entailment
 from faithkit.errors import UserError
+from faithkit.files.cache import cache_dir, cache_entry
+from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
-from generation.control.entailment import ENTAILED, entailment_levels, kept_levels, model_digest
+from faithkit.weights.resolve import resolve
+from faithkit.words import VERSION as WORDS_VERSION
 from generation.control.features import (
     ENTAILMENTS,
     OVERLAP,
@@ -20,8 +27,60 @@ from generation.control.features import (
     VOICE,
     lexical_overlap,
     objective_voice,
+    release_overlap,
 )
-from generation.control.release import release_overlap
+
+# The level (0 is unwanted, 2 wanted) of each class of an entailment model.
+LEVELS = np.zeros(3, np.int8)
+LEVELS[[entailment.CONTRADICTION, entailment.NEUTRAL, entailment.ENTAILMENT]] = 0, 1, 2
+LEVELS_FILE = "levels.npy"
+ENTAILED = LEVELS[entailment.ENTAILMENT]
+EMPTY_RESPONSE_LEVEL = LEVELS[entailment.NEUTRAL]
+
+
+def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray[np.int8]:
+    """Computes the level of each pair; equal pairs are scored once, an empty response is neutral."""
+    pairs = [(example.knowledge, example.response) for example in examples]
+    asked = list(dict.fromkeys(pair for pair in pairs if pair[1].strip()))
+    found = dict.fromkeys(pairs, EMPTY_RESPONSE_LEVEL)
+    if asked:
+        probabilities = model.entailment([pair[0] for pair in asked], [pair[1] for pair in asked])
+        found |= dict(zip(asked, LEVELS[np.asarray(probabilities).argmax(1)], strict=True))
+    return np.array([found[pair] for pair in pairs], np.int8)
+
+
+def cached_levels(examples: Sequence[Example], digest: str, ask: Callable[[], NDArray[np.int8]]) -> NDArray[np.int8]:
+    """Reads the levels of these pairs by this model from the cache, keyed by the content of both.
+
+    Also by the version of words: they choose what a model that is asked reads of long knowledge.
+
+    Args:
+        ask: Gives the levels, where the cache does not have them.
+    """
+    key = hashlib.blake2b(f"{WORDS_VERSION}:{digest}".encode(), digest_size=16)
+    for example in examples:
+        for text in (example.knowledge, example.response):
+            data = text.encode(errors="surrogatepass")
+            key.update(len(data).to_bytes(8, "little") + data)
+
+    def build(folder: Path) -> None:
+        np.save(folder / LEVELS_FILE, ask())
+
+    return cache_entry(cache_dir("entailment") / key.hexdigest(), build, lambda folder: np.load(folder / LEVELS_FILE))
+
+
+def model_digest(checkpoint: str) -> str:
+    """Hashes a model for the keys of caches: the content of its folder, or else its hub name."""
+    path = Path(checkpoint).expanduser()
+    source = find_folder(checkpoint) if path.exists() else Path(resolve(checkpoint))
+    if not source.is_dir():
+        return checkpoint
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(f for f in source.iterdir() if f.suffix in (".json", ".safetensors")):
+        with file.open("rb") as loaded:
+            digest.update(file.name.encode() + hashlib.file_digest(loaded, "blake2b").digest())
+    return digest.hexdigest()
+
 
 VERSION = 2  # raise it when a feature is measured differently
 
@@ -29,12 +88,11 @@ log = logging.getLogger("faithkit")
 
 
 class Ctrl:
-    """Measures the features that control tokens stand for.
+    """Measures the features of control tokens.
 
     Rashkin et al. 2021, "Increasing Faithfulness in Knowledge-Grounded Dialogue with Controllable Features". In
-    training each response's own levels stand in front of its input; when decoding, the levels of a faithful answer do.
-    Use it when the data mix faithful and other responses and none shall be lost; with `resample=N` it gave the
-    lowest rate of hallucinations of the generators in EXPERIMENTS.md.
+    training the levels of the response are a prefix of the input; in decoding, the levels of a faithful answer are.
+    Use it with a mixture of faithful and unfaithful responses, if none should be left out.
 
         p(y | c_1 ... c_k, knowledge, history)
         voice:       no word of the first person singular in y
@@ -51,13 +109,13 @@ class Ctrl:
         >>> from generation.control.ctrl import Ctrl
         >>> from faithkit.records import Example, Turn
         >>> texts = {"knowledge": "Bread is baked from flour.", "history": (), "response": "I bake bread from flour."}
-        >>> example = Example(id="1", source="own", split="test", group="1", **texts)
+        >>> example = Example(id="1", source="test", split="test", group="1", **texts)
         >>> ctrl = Ctrl(groups=["voice", "overlap"], entailment=None, load=lambda name: None)
         >>> {name: column.tolist() for name, column in ctrl.measure([example]).items()}
         {'voice': [0], 'overlap': [0.6]}
 
     On the command line: `faithkit train model=t5 control=ctrl control.entailment=runs/CRITIC`. With
-    `control=ctrl_release` overlap and terciles are those of FaithDial's release (`generation.control.release`), and a
+    `control=ctrl_release` overlap and terciles are those of FaithDial's release (`generation.control.features`), and a
     response is entailed or not: contradiction and neutral are one level.
 
     Args:
@@ -86,7 +144,7 @@ class Ctrl:
         return model_digest(self.entailment)
 
     def fingerprint(self) -> str:
-        """Names all that the measured values depend on beside the examples, for the keys of caches."""
+        """Returns everything besides the examples that determines the measured values, for the keys of caches."""
         model = f":{self.digest}" if any(group in ENTAILMENTS for group in self.groups) else ""
         return f"ctrl:{VERSION}:{','.join(self.groups)}{model}"
 
@@ -109,10 +167,10 @@ class Ctrl:
 
     def _kept(self, examples: Sequence[Example]) -> np.ndarray:
         def ask() -> np.ndarray:
-            log.info("asking %s about %s responses (kept for later launches)", self.entailment, f"{len(examples):,}")
+            log.info("computing entailment with %s for %s responses (cached)", self.entailment, f"{len(examples):,}")
             return entailment_levels(examples, self._loaded())
 
-        return kept_levels(examples, self.digest, ask)
+        return cached_levels(examples, self.digest, ask)
 
     def _loaded(self) -> Entailment:
         if self._model is None:

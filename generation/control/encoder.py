@@ -1,6 +1,6 @@
-"""Encodes dialogue turns with the control tokens of their own responses in front.
+"""Encodes dialogue turns with the control tokens of their responses as prefix.
 
-The cache keeps the measured values, not the tokens: the terciles of lexical overlap depend on the rows that train.
+The cache stores the measured values, not the tokens, because the terciles of overlap depend on the training rows.
 """
 
 import logging
@@ -19,8 +19,7 @@ from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl
-from generation.control.features import OVERLAP, Terciles, fit_terciles, levels, overlap_of
-from generation.control.release import fit_release_terciles
+from generation.control.features import OVERLAP, Terciles, fit_release_terciles, fit_terciles, levels, overlap_of
 
 PREFIX = "feature: "  # of the columns
 
@@ -28,7 +27,7 @@ log = logging.getLogger("faithkit")
 
 
 class ControlEncoder(Encoder):
-    """Adds the control tokens of each response to what another encoder makes.
+    """Adds the control tokens of each response to the batches of another encoder.
 
     Args:
         inner: Encodes everything else.
@@ -59,7 +58,7 @@ class ControlEncoder(Encoder):
         """Fits the terciles of lexical overlap on the training rows, and logs the share of each token."""
         if not train:
             hint = "set data.streaming=false, or leave control out"
-            raise UserError("data.streaming with control: the terciles come of the whole training split", hint=hint)
+            raise UserError("data.streaming with control: terciles need the whole training split", hint=hint)
         self.ctrl.release()
         rows = {
             group: np.concatenate([s.encoded.columns[PREFIX + group][s.indices] for s in train])  # type: ignore[index]
@@ -69,18 +68,18 @@ class ControlEncoder(Encoder):
             self.terciles = (fit_terciles if group == OVERLAP else fit_release_terciles)(rows[group])
             log.info("control: terciles of lexical overlap %.3f and %.3f", *self.terciles)
         shares = [np.bincount(column) / len(column) for column in levels(rows, self.terciles).T]
-        said = [
+        described = [
             f"{token.strip('<|>')} {share:.0%}"
-            for group, own in zip(self.ctrl.groups, shares, strict=True)
-            for token, share in zip(CONTROL_TOKENS[group], own, strict=False)
+            for group, of_group in zip(self.ctrl.groups, shares, strict=True)
+            for token, share in zip(CONTROL_TOKENS[group], of_group, strict=False)
         ]
-        log.info("control: of the training responses %s", ", ".join(said))
+        log.info("control: of the training responses %s", ", ".join(described))
 
     def collate(self, columns: Columns) -> Mapping[str, NDArray[Any]]:
-        """Makes the inner encoder's batch with each row's own control tokens."""
+        """Makes the inner encoder's batch with the control tokens of each row."""
         values = {group: columns[PREFIX + group] for group in self.ctrl.groups}
         others = {name: column for name, column in columns.items() if not name.startswith(PREFIX)}
         found = levels(values, self.terciles)
-        ids = np.stack([own[found[:, place]] for place, own in enumerate(self.ids)], axis=1)
+        ids = np.stack([token_ids[found[:, place]] for place, token_ids in enumerate(self.ids)], axis=1)
         control = Ragged(ids.ravel(), np.arange(len(ids) + 1) * len(self.ids))
         return self.inner.collate({**others, "control": control})

@@ -6,12 +6,14 @@ the unwanted one (0) to the wanted one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from faithkit.errors import UserError
 from faithkit.words import apostrophe_words, word_set
 
 # The names of the groups.
@@ -23,14 +25,14 @@ Terciles = tuple[float, float]
 
 
 def objective_voice(response: str) -> bool:
-    """Tells whether a response has no word of the first person singular; "I'm" and "I'd" are such words."""
+    """Returns whether a response has no word of the first person singular, including "I'm" and "I'd"."""
     return FIRST_PERSON.isdisjoint(part for word in apostrophe_words(response) for part in word.split("'"))
 
 
 def lexical_overlap(knowledge: str, response: str) -> float:
-    """Computes the share of the response's words, repetitions counted, that stand in the knowledge; 0 without words."""
-    said, known = apostrophe_words(response), set(apostrophe_words(knowledge))
-    return sum(word in known for word in said) / len(said) if said else 0.0
+    """Computes the share of the response's words that the knowledge contains, with repetitions; 0 without words."""
+    words, knowledge_words = apostrophe_words(response), set(apostrophe_words(knowledge))
+    return sum(word in knowledge_words for word in words) / len(words) if words else 0.0
 
 
 def fit_terciles(values: NDArray[np.float64]) -> Terciles:
@@ -67,3 +69,29 @@ def levels(values: Mapping[str, Any], terciles: Terciles | None) -> NDArray[np.i
 def tokens_of(groups: Sequence[str], found: NDArray[np.int64]) -> list[tuple[str, ...]]:
     """Gives the control tokens of levels [rows, groups]."""
     return [tuple(CONTROL_TOKENS[group][level] for group, level in zip(groups, row, strict=True)) for row in found]
+
+
+def release_overlap(knowledge: str, response: str) -> float:
+    """Computes the share of the response's tokens that the knowledge contains, with repetitions; 0 without tokens."""
+    tokenizer = _tokenizer()
+    tokens = [token.text for token in tokenizer(response)]
+    knowledge_tokens = {token.text for token in tokenizer(knowledge)}
+    return sum(token in knowledge_tokens for token in tokens) / len(tokens) if tokens else 0.0
+
+
+def fit_release_terciles(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Finds the highest values of the lowest and of the middle third of the rows."""
+    low, middle, _ = np.array_split(np.sort(values), 3)
+    highest = float(low[-1])
+    return highest, float(middle[-1]) if len(middle) else highest
+
+
+@cache
+def _tokenizer() -> Any:
+    """Makes spaCy's English tokenizer, which needs no trained pipeline."""
+    try:
+        import spacy
+    except ImportError as error:
+        hint = "pip install '.[spacy]', or use control=ctrl"
+        raise UserError("the released overlap counts spaCy's tokens, and spaCy is not installed", hint=hint) from error
+    return spacy.blank("en").tokenizer

@@ -7,7 +7,7 @@ from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl
 from generation.control.features import ENTAILMENTS, Terciles, levels, overlap_of, tokens_of
-from generation.control_names import check_controlled
+from generation.control.names import check_controlled
 from generation.settings import Settings
 
 

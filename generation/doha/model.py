@@ -1,12 +1,14 @@
 """DoHA's two cross-attentions in BART ("Focused Attention Improves Document-Grounded Generation").
 
-Each layer of the decoder attends to its own tokens, then to the history, then to knowledge and history together. The
-second cross-attention has its own layer norm; both start as copies of BART's. One encoder reads both inputs (views).
+Each decoder layer has self-attention, a cross-attention to the history, and a second one to knowledge and history, with
+a separate layer norm; both start as copies of BART's. One encoder encodes both inputs (views).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoConfig, BartConfig, BartForConditionalGeneration
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -20,7 +22,48 @@ from transformers.models.bart.modeling_bart import (
     BartModel,
 )
 
-from generation.doha.views import join_views, split_views, without_knowledge
+
+def without_knowledge(
+    ids: Tensor, mask: Tensor | None, *, knowledge_id: int, speaker_ids: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Removes the knowledge from each row; gives the tokens left and a mask of those that are no padding [rows, width].
+
+    Args:
+        ids: Padded at the right [rows, longer width].
+        mask: 0 where a row is padded; None where none is.
+    """
+    place = torch.arange(ids.shape[1], device=ids.device)
+    real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
+    marker = ids == knowledge_id
+    begin = torch.where(marker.any(1), marker.int().argmax(1), ids.shape[1])[:, None]
+    speaks = torch.isin(ids, torch.tensor(list(speaker_ids), device=ids.device)) & (place > begin)
+    end = torch.where(speaks.any(1), speaks.int().argmax(1), real.sum(1) - 1)[:, None]
+    kept = real & ((place < begin) | (place >= end))
+    # A stable sort moves the kept tokens to the front of each row, in their order.
+    order = kept.int().argsort(dim=1, descending=True, stable=True)[:, : int(kept.sum(1).max())]
+    return ids.gather(1, order), kept.gather(1, order)
+
+
+def join_views(whole: Tensor, history: Tensor, there: Tensor) -> Tensor:
+    """Joins both encodings into one tensor, which caches and beam search handle like any encoder's output.
+
+    Args:
+        whole: States of all tokens [rows, width, size].
+        history: States of those that are not knowledge [rows, narrower width, size].
+        there: Which of these are no padding [rows, narrower width].
+
+    Returns:
+        [rows, width, 2 * size + 1]; the last number is 1 for a state of the history and 0 for padding.
+    """
+    history_and_mask = torch.cat([history, there[..., None].to(history.dtype)], dim=2)
+    return torch.cat([whole, F.pad(history_and_mask, (0, 0, 0, whole.shape[1] - history.shape[1]))], dim=2)
+
+
+def split_views(joined: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Splits what `join_views` joined: states of all tokens, of the history, and the history's mask, equally wide."""
+    size = joined.shape[2] // 2
+    return joined[..., :size], joined[..., size : 2 * size], joined[..., -1] > 0
+
 
 SECOND = "knowledge_attn"  # prefix of the parameters that BART lacks
 
@@ -155,7 +198,7 @@ class DohaModel(BartModel):
 
 
 class DohaForConditionalGeneration(BartForConditionalGeneration):
-    """DoHA as a transformers model: loads BART's weights or its own, and generates."""
+    """DoHA as a transformers model: loads BART's or DoHA's weights, and generates."""
 
     config_class = DohaConfig
 

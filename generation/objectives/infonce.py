@@ -1,4 +1,4 @@
-"""InfoNCE: beside writing the gold response, the model learns to tell it from unfaithful responses."""
+"""InfoNCE: the model also learns to distinguish the gold response from unfaithful responses."""
 
 import math
 from collections.abc import Mapping
@@ -125,23 +125,25 @@ class InfoNce(Objective):
             candidates: Row by row, each row's gold response first [candidates, size].
 
         Returns:
-            [rows, processes * share]; -inf at a row's own candidates and at filling.
+            [rows, processes * share]; -inf for the candidates of the row and for padding.
         """
         row, real, processes = step.batch["candidate_row"], step.real, step.processes
         rows = torch.arange(len(real), device=row.device)
         if self.in_batch == ALL:
-            own, owner = candidates, row
+            chosen, owner = candidates, row
             share = int(processes.gather(torch.tensor([len(row)], device=row.device)).max())
         else:
-            own, owner = candidates[torch.searchsorted(row, rows)], rows  # each row's first candidate
+            chosen, owner = candidates[torch.searchsorted(row, rows)], rows  # each row's first candidate
             share = -(-int(step.batch["num_rows"]) // processes.world_size)  # rows of the largest share
 
         # This process's candidates, filled up so that every process gathers as many [share, size].
         filling = share - len(owner)
-        all_candidates = processes.gather(torch.nn.functional.pad(own, (0, 0, 0, filling)), with_gradients=True)
+        all_candidates = processes.gather(torch.nn.functional.pad(chosen, (0, 0, 0, filling)), with_gradients=True)
         is_real = processes.gather(torch.nn.functional.pad(real[owner], (0, filling)).float()).bool()
         is_negative = is_real[None].repeat(len(real), 1, 1)  # [rows, processes, share]
-        is_negative[:, processes.rank, : len(owner)] &= owner != rows[:, None]  # a row's own are scored already
+        is_negative[:, processes.rank, : len(owner)] &= (
+            owner != rows[:, None]
+        )  # candidates of the row are already scored
 
         scores = query @ all_candidates.flatten(0, 1).T
         return scores.masked_fill(~is_negative.flatten(1), -torch.inf)
@@ -157,7 +159,7 @@ def contrastive_losses(scores: Tensor) -> Tensor:
 
 
 def by_row(values: Tensor, row: Tensor, num_rows: int) -> Tensor:
-    """Lays values that stand row by row [candidates] out as a rectangle, filled up with -inf [rows, most of a row].
+    """Arranges the values of candidates [candidates] by row, padded with -inf [rows, maximum per row].
 
     Args:
         row: The row of each value, ascending [candidates].

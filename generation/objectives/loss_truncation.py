@@ -11,7 +11,7 @@ from generation.objectives.options import LossTruncationOptions
 
 
 class LossTruncation(Objective):
-    """Averages the cross-entropy over the responses whose own loss is below a running quantile.
+    """Averages the cross-entropy over the responses with a loss below a running quantile.
 
     Kang & Hashimoto 2020, "Improved Natural Language Generation via Loss Truncation". Use it when an unknown part of
     the responses is not supported by the knowledge: the model finds these least likely, for nothing it reads foretells
@@ -26,7 +26,7 @@ class LossTruncation(Objective):
     | related | differs in | use it when |
     | --- | --- | --- |
     | `Mle` | keeps every response | the responses are clean |
-    | `InfoNce` | also contrasts responses with negatives | it is known what was not to be said |
+    | `InfoNce` | also contrasts responses with negatives | there are unfaithful responses |
     | `control=ctrl` | keeps every response, tagged by what it is like | unfaithful responses may still teach style |
 
     Example:
@@ -41,7 +41,7 @@ class LossTruncation(Objective):
     Args:
         drop_fraction: Share of the responses to leave out: c of the paper.
         window: Newest losses that the cutoff is a quantile of.
-        hot_start: Responses before any is left out: an untrained model cannot tell which.
+        hot_start: Responses before any is left out, because an untrained model cannot rank them.
         recompute_every: Responses between two cutoffs.
     """
 

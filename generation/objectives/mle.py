@@ -9,16 +9,16 @@ from generation.objectives.objective import Objective, Step
 class Mle(Objective):
     """Averages the cross-entropy over all response tokens of a batch.
 
-    Use it first, and wherever the responses are clean: the other objectives build on it. It learns whatever the
-    responses say, their hallucinations too.
+    Use it first, and with clean responses: the other objectives build on it. It also learns hallucinations in the
+    responses.
 
         L = -1/T * sum_t log p(y_t | y_<t, knowledge, history)        T tokens in the whole batch
 
     | related | differs in | use it when |
     | --- | --- | --- |
-    | `LossTruncation` | leaves out the responses with the highest loss | some responses are not supported, unmarked |
-    | `InfoNce` | also contrasts responses with negatives | there are responses that were not to be given |
-    | `control=ctrl` | tags each response in front of the input | faithfulness shall be asked for when decoding |
+    | `LossTruncation` | leaves out the responses with the highest loss | some responses are unsupported |
+    | `InfoNce` | also contrasts responses with negatives | there are unfaithful responses |
+    | `control=ctrl` | adds control tokens to the input | faithfulness is controlled in decoding |
 
     Example:
         >>> from generation.objectives.mle import Mle

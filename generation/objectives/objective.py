@@ -54,16 +54,16 @@ class Step:
 
 
 class Objective(torch.nn.Module, ABC):
-    """A loss for generators, whose buffers and parameters are trained, checkpointed and sharded with the model's.
+    """A loss for generators. Its buffers and parameters are trained, checkpointed and sharded with the model's.
 
-    Only `forward` must be written; the other methods have defaults that do nothing.
+    Only `forward` must be implemented; the other methods do nothing by default.
     """
 
     def encoder(self, encoder: Encoder, turns: TurnEncoder) -> Encoder:
-        """Wraps the encoder of plain turns where the objective needs further columns.
+        """Wraps the encoder of plain turns if the objective needs further columns.
 
         Raises:
-            UserError: The objective does not go with such a model.
+            UserError: The objective does not support such a model.
         """
         return encoder
 
@@ -75,7 +75,7 @@ class Objective(torch.nn.Module, ABC):
         """
 
     def set_up(self, model: Any, seed: int) -> None:
-        """Called once, with the model, before training, to make parameters of its own."""
+        """Called once with the model before training, to create parameters."""
 
     def run(self, model: Any, batch: Mapping[str, Tensor]) -> Any:
         """Runs the model; the output's `logits` are those of the targets, anything else is for `forward`."""

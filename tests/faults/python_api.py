@@ -140,7 +140,7 @@ def generations() -> Iterator[Call]:
         yield from of("generator", method, "decoding", no_decoding)
         yield from of("generator", method, "control", no_names)
         yield Call("generator", method, {"decodin": None}, "decodin")
-    yield from of("generator", "stream", "at_a_time", NO_COUNT)
+    yield from of("generator", "stream", "chunk_size", NO_COUNT)
     yield from of("generator", "stream", "progress", NO_FLAG)
     no_rows = [None, 5, "abc", {"knowledge": "a"}, ["a"], [None], [{}], [{"knowledge": "a"}]]
     yield from of("generator", "stream", "rows", no_rows)

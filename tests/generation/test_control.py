@@ -15,9 +15,8 @@ from data_modules.encoding.turns import TurnEncoder
 from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.records import Example
-from generation.control.ctrl import Ctrl
+from generation.control.ctrl import Ctrl, model_digest
 from generation.control.encoder import ControlEncoder
-from generation.control.entailment import model_digest
 from generation.control.features import (
     fit_terciles,
     levels,

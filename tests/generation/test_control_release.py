@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from data_modules.encoding.turn_layout import SEQ2SEQ, TurnLayout
 from faithkit.errors import UserError
 from generation.control.encoder import ControlEncoder
-from generation.control.features import levels, lexical_overlap
+from generation.control.features import fit_release_terciles, levels, lexical_overlap, release_overlap
 from generation.control.reader import FeatureReader
-from generation.control.release import fit_release_terciles, release_overlap
 from generation.settings import Settings
 from tests.generation.judges import Words
 from tests.generation.test_control import ROWS, ctrl, fitted, turns

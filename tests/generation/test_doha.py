@@ -20,7 +20,7 @@ from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.records import Turn
 from faithkit.training.language_model import run_model
-from generation.doha.views import join_views, split_views, without_knowledge
+from generation.doha.model import join_views, split_views, without_knowledge
 from generation.weights import families_of, load_generator
 from tests.data_modules.examples import example
 

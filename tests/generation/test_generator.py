@@ -13,7 +13,7 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Turn
 from generation import Generator
-from generation.control_names import control_tokens
+from generation.control.names import control_tokens
 from tests.generation.docstrings import run_examples
 from tests.generation.folders import CONTROL, examples, write_generator
 from tests.model_folders import make_foreign
@@ -84,14 +84,14 @@ def test_a_stream_reads_only_a_part_ahead_and_answers_in_order(tiny_llama: Path)
             read.append(number)
             yield {"id": f"r{number}", "knowledge": k, "history": h}
 
-    answers = generator.stream(rows(), decoding=NUCLEUS, at_a_time=2)
+    answers = generator.stream(rows(), decoding=NUCLEUS, chunk_size=2)
     first = next(answers)
     assert first.id == "r0" and read == [0, 1]
     found = [first, *answers]
     assert [answer.id for answer in found] == [f"r{number}" for number in range(len(knowledge))]
     assert [answer.text for answer in found] == generator.reply(knowledge, history, decoding=NUCLEUS)
     assert json.loads(json.dumps(found[0].to_dict()))["text"] == found[0].text
-    own = list(generator.stream(examples(), decoding=NUCLEUS, at_a_time=5))
+    own = list(generator.stream(examples(), decoding=NUCLEUS, chunk_size=5))
     assert own == list(generator.predict_examples(examples(), decoding=NUCLEUS))
     with pytest.raises(UserError, match=r"(?s)rows must be mappings that have knowledge and history.*at: row 0"):
         list(generator.stream([{"knowledge": "The river."}]))
