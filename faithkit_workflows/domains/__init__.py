@@ -1,1 +1,1 @@
-"""Domains of a detector: their rows, the features that cheap baselines learn from, and `benchmark=domains`."""
+"""Tests a detector over domains (`benchmark=domains`), with cheap baselines that are fitted on the other domains."""

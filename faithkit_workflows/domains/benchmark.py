@@ -1,14 +1,19 @@
-"""`benchmark=domains`: one detector, or given predictions, on every domain, beside baselines that never saw it."""
+"""Runs `benchmark=domains`: one detector, or given predictions, on every domain, with baselines of other domains."""
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
-from faithkit.files.jsonl import read_predictions
+from faithkit.files.home import cache_dir
+from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
@@ -22,133 +27,144 @@ from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance, write_given
 from faithkit_workflows.detectors.configured import load_configured
-from faithkit_workflows.domains.baselines import DomainBaselines
-from faithkit_workflows.domains.definition import read_domains
+from faithkit_workflows.domains.domain_rows import DEV, Rows, read_all_domains
 from faithkit_workflows.domains.features import Features
-from faithkit_workflows.domains.report import domains_report
-from faithkit_workflows.domains.response_alone import response_alone, telling_words
-from faithkit_workflows.domains.rows import DEV, DomainRows, Rows, read_domain
-from faithkit_workflows.domains.test_accesses import count_looks, is_look, record_looks
-from faithkit_workflows.domains.tested import DomainTest
+from faithkit_workflows.domains.leave_one_out import DomainBaselines
+from faithkit_workflows.domains.report import report_domains
+from faithkit_workflows.domains.response_only import find_label_words, measure_response_only
+from faithkit_workflows.domains.scores import DomainTest
 
 NAME = "domains"
 log = logging.getLogger("faithkit")
 
 
 def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
-    """Reads the domains, judges their rows, fits the baselines, and writes and tells the results."""
-    block = config["benchmark"]
-    domains = read_all(block)
-    tested = {name: own.part(block["part"]) for name, own in domains.items()}
-    by = str(config["checkpoint"] or config["predictions"])
-    record_looks(tested, by, part=block["part"], root=block["path"])
-    shown = [example for rows in tested.values() for example in rows.shown]
-    predictions, models, notes = _judge(run, config, shown)
+    """Reads the domains, predicts their rows, fits the baselines, and writes the results."""
+    block, num_resamples = config["benchmark"], config["num_resamples"]
+    part = block["part"]
+    domains = read_all_domains(block)
+    tested = {name: rows.select_part(part) for name, rows in domains.items()}
+    if is_test_access(part, block["path"]):
+        record_test_accesses(tested, str(config["checkpoint"] or config["predictions"]))
+    inputs = [example for rows in tested.values() for example in rows.inputs]
+    predictions, models, notes = _predict(run, config, inputs)
     features = Features(run.path / "features", encoder=block["encoder"])
     baselines = DomainBaselines(domains, features, nli=block["nli"], max_fit_rows=block["max_fit_rows"])
     tests: list[DomainTest] = []
-    facts: dict[str, Any] = {}
+    test_sets: dict[str, Any] = {}
     without_leaked: dict[str, Metric] = {}
     for name, rows in tested.items():
         log.info("%s: fitting its baselines on other domains", name)
+        domain = domains[name].domain
         origin = Provenance.of(name, rows.originals, models)
-        said = {example.id: predictions[example.id] for example in rows.shown}
-        fitted = baselines.fit(name, rows.shown, block["part"])
+        of_domain = {example.id: predictions[example.id] for example in rows.inputs}
+        fitted = baselines.fit(name, rows.inputs, part)
+        is_known = models and all(leaks is not None for leaks in origin.leaks)
         tests.append(
             DomainTest(
                 name=name,
-                title=domains[name].domain.title,
-                examples=rows.shown,
-                predictions=said,
+                title=domain.title,
+                examples=rows.inputs,
+                predictions=of_domain,
                 baselines=[one.baseline for one in fitted],
-                beside=domains[name].domain.beside,
-                alone=response_alone(rows.shown, num_resamples=config["num_resamples"]),
-                telling=telling_words(rows.shown),
-                kin=domains[name].domain.kin,
-                seen=None if any(leaks is None for leaks in origin.leaks) or not models else origin.leaked,
+                extra=domain.extra,
+                response_only=measure_response_only(rows.inputs, num_resamples=num_resamples),
+                label_words=find_label_words(rows.inputs),
+                related_domains=domain.related_domains,
+                seen=origin.leaked if is_known else None,
             )
         )
-        without_leaked |= _without_leaked(name, rows, said, origin, config["num_resamples"])
-        facts[name] = origin.to_dict() | {"baselines": {one.baseline.key: one.fitted.to_dict() for one in fitted}}
-    notes += nli_notes(baselines, tested)
-    report = domains_report(
-        tests,
-        title=f"test/{NAME} ({block['part']})",
-        num_resamples=config["num_resamples"],
-        num_examples=config["num_examples"],
-    )
-    looks = looks_at(domains)
+        without_leaked |= _measure_without_leaked(name, rows, of_domain, origin, num_resamples)
+        test_sets[name] = origin.to_dict() | {"baselines": {one.baseline.key: one.fitted.to_dict() for one in fitted}}
+    notes += find_nli_leaks(baselines, tested)
+    title, num_examples = f"test/{NAME} ({part})", config["num_examples"]
+    report = report_domains(tests, title=title, num_resamples=num_resamples, num_examples=num_examples)
+    since = count_test_accesses()
+    accesses = {name: {"before": rows.domain.test_accesses, "held": since[name]} for name, rows in domains.items()}
     metrics = full_names("test", NAME, {**report.metrics, **without_leaked})
-    meta = {"config": config, "part": block["part"], "looks": looks, "environment": environment()}
-    write_results(run.metrics, metrics, {**meta, "test_sets": facts})
-    lines = (*_look_lines(block["part"], block["path"], looks), *(f"note: {note}" for note in notes))
-    origins = {"models": [one for own in facts.values() for one in own["models"]]}
-    told = replace(report, lines=(*lines, *report.lines), alerts=lines, facts=origins)
+    meta = {"config": config, "part": part, "looks": accesses, "environment": environment()}
+    write_results(run.metrics, metrics, {**meta, "test_sets": test_sets})
+    lines = (_describe_part(part, block["path"], accesses), *(f"note: {note}" for note in notes))
+    facts = {"models": [model for test_set in test_sets.values() for model in test_set["models"]]}
     answers = {
-        name: [Report(metrics={}, answers=[(example, predictions[example.id]) for example in rows.shown])]
+        name: [Report(metrics={}, answers=[(example, predictions[example.id]) for example in rows.inputs])]
         for name, rows in tested.items()
     }
-    write_reports(run, {NAME: [told], **answers}, ReportOptions.of(config))
+    complete = replace(report, lines=(*lines, *report.lines), alerts=lines, facts=facts)
+    write_reports(run, {NAME: [complete], **answers}, ReportOptions.of(config))
     return EvaluationResult(metrics, {NAME: report.samples})
 
 
-def read_all(block: Mapping[str, Any]) -> dict[str, DomainRows]:
-    """Reads the rows of the domains of a `benchmark` block."""
-    domains = read_domains(block["domains"], block["only"])
-    return {
-        name: read_domain(domain, block["path"], on_bad_row=block["on_bad_row"]) for name, domain in domains.items()
-    }
-
-
-def _judge(
-    run: RunFolder, config: Mapping[str, Any], shown: list[Example]
+def _predict(
+    run: RunFolder, config: Mapping[str, Any], inputs: list[Example]
 ) -> tuple[Mapping[str, Prediction], list[UsedModel], list[str]]:
-    """Gives the predictions of all rows, the models that they are from, and notes."""
+    """Returns the predictions of all rows, the models that made them, and notes."""
     path, texts = run.predictions / f"{NAME}.jsonl", config.get("save_texts", True)
     if config["predictions"]:
         given = read_predictions(config["predictions"])
-        origin = read_provenance(config["predictions"], NAME, shown, checkpoint=config["checkpoint"])
-        kept = {example.id: given[example.id] for example in shown if example.id in given}
-        align_predictions(shown, kept)  # tells what is missing before any work
-        write_given(path, shown, kept, texts=texts)
+        origin = read_provenance(config["predictions"], NAME, inputs, checkpoint=config["checkpoint"])
+        kept = {example.id: given[example.id] for example in inputs if example.id in given}
+        align_predictions(inputs, kept)  # reports missing predictions before any work
+        write_given(path, inputs, kept, texts=texts)
         return kept, list(origin.models), list(origin.notes)
     loaded = load_configured(config)
-    portion = config["save_every_num_rows"]
-    predictions, _ = predict_and_write(path, NAME, shown, loaded, chunk_size=portion, texts=texts)
+    chunk_size = config["save_every_num_rows"]
+    predictions, _ = predict_and_write(path, NAME, inputs, loaded, chunk_size=chunk_size, texts=texts)
     return predictions, loaded.models, []
 
 
-def nli_notes(baselines: DomainBaselines, tested: Mapping[str, Rows]) -> list[str]:
-    """Tells where the NLI model has seen what is tested, so that NLI alone is no outsider there."""
+def find_nli_leaks(baselines: DomainBaselines, tested: Mapping[str, Rows]) -> list[str]:
+    """Names the domains whose tested rows the NLI model was trained on, which makes NLI alone no fair baseline."""
     notes = []
     for name, rows in tested.items():
-        nli = baselines.nli_of(name)
+        nli = baselines.find_nli(name)
         seen = describe_model(nli).seen if nli else None
         if seen is not None and (number := int(find_leaks(rows.originals, seen).rows.sum())):
-            what = f"the NLI model has seen {number:,} of {len(rows):,} rows of {name}"
-            notes.append(f"{what}, so NLI alone knows more there than any outsider: benchmark.domains.{name}.nli=OTHER")
+            what = f"the NLI model was trained on {number:,} of {len(rows):,} rows of {name}"
+            notes.append(f"{what}, so NLI alone is no fair baseline there: benchmark.domains.{name}.nli=OTHER")
     return notes
 
 
-def _without_leaked(
-    name: str, rows: Rows, said: Mapping[str, Prediction], origin: Provenance, num_resamples: int
+def _measure_without_leaked(
+    name: str, rows: Rows, predictions: Mapping[str, Prediction], origin: Provenance, num_resamples: int
 ) -> dict[str, Metric]:
-    """The metrics of a domain's rows that are new to the model, where only some are."""
+    """Measures the rows that the model was not trained on, where it was trained on some."""
     leaked = np.array(origin.leaked, bool)
     if not leaked.any() or leaked.all():
         return {}
-    found = classification_metrics(join_outcomes(rows.shown, said).select(~leaked), num_resamples=num_resamples).metrics
+    outcomes = join_outcomes(rows.inputs, predictions).select(~leaked)
+    found = classification_metrics(outcomes, num_resamples=num_resamples).metrics
     return {f"{name}/{WITHOUT_LEAKED}{metric}": value for metric, value in found.items()}
 
 
-def looks_at(domains: Mapping[str, DomainRows]) -> dict[str, dict[str, int]]:
-    """Counts the looks at each domain: before there were halves, and at its held half since."""
-    since = count_looks()
-    return {name: {"before": own.domain.looks, "held": since[name]} for name, own in domains.items()}
+def is_test_access(part: str, root: str) -> bool:
+    """Reports whether scoring a part uses held-out labels; those of the embedded corpus are not counted."""
+    return part != DEV and root != EMBEDDED
 
 
-def _look_lines(part: str, root: str, looks: Mapping[str, Mapping[str, int]]) -> list[str]:
-    counts = ", ".join(f"{name} {own['held']}" for name, own in looks.items() if own["held"])
-    counted = "a look at held rows, counted" if is_look(part, root) else "held rows of the stand-in, no look"
-    here = "rows of the dev half" if part == DEV else f"part {part}: {counted}"
-    return [f"{here}; looks at held halves so far: {counts or 'none'}"]
+def record_test_accesses(domains: Iterable[str], scored_by: str) -> None:
+    """Appends a line for each domain to the list of accesses to held-out rows.
+
+    Args:
+        scored_by: The checkpoint or predictions file.
+    """
+    with JsonlAppender(_accesses_file()) as file:
+        for name in domains:
+            file.append({"domain": name, "by": scored_by, "at": datetime.now(UTC).isoformat(timespec="seconds")})
+
+
+def count_test_accesses() -> Counter[str]:
+    """Counts the accesses to each domain's held-out rows so far."""
+    path = _accesses_file()
+    return Counter(str(row["domain"]) for row in read_jsonl(path)) if path.exists() else Counter()
+
+
+def _accesses_file() -> Path:
+    return cache_dir("domains") / "looks.jsonl"
+
+
+def _describe_part(part: str, root: str, accesses: Mapping[str, Mapping[str, int]]) -> str:
+    counts = ", ".join(f"{name} {counts['held']}" for name, counts in accesses.items() if counts["held"])
+    kind = "a test access, counted" if is_test_access(part, root) else "embedded held-out rows, not counted"
+    rows = "rows of the dev half" if part == DEV else f"part {part}: {kind}"
+    return f"{rows}; test accesses so far: {counts or 'none'}"

@@ -1,146 +1,183 @@
-"""The report over domains: a model beside its baselines in each, their paired differences, and the means."""
+"""Reports a model and its baselines on each domain: tables, paired differences, and the means."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from faithkit.metrics.classification import classification_metrics, classification_statistic
-from faithkit.metrics.outcomes import join_outcomes
-from faithkit.pages.tables import choose_examples, escape_terminal, predictions_table
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.pages.tables import (
+    choose_examples,
+    escape_terminal,
+    format_p,
+    format_percent,
+    new_number_table,
+    predictions_table,
+)
 from faithkit.reports.report import Report, build_sample
 from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.domains.abstaining import abstaining
-from faithkit_workflows.domains.mean import draw_domains, mean_difference, mean_metric
-from faithkit_workflows.domains.tables import (
+from faithkit_workflows.domains.abstention import measure_abstention
+from faithkit_workflows.domains.scores import (
     MEAN,
     MODEL,
     RANKING,
     SHOWN,
+    DomainScores,
+    DomainTest,
     ScoredDomain,
-    alone_table,
-    baselines_table,
-    headline,
-    model_table,
+    score_domains,
 )
-from faithkit_workflows.domains.tested import DomainTest
 
 
-def domains_report(
+def report_domains(
     tests: Sequence[DomainTest], *, title: str, num_resamples: int = 1000, num_examples: int = 5
 ) -> Report:
-    """Scores every domain and averages them.
-
-    Metrics are named `wow/auroc`, `wow/overlap_auroc` and `wow/difference/overlap_auroc`; means `mean/auroc` and so on.
-    """
-    scored = [_score(test, number, num_resamples) for number, test in enumerate(tests)]
-    counted = [one for one in scored if not one.test.beside]
-    metrics: dict[str, Metric] = {}
-    for one in scored:
-        metrics |= _named(one)
-    means, mean_differences = _means(counted)
-    metrics |= {f"{MEAN}/{_key(system)}{name}": m for system, own in means.items() for name, m in own.items()}
-    for key, difference in mean_differences.items():
-        metrics |= {f"{MEAN}/{name}": m for name, m in difference.to_metrics(f"{key}_{RANKING}").items()}
-    unsure, abstaining_tables, unsure_notes = abstaining(tests, title=title, num_resamples=num_resamples)
-    metrics |= unsure
-    tables = [
-        model_table(scored, means, title),
-        baselines_table(scored, means, mean_differences, title),
-        *abstaining_tables,
-    ]
-    if any(one.test.alone for one in scored):
-        tables.append(alone_table([one.test for one in scored], title))
+    """Scores every domain and builds the report."""
+    scores = score_domains(tests, num_resamples=num_resamples)
+    abstention, abstention_tables, abstention_notes = measure_abstention(
+        tests, title=title, num_resamples=num_resamples
+    )
+    tables = [_model_table(scores, title), _baselines_table(scores, title), *abstention_tables]
+    if any(test.response_only for test in tests):
+        tables.append(_response_only_table(tests, title))
     examples = [example for test in tests for example in test.examples]
-    said = {id_: prediction for test in tests for id_, prediction in test.predictions.items()}
-    chosen = choose_examples(examples, said, num_examples) if num_examples else []
+    predictions = {id_: prediction for test in tests for id_, prediction in test.predictions.items()}
+    chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if chosen:
-        tables.append(predictions_table(chosen, said, title="predictions to judge"))
-    samples = [build_sample(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [said[e.id]]]
+        tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
+    pairs = [(example, predictions[example.id]) for example in chosen]
     return Report(
-        metrics=metrics,
-        headline=(headline(scored, means, mean_differences, title),),
+        metrics=scores.to_metrics() | abstention,
+        headline=(_headline_table(scores, title),),
         tables=tuple(tables),
-        notes=(*_verdicts(counted), *unsure_notes),
-        samples=tuple(samples),
-        lines=tuple(_telling(tests)),
+        notes=(*_compare_with_best_baselines(scores.domains), *abstention_notes),
+        samples=tuple(build_sample(e, gold=e.label, label=p.label, score=p.score) for e, p in pairs),
+        lines=tuple(_describe_label_words(tests)),
     )
 
 
-def _score(test: DomainTest, number: int, num_resamples: int) -> ScoredDomain:
-    systems = {MODEL: test.predictions} | {one.key: one.predictions for one in test.baselines}
-    outcomes = {name: join_outcomes(test.examples, said) for name, said in systems.items()}
-    # The seed is the domain's own: resamples of two domains have nothing to do with each other.
-    draws = {
-        name: draw_domains([(own.groups, classification_statistic(own))], num_resamples=num_resamples, seed=number)[0]
-        for name, own in outcomes.items()
+def _compare_with_best_baselines(domains: Sequence[ScoredDomain]) -> list[str]:
+    """Counts the domains where the model is clearly above, or below, the best baseline."""
+    best = {
+        domain.test.name: min(domain.differences.values(), key=lambda difference: difference.value)
+        for domain in domains
+        if domain.differences and not domain.test.extra
     }
-    metrics = {
-        name: classification_metrics(own, num_resamples=num_resamples, seed=number).metrics
-        for name, own in outcomes.items()
-    }
-    differences = {
-        name: difference
-        for name in systems
-        if name != MODEL and (difference := draws[MODEL].subtract(draws[name]).get(RANKING)) is not None
-    }
-    return ScoredDomain(test, metrics, draws, differences)
-
-
-def _key(system: str) -> str:
-    return "" if system == MODEL else f"{system}_"
-
-
-def _named(one: ScoredDomain) -> dict[str, Metric]:
-    found = {f"{one.test.name}/{name}": metric for name, metric in one.metrics[MODEL].items()}
-    for system, metrics in one.metrics.items():
-        if system != MODEL:
-            found |= {f"{one.test.name}/{system}_{name}": metrics[name] for name in SHOWN if name in metrics}
-    for system, difference in one.differences.items():
-        named = difference.to_metrics(f"{system}_{RANKING}")
-        found |= {f"{one.test.name}/{name}": metric for name, metric in named.items()}
-    for kind, metric in one.test.alone.items():
-        found[f"{one.test.name}/without_knowledge/{kind.replace(',', '').replace(' ', '_')}_{RANKING}"] = metric
-    return found
-
-
-def _means(scored: Sequence[ScoredDomain]) -> tuple[dict[str, dict[str, Metric]], dict[str, Difference]]:
-    """Averages over the domains: each system's metrics, and the model's AUROC less each baseline's."""
-    everywhere = [name for name in (scored[0].draws if scored else ()) if all(name in one.draws for one in scored)]
-    by_system = {system: [one.draws[system] for one in scored] for system in everywhere}
-    means: dict[str, dict[str, Metric]] = {}
-    for system, draws in by_system.items():
-        means[system] = {n: one.metric for n in SHOWN if (one := mean_metric(draws, n)) is not None}
-    differences = {
-        system: found
-        for system, draws in by_system.items()
-        if system != MODEL and (found := mean_difference(by_system[MODEL], draws, RANKING)) is not None
-    }
-    return means, differences
-
-
-def _verdicts(scored: Sequence[ScoredDomain]) -> list[str]:
-    """Says on how many domains the model is above, and below, the baseline that is best there."""
-    judged = [one for one in scored if one.differences]
-    if not judged:
+    if not best:
         return []
-    best = {one.test.name: min(one.differences.values(), key=lambda difference: difference.value) for one in judged}
-    above = [name for name, difference in best.items() if difference.low > 0]
-    below = [name for name, difference in best.items() if difference.high < 0]
-    line = f"against the best baseline of each domain: clearly above on {len(above)} of {len(judged)}"
-    return [f"{line}{_listed(above)}, clearly below on {len(below)}{_listed(below)}"]
+
+    def listed(names: Sequence[str]) -> str:
+        return f"{len(names)}{{of}} ({', '.join(names)})" if names else "0{of}"
+
+    above = listed([name for name, difference in best.items() if difference.low > 0]).format(of=f" of {len(best)}")
+    below = listed([name for name, difference in best.items() if difference.high < 0]).format(of="")
+    return [f"against the best baseline of each domain: clearly above on {above}, clearly below on {below}"]
 
 
-def _listed(names: Sequence[str]) -> str:
-    return f" ({', '.join(names)})" if names else ""
+def _describe_label_words(tests: Sequence[DomainTest]) -> list[str]:
+    def quoted(words: Sequence[str]) -> str:
+        return ", ".join(f"'{escape_terminal(word, 40)}'" for word in words)
 
-
-def _telling(tests: Sequence[DomainTest]) -> list[str]:
     return [
-        f"{test.title}: words that tell hallucinated: {_quoted(hallucinated)}; faithful: {_quoted(faithful)}"
+        f"{test.title}: words that indicate hallucinated: {quoted(hallucinated)}; faithful: {quoted(faithful)}"
         for test in tests
-        for hallucinated, faithful in [test.telling]
+        for hallucinated, faithful in [test.label_words]
         if hallucinated or faithful
     ]
 
 
-def _quoted(words: Sequence[str]) -> str:
-    return ", ".join(f"'{escape_terminal(word, 40)}'" for word in words)
+def _extra_last(domains: Sequence[ScoredDomain]) -> list[list[ScoredDomain]]:
+    return [[domain for domain in domains if domain.test.extra == extra] for extra in (False, True)]
+
+
+def _headline_table(scores: DomainScores, title: str) -> Table:
+    """Shows the model's AUROC in each domain and the best baseline there; four columns fit 80 characters."""
+    heads = ("model", "best baseline", "model - baseline")
+    table = new_number_table(f"{title}: AUROC in percent", "domain", heads, no_wrap=["model", "model - baseline"])
+    names = {baseline.key: baseline.name for domain in scores.domains for baseline in domain.test.baselines}
+    for domains in _extra_last(scores.domains):
+        for domain in domains:
+            cells = _best_baseline_cells(domain.metrics, domain.differences, names)
+            table.add_row(Text(domain.test.row_title), *cells)
+        table.add_section()
+    table.add_row(Text(MEAN, style="bold"), *_best_baseline_cells(scores.means, scores.mean_differences, names))
+    line = (
+        "95% intervals over groups, differences paired; baselines are fitted on other domains, the best is chosen on "
+        "these rows"
+    )
+    table.caption = _caption(line, scores.domains)
+    return table
+
+
+def _best_baseline_cells(
+    metrics: Mapping[str, Mapping[str, Metric]], differences: Mapping[str, Difference], names: Mapping[str, str]
+) -> list[str]:
+    model = format_percent(metrics.get(MODEL, {}).get(RANKING))
+    if not differences:
+        return [model, "-", "-"]
+    key = min(differences, key=lambda key: differences[key].value)
+    best = format_percent(metrics[key][RANKING], bounds=False)
+    return [model, f"{escape_terminal(names[key])} {best}", format_percent(differences[key].metric)]
+
+
+def _model_table(scores: DomainScores, title: str) -> Table:
+    """Shows the model's metrics in each domain and in the mean, and how many rows it was trained on."""
+    table = new_number_table(f"{title}, percent", "domain", ["rows", "groups", *SHOWN.values(), "seen"], min_width=12)
+    for domains in _extra_last(scores.domains):
+        for domain in domains:
+            test = domain.test
+            groups = len({example.group for example in test.examples})
+            seen = "?" if test.seen is None else f"{test.seen.sum():,}"
+            cells = [format_percent(domain.metrics[MODEL].get(name)) for name in SHOWN]
+            table.add_row(Text(test.row_title), f"{len(test.examples):,}", f"{groups:,}", *cells, seen)
+        table.add_section()
+    means = scores.means.get(MODEL, {})
+    table.add_row(Text(MEAN, style="bold"), "", "", *(format_percent(means.get(name)) for name in SHOWN), "")
+    line = "95% intervals over groups, of the mean over groups within each domain; seen: rows the model was trained on"
+    table.caption = _caption(line, scores.domains)
+    return table
+
+
+def _caption(line: str, domains: Sequence[ScoredDomain]) -> Text:
+    has_extra = any(domain.test.extra for domain in domains)
+    return Text("\n".join([line, *["* extra domain, not in the mean"] * has_extra]))
+
+
+def _baselines_table(scores: DomainScores, title: str) -> Table:
+    """Shows each baseline's AUROC and macro-F1 by domain, and the model's AUROC minus it."""
+    heads = ("AUROC", "macro-F1", "model - baseline", "p")
+    table = new_number_table(
+        f"{title}: AUROC minus each baseline's, percent", "domain", heads, no_wrap=["p"], min_width=19
+    )
+    for domain in scores.domains:
+        table.add_row(Text(escape_terminal(domain.test.title), style="bold"))
+        for baseline in domain.test.baselines:
+            metrics, difference = domain.metrics[baseline.key], domain.differences.get(baseline.key)
+            table.add_row(*_baseline_cells(baseline.name, metrics, difference))
+        table.add_section()
+    table.add_row(Text(MEAN, style="bold"))
+    names = {baseline.key: baseline.name for domain in scores.domains for baseline in domain.test.baselines}
+    for key, name in names.items():
+        if key in scores.means:
+            table.add_row(*_baseline_cells(name, scores.means[key], scores.mean_differences.get(key)))
+    tests = [domain.test for domain in scores.domains if domain.test.baselines]
+    fitted_on = [escape_terminal("; ".join(dict.fromkeys(one.fitted_on for one in test.baselines))) for test in tests]
+    table.caption = Text("\n".join(f"{t.title}: fitted on {rows}" for t, rows in zip(tests, fitted_on, strict=True)))
+    return table
+
+
+def _baseline_cells(name: str, metrics: Mapping[str, Metric], difference: Difference | None) -> list[str]:
+    values = [format_percent(metrics.get(RANKING)), format_percent(metrics.get("macro_f1"), bounds=False)]
+    compared = ["-", "-"] if difference is None else [format_percent(difference.metric), format_p(difference.p_value)]
+    return [f"  {escape_terminal(name)}", *values, *compared]
+
+
+def _response_only_table(tests: Sequence[DomainTest], title: str) -> Table:
+    """Shows how well each domain's labels can be predicted without the knowledge."""
+    kinds = list(dict.fromkeys(kind for test in tests for kind in test.response_only))
+    table = new_number_table(f"{title}: prediction without the knowledge, AUROC in percent", "domain", kinds)
+    for test in tests:
+        table.add_row(escape_terminal(test.title), *(format_percent(test.response_only.get(kind)) for kind in kinds))
+    line = "logistic regressions on the response (knowledge length: on that length) by folds of groups; 50 is chance"
+    table.caption = Text(line)
+    return table

@@ -22,8 +22,8 @@ RESPONSES = "responses"  # the task of a benchmark that scores generated respons
 PROTOCOLS = ("comparative", "meta_judging", "rates")
 ANALYSIS = "analysis"  # of RAGTruth, which judges nothing
 RATE_HISTORIES = ("gold", "self")  # as in faithkit.reports.rates, without numpy
-DOMAIN_HISTORIES = ("apart", "joined")  # as in faithkit_workflows.domains.definition, without numpy
-DOMAIN_PARTS = ("dev", "held", "all")  # as in faithkit_workflows.domains.rows
+DOMAIN_HISTORIES = ("apart", "joined")  # as in faithkit_workflows.domains.domain_rows, without numpy
+DOMAIN_PARTS = ("dev", "held", "all")  # as in the same file
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
 GENERATOR_KEYS = ("max_length", "decoding")
 TargetName = Annotated[types.Text | None, Field(alias="_target_")]
@@ -160,7 +160,7 @@ class DomainSource(types.OpenBlock):
 
 
 class Domain(types.Block):
-    """A domain of `benchmark.domains`; `faithkit_workflows.domains.definition.Domain` explains the keys."""
+    """A domain of `benchmark.domains`; `faithkit_workflows.domains.domain_rows.Domain` explains the keys."""
 
     title: types.Text
     sources: Annotated[list[DomainSource], Field(min_length=1)]
@@ -171,9 +171,9 @@ class Domain(types.Block):
     max_length_gap: Annotated[
         types.NonNegativeInt | None, types.Hint("use a number of words, or null for all pairs")
     ] = None
-    beside: types.Switch = False
+    extra: types.Switch = False
     max_rows: blocks.NumRows = None
-    looks: types.NonNegativeInt = 0
+    test_accesses: types.NonNegativeInt = 0
     nli: types.PathText | None = None
 
 

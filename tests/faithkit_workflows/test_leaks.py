@@ -159,8 +159,8 @@ def test_streamed_rows_are_seen_too(trained, tiny_bert, tmp_path) -> None:
     assert all((streamed[name] == cached[name]).all() for name in cached)
 
 
-def test_a_judge_is_asked_what_it_has_seen(trained, tmp_path, capsys) -> None:
-    """A critic that learnt from the judged turns, as from the pool that it was once made of."""
+def test_rows_that_a_judge_was_trained_on_are_reported(trained, tmp_path, capsys) -> None:
+    """A judge that was trained on two of the tested turns."""
     path, file = dialogues(tmp_path), responses(tmp_path / "good.jsonl", GOOD)
     source, judge = build_source("faithdial", str(path)), tmp_path / "judge"
     turns = list(read_examples(source, "test", ReadReport()))
@@ -177,4 +177,4 @@ def test_a_judge_is_asked_what_it_has_seen(trained, tmp_path, capsys) -> None:
     assert told["metrics"]["test/faithdial/without_leaked/critic_rate"]["n"] == 4
     assert told["metrics"]["test/faithdial/without_leaked/bleu"]["n"] == 4
     shown = capsys.readouterr().out
-    assert f"2 of 6 rows are not new to judge {judge}" in shown and "whose they are is not known" in shown
+    assert f"2 of 6 rows are not new to judge {judge}" in shown and "their model is unknown" in shown

@@ -9,10 +9,8 @@ import pytest
 from faithkit.baselines.word_overlap import unsupported_share
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
-from faithkit_workflows.domains.benchmark import read_all
-from faithkit_workflows.domains.definition import read_domains
-from faithkit_workflows.domains.rows import ALL, DEV, HELD
-from faithkit_workflows.domains.test_accesses import count_looks
+from faithkit_workflows.domains.benchmark import count_test_accesses
+from faithkit_workflows.domains.domain_rows import ALL, DEV, HELD, read_all_domains, read_domains
 from tests.faithkit_workflows.domains.corpora import SETS, write_corpora
 from tests.running import evaluate_here, plain_config
 
@@ -20,9 +18,9 @@ ONLY = "benchmark.only=[xsum,snli,conjnli]"
 
 
 def score_all(path: Path, *overrides: str) -> Path:
-    """Word overlap's scores of all rows, as if a detector had given them."""
-    domains = read_all(plain_config("evaluate", "benchmark=domains", *overrides)["benchmark"])
-    rows = [row for own in domains.values() for row in own.part(ALL).shown]
+    """Writes word overlap's scores of all rows as predictions."""
+    domains = read_all_domains(plain_config("evaluate", "benchmark=domains", *overrides)["benchmark"])
+    rows = [row for rows_of in domains.values() for row in rows_of.select_part(ALL).inputs]
     shares = {row.id: unsupported_share(row.knowledge, row.response) for row in rows}
     labels = {id: "hallucinated" if share > 0.4 else "faithful" for id, share in shares.items()}
     write_jsonl(path, ({"id": id, "label": labels[id], "score": share} for id, share in shares.items()))
@@ -40,7 +38,7 @@ def run(path: Path, predictions: Path, *overrides: str) -> dict:
     return json.loads((path / "metrics.json").read_text())
 
 
-def test_every_domain_has_its_metrics_beside_baselines_that_never_saw_it(
+def test_every_domain_has_metrics_and_baselines_of_other_domains(
     predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = run(tmp_path / "run", predictions)
@@ -54,11 +52,11 @@ def test_every_domain_has_its_metrics_beside_baselines_that_never_saw_it(
     for name in ("xsum", "snli", "conjnli"):
         assert name not in facts[name]["baselines"]["counted"]["trained_on"]
     assert "test/domains/snli/without_knowledge/length_auroc" in metrics
-    assert found["meta"]["part"] == DEV and count_looks()["xsum"] == found["meta"]["looks"]["xsum"]["held"]
+    assert found["meta"]["part"] == DEV and count_test_accesses()["xsum"] == found["meta"]["looks"]["xsum"]["held"]
     shown = capsys.readouterr().out
     report, page = (tmp_path / "run" / "report.md").read_text(), tmp_path / "run" / "answers.html"
-    assert shown.count("AUROC in percent") == 1 and "best baseline" in shown and "looks at held halves" in shown
-    assert "what decides each set without the knowledge" in report and "looks at held halves" in report
+    assert shown.count("AUROC in percent") == 1 and "best baseline" in shown and "test accesses so far" in shown
+    assert "prediction without the knowledge" in report and "test accesses so far" in report
     assert shown.splitlines()[-1] == f"answers: {page.as_uri()}"
     assert all(len(line) <= 80 for line in shown.splitlines() if "|" in line)
     sets = re.search(r'id="sets">(.*?)</script>', page.read_text(), re.DOTALL)
@@ -68,25 +66,25 @@ def test_every_domain_has_its_metrics_beside_baselines_that_never_saw_it(
 
 
 @pytest.mark.parametrize("part", [DEV, HELD, ALL])
-def test_a_look_at_held_rows_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str) -> None:
+def test_accesses_to_held_out_rows_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str) -> None:
     options = (f"benchmark.path={write_corpora(tmp_path / 'corpora')}", SETS)
-    given, before = score_all(tmp_path / "all.jsonl", *options), count_looks()
+    given, before = score_all(tmp_path / "all.jsonl", *options), count_test_accesses()
     found = run(tmp_path / "run", given, f"benchmark.part={part}", *options)
-    since = count_looks()
+    since = count_test_accesses()
     assert since["snli"] == before["snli"] + (part != DEV) == found["meta"]["looks"]["snli"]["held"]
     assert since["xsum"] == before["xsum"]
-    assert ("a look at held rows, counted" in capsys.readouterr().out) == (part != DEV)
+    assert ("a test access, counted" in capsys.readouterr().out) == (part != DEV)
 
 
-def test_rows_of_the_stand_in_are_kept_for_nothing_so_no_look_at_them_counts(
+def test_accesses_to_embedded_rows_are_not_counted(
     predictions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = count_looks()
+    before = count_test_accesses()
     run(tmp_path / "run", predictions, f"benchmark.part={HELD}", SETS)
-    assert count_looks() == before and "counted" not in capsys.readouterr().out.split("looks at held halves")[0]
+    assert count_test_accesses() == before and "a test access" not in capsys.readouterr().out
 
 
-def test_baselines_learn_from_no_more_rows_of_a_domain_than_are_asked_for(predictions: Path, tmp_path: Path) -> None:
+def test_the_training_rows_of_baselines_can_be_limited(predictions: Path, tmp_path: Path) -> None:
     sizes = {}
     for limit in ("10", "null"):
         found = run(tmp_path / limit, predictions, f"benchmark.max_fit_rows={limit}")
@@ -95,14 +93,14 @@ def test_baselines_learn_from_no_more_rows_of_a_domain_than_are_asked_for(predic
     assert sizes["10"] <= 10 < sizes["null"]
 
 
-def test_predictions_that_are_missing_are_told(predictions: Path, tmp_path: Path) -> None:
+def test_missing_predictions_are_an_error(predictions: Path, tmp_path: Path) -> None:
     few = tmp_path / "few.jsonl"
     few.write_text("".join(predictions.read_text().splitlines(keepends=True)[:-40]))
     with pytest.raises(UserError, match="have no prediction"):
         run(tmp_path / "run", few)
 
 
-def test_a_domain_that_the_nli_model_has_seen_can_have_another_one_as_the_note_says() -> None:
+def test_a_domain_can_have_another_nli_model() -> None:
     block = plain_config("evaluate", "benchmark=domains", "benchmark.nli=usual", "benchmark.domains.snli.nli=other")
     assert {name: one.nli for name, one in read_domains(block["benchmark"]["domains"], None).items() if one.nli} == {
         "snli": "other"

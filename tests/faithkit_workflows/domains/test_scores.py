@@ -9,12 +9,11 @@ from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, Resamples, mean_statistic, resample
-from faithkit_workflows.domains.mean import draw_domains, mean_difference, mean_metric
-from faithkit_workflows.domains.report import domains_report
-from faithkit_workflows.domains.tested import DomainTest
+from faithkit_workflows.domains.report import report_domains
+from faithkit_workflows.domains.scores import DomainTest, average_differences, average_domains
 
 
-def domain(name: str, *, noise: float, beside: bool = False, num: int = 60) -> DomainTest:
+def domain(name: str, *, noise: float, extra: bool = False, num: int = 60) -> DomainTest:
     generator = np.random.default_rng(len(name))
     gold = generator.random(num) < 0.5
     examples = [
@@ -25,26 +24,26 @@ def domain(name: str, *, noise: float, beside: bool = False, num: int = 60) -> D
         for i, wrong in enumerate(gold.tolist())
     ]  # fmt: skip
 
-    def said(spread: float) -> dict[str, Prediction]:
+    def predict(spread: float) -> dict[str, Prediction]:
         scores = 1 / (1 + np.exp(-(2.0 * gold - 1 + generator.normal(0, spread, num))))
         return {
             one.id: Prediction(id=one.id, label=HALLUCINATED if score > 0.5 else FAITHFUL, score=float(score))
             for one, score in zip(examples, scores, strict=True)
         }
 
-    weak = Baseline(key="overlap", name="word overlap", predictions=said(3.0), fitted_on="10 rows of others")
+    weak = Baseline(key="overlap", name="word overlap", predictions=predict(3.0), fitted_on="10 rows of others")
     return DomainTest(
-        name=name, title=name, examples=examples, predictions=said(noise), baselines=[weak], beside=beside
+        name=name, title=name, examples=examples, predictions=predict(noise), baselines=[weak], extra=extra
     )
 
 
 def test_means_are_over_the_domains_that_count_and_differences_are_paired() -> None:
-    tests = [domain("one", noise=0.3), domain("three", noise=0.3), domain("whole", noise=9.0, beside=True)]
-    report = domains_report(tests, title="t", num_resamples=50, num_examples=2)
+    tests = [domain("one", noise=0.3), domain("three", noise=0.3), domain("whole", noise=9.0, extra=True)]
+    report = report_domains(tests, title="t", num_resamples=50, num_examples=2)
     metrics = report.metrics
     assert metrics["mean/auroc"].value == pytest.approx((metrics["one/auroc"].value + metrics["three/auroc"].value) / 2)
-    less = metrics["one/auroc"].value - metrics["one/overlap_auroc"].value
-    assert metrics["one/difference/overlap_auroc"].value == pytest.approx(less)
+    difference = metrics["one/auroc"].value - metrics["one/overlap_auroc"].value
+    assert metrics["one/difference/overlap_auroc"].value == pytest.approx(difference)
     low, high = metrics["mean/difference/overlap_auroc"].low, metrics["mean/difference/overlap_auroc"].high
     assert low is not None and high is not None and 0 < low <= metrics["mean/difference/overlap_auroc"].value <= high
     assert "whole/auroc" in metrics and any("clearly above on 2 of 2" in note for note in report.notes)
@@ -54,15 +53,15 @@ def test_means_are_over_the_domains_that_count_and_differences_are_paired() -> N
 
 def test_predictions_without_scores_have_no_ranking_and_no_differences_in_it() -> None:
     plain = domain("one", noise=0.3)
-    unscored = {one: Prediction(id=one, label=said.label) for one, said in plain.predictions.items()}
+    unscored = {id_: Prediction(id=id_, label=one.label) for id_, one in plain.predictions.items()}
     test = DomainTest(name="one", title="one", examples=plain.examples, predictions=unscored, baselines=plain.baselines)
-    metrics = domains_report([test], title="t", num_resamples=20, num_examples=0).metrics
+    metrics = report_domains([test], title="t", num_resamples=20, num_examples=0).metrics
     assert "one/macro_f1" in metrics and "mean/macro_f1" in metrics and "mean/overlap_auroc" in metrics
     assert not [name for name in metrics if "difference" in name or name == "mean/auroc"]
 
 
 def calibrated(number: int, *, shift: float = 0.0, num: int = 300) -> Resamples:
-    """The draws of scores that are the chance to be hallucinated, their log-odds shifted where that is said."""
+    """Resamples calibrated scores, or scores whose log-odds are shifted."""
     generator = np.random.default_rng(number)
     chances = generator.random(num)
     gold = (generator.random(num) < chances).astype(np.int8)
@@ -75,7 +74,7 @@ def calibrated(number: int, *, shift: float = 0.0, num: int = 300) -> Resamples:
 def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() -> None:
     """Errors of few rows lie above the truth, which is 0 here, and those of resamples lie further above."""
     draws = [calibrated(number) for number in range(6)]
-    mean, drawn = mean_metric(draws, "ece"), np.mean([one.samples["ece"] for one in draws], axis=0)
+    mean, drawn = average_domains(draws, "ece"), np.mean([one.samples["ece"] for one in draws], axis=0)
     assert mean is not None and np.quantile(drawn, 0.025) > mean.value, "uncorrected, all of it lies above"
     low, high = np.quantile(drawn - 2 * (drawn.mean() - mean.value), (0.025, 0.975))  # as `bootstrap` has it
     assert mean.low == pytest.approx(low) and low < high < mean.value
@@ -88,13 +87,13 @@ def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() 
         num_groups=9,
         num_defining={},
     )
-    sparse = mean_metric([few], "ece")
+    sparse = average_domains([few], "ece")
     assert sparse is not None and sparse.low == 0, "no bound is below 0"
 
 
 def test_other_means_are_as_drawn() -> None:
     draws = [calibrated(number) for number in range(6)]
-    mean, drawn = mean_metric(draws, "auroc"), np.mean([one.samples["auroc"] for one in draws], axis=0)
+    mean, drawn = average_domains(draws, "auroc"), np.mean([one.samples["auroc"] for one in draws], axis=0)
     assert mean is not None and [mean.low, mean.high] == pytest.approx(np.quantile(drawn, (0.025, 0.975)))
     assert mean.low < mean.value < mean.high
 
@@ -103,25 +102,22 @@ def test_a_difference_of_calibration_errors_is_corrected_once() -> None:
     """The worse one has less bias: uncorrected, the difference is too near to 0, corrected twice too far from it."""
     truth = -calibrated(0, shift=1.5, num=100_000).values["ece"]
     draws = [calibrated(number) for number in range(6)], [calibrated(number, shift=1.5) for number in range(6)]
-    found = mean_difference(*draws, "ece")
+    found = average_differences(*draws, "ece")
     assert found is not None
     drawn = np.mean([one.samples["ece"] - other.samples["ece"] for one, other in zip(*draws, strict=True)], axis=0)
     bias = drawn.mean() - found.value
     assert truth < found.value < found.value + bias, "resamples are further from the truth than the value"
     assert found.low == pytest.approx(np.quantile(drawn, 0.025) - 2 * bias)
-    none = mean_difference(draws[0], draws[0], "ece")
+    none = average_differences(draws[0], draws[0], "ece")
     assert none is not None and none.low == none.value == none.high == 0, "like biases cancel"
 
 
-def test_a_system_less_itself_is_nothing_and_domains_are_drawn_apart() -> None:
+def test_a_system_does_not_differ_from_itself() -> None:
     groups = Groups.of(map(str, range(40)))
     values = np.random.default_rng(0).random(40)
-    own = mean_statistic(groups, {"m": values})
-    draws = draw_domains([(groups, own), (groups, own)], num_resamples=400)
-    assert not np.array_equal(draws[0].samples["m"], draws[1].samples["m"])
-    mean, none = mean_metric(draws, "m"), mean_difference(draws, draws, "m")
+    statistic = mean_statistic(groups, {"m": values})
+    draws = [resample(groups, statistic, num_resamples=400, seed=seed) for seed in range(2)]
+    mean, none = average_domains(draws, "m"), average_differences(draws, draws, "m")
     assert mean is not None and none is not None
     assert mean.value == pytest.approx(values.mean()) and (none.low, none.value, none.high) == (0, 0, 0)
-    alone = np.quantile(draws[0].samples["m"], (0.025, 0.975))
-    assert mean.high - mean.low < 0.85 * (alone[1] - alone[0])  # of two domains, about 0.71 of one's width
-    assert mean_metric(draws, "other") is None and mean_metric([], "m") is None
+    assert average_domains(draws, "other") is None and average_domains([], "m") is None

@@ -1,4 +1,4 @@
-"""Models known by their content, and features that are kept by it."""
+"""Features of models, which are kept by the model's content."""
 
 import shutil
 from pathlib import Path
@@ -10,41 +10,37 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import CARD
 from faithkit.records import Example
 from faithkit_workflows.domains import features as module
-from faithkit_workflows.domains.features import Features
-from faithkit_workflows.domains.model_key import model_key
+from faithkit_workflows.domains.features import Features, model_key
 from tests.tiny import write_bert
 
 
-def test_a_model_is_known_by_what_its_folder_holds(tiny_bert: Path, tmp_path: Path) -> None:
+def test_a_model_is_identified_by_its_files(tiny_bert: Path, tmp_path: Path) -> None:
     key = model_key(str(tiny_bert))
     copy = Path(shutil.copytree(tiny_bert, tmp_path / "run" / "hf"))
-    (copy / CARD).write_text("a card is nobody's input")
-    assert model_key(str(copy)) == model_key(str(tmp_path / "run")) == key, "a run is its model"
+    (copy / CARD).write_text("the model card is not part of the model")
+    assert model_key(str(copy)) == model_key(str(tmp_path / "run")) == key
     assert model_key(str(write_bert(tmp_path / "other" / "hf", seed=1))) != key
     (copy / "tokenizer_config.json").write_text("{}")
     assert model_key(str(copy)) != key
-
-
-def test_a_name_of_the_hub_is_kept_and_a_path_that_is_not_there_is_told() -> None:
     assert model_key("someone/some-model") == "someone/some-model"
     with pytest.raises(UserError, match="no such run or folder"):
         model_key("./nowhere")
 
 
-def test_features_of_another_model_at_the_same_path_are_not_taken_for_its_own(
+def test_features_are_computed_again_for_another_model_at_the_same_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []
 
-    def cosines(encoder: str, knowledge: list[str], response: list[str]) -> np.ndarray:
+    def compute_cosines(encoder: str, knowledge: list[str], responses: list[str]) -> np.ndarray:
         calls.append(encoder)
-        return np.zeros(len(response))
+        return np.zeros(len(responses))
 
-    monkeypatch.setattr(module, "cosines", cosines)
+    monkeypatch.setattr(module, "compute_cosines", compute_cosines)
     rows = [Example(id="1", source="s", split="t", group="g", knowledge="k", response="r")]
     folder = tmp_path / "hf"
     for seed, times in ((0, 1), (1, 2)):
         write_bert(folder, seed=seed)
         for _ in range(2):
-            Features(tmp_path / "kept", encoder=str(folder)).of("d", rows, None)
+            Features(tmp_path / "kept", encoder=str(folder)).compute("d", rows, None)
             assert len(calls) == times

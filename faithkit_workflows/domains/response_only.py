@@ -1,8 +1,8 @@
-"""Measures what decides a test set without the knowledge: classifiers of the response alone, by folds of groups.
+"""Measures how well labels can be predicted without the knowledge: classifiers of the response, by folds of groups.
 
-A set whose labels a response gives away (by its length, its marks, its words, its author) says little of whether a
-detector compares it with the knowledge. Each figure is the AUROC of a logistic regression on one kind of features,
-scored on groups that it has not seen. `knowledge length` reads the knowledge's length alone, and no response.
+If the response alone (its length, punctuation, words or author) predicts the labels, the test set does not show whether
+a detector compares it with the knowledge. Each figure is the AUROC of a logistic regression on one kind of features,
+scored on groups that it was not trained on. `knowledge length` uses the knowledge's length and no response.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from faithkit.statistics.bootstrap import bootstrap
 from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit.words import unicode_words
 
-LENGTH, MARKED, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
+LENGTH, PUNCTUATION, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
     "length",
     "marks",
     "words",
@@ -32,18 +32,18 @@ LENGTH, MARKED, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
     "response, all",
 )
 AUTHOR_FIELDS = ("model", "model_name")  # of `meta`
-MIN_ROWS = 3  # that have a word, for it to count
+MIN_ROWS = 3  # rarer words are ignored
 Counts = dict[str, float]
 
 
-def response_alone(examples: Sequence[Example], *, num_resamples: int = 1000) -> dict[str, Metric]:
+def measure_response_only(examples: Sequence[Example], *, num_resamples: int = 1000) -> dict[str, Metric]:
     """Computes the AUROC of each kind of features, with its interval; kinds that the set does not have are left out."""
     kinds: dict[str, Callable[[Example], Counts]] = {
-        LENGTH: _length,
-        MARKED: _marks,
-        WORDS: _words,
+        LENGTH: _count_length,
+        PUNCTUATION: _count_marks,
+        WORDS: _count_words,
         KNOWLEDGE: lambda example: {"knowledge": len(unicode_words(example.knowledge))},
-        ALL: lambda example: _length(example) | _marks(example) | _words(example),
+        ALL: lambda example: _count_length(example) | _count_marks(example) | _count_words(example),
     }
     if len({_author(example) for example in examples}) > 1:
         kinds[AUTHOR] = lambda example: {f"by {_author(example)}": 1.0}
@@ -54,36 +54,37 @@ def response_alone(examples: Sequence[Example], *, num_resamples: int = 1000) ->
     return found
 
 
-def telling_words(examples: Sequence[Example], limit: int = 4) -> tuple[list[str], list[str]]:
-    """Names the words and pairs of words that speak most for hallucinated, and those that speak most for faithful."""
+def find_label_words(examples: Sequence[Example], limit: int = 4) -> tuple[list[str], list[str]]:
+    """Finds the words and pairs of words with the largest weights for hallucinated, and those for faithful."""
     gold = np.array([example.label == HALLUCINATED for example in examples])
     if not 0 < gold.sum() < len(gold):
         return [], []
-    model = _fit([_words(example) for example in examples], gold)
+    model = _fit([_count_words(example) for example in examples], gold)
     names, weights = model[0].get_feature_names_out(), model[-1].coef_[0]
     order = [i for i in np.argsort(weights) if names[i] != "#"]
     return [str(names[i]) for i in order[::-1][:limit]], [str(names[i]) for i in order[:limit]]
 
 
-def _length(example: Example) -> Counts:
+def _count_length(example: Example) -> Counts:
     words = unicode_words(example.response)
     characters = len(example.response)
     return {"#words": len(words), "#log words": np.log1p(len(words)), "#per word": characters / max(1, len(words))}
 
 
-def _marks(example: Example) -> Counts:
+def _count_marks(example: Example) -> Counts:
     text, words = example.response, unicode_words(example.response)
     counts = {f"#{mark}": float(text.count(mark)) for mark in MARKS}
-    counts["#capitals"] = sum(character.isupper() for character in text) / max(1, len(text))
-    counts["#digits"] = sum(character.isdigit() for character in text) / max(1, len(text))
-    counts["#starts lower"] = float(text[:1].islower())
-    counts["#ends with a mark"] = float(text.rstrip()[-1:] in MARKS and bool(text.strip()))
-    counts["#negations"] = sum(word in NEGATIONS for word in words)
-    counts["#first person"] = sum(word in FIRST_PERSON for word in words)
-    return counts
+    return counts | {
+        "#capitals": sum(character.isupper() for character in text) / max(1, len(text)),
+        "#digits": sum(character.isdigit() for character in text) / max(1, len(text)),
+        "#starts lower": float(text[:1].islower()),
+        "#ends with a mark": float(text.rstrip()[-1:] in MARKS and bool(text.strip())),
+        "#negations": sum(word in NEGATIONS for word in words),
+        "#first person": sum(word in FIRST_PERSON for word in words),
+    }
 
 
-def _words(example: Example) -> Counts:
+def _count_words(example: Example) -> Counts:
     words = unicode_words(example.response)
     return dict.fromkeys([*words, *(" ".join(pair) for pair in pairwise(words))], 1.0)
 
@@ -93,28 +94,28 @@ def _author(example: Example) -> str:
 
 
 def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resamples: int) -> Metric | None:
-    by_id = {example.id: own for example, own in zip(examples, counts, strict=True)}
+    by_id = {example.id: of_row for example, of_row in zip(examples, counts, strict=True)}
     predictions: dict[str, Prediction] = {}
-    for others, held in folds_by_group(examples):
+    for others, held_out in folds_by_group(examples):
         gold = np.array([example.label == HALLUCINATED for example in others])
         if not 0 < gold.sum() < len(gold):
             return None
         model = _fit([by_id[example.id] for example in others], gold)
-        # Less the mean of the rows that it learnt from: a fold with more of a class leaves fewer of it to learn from,
-        # so raw log-odds would order folds the wrong way round.
-        usual = model.decision_function([by_id[example.id] for example in others]).mean()
-        scores = apply_temperature(model.decision_function([by_id[example.id] for example in held]) - usual, 1.0)
+        # The training rows' mean is subtracted: a fold with more rows of a class leaves fewer of it for training, so
+        # raw log-odds would order the folds the wrong way round.
+        mean = model.decision_function([by_id[example.id] for example in others]).mean()
+        scores = apply_temperature(model.decision_function([by_id[example.id] for example in held_out]) - mean, 1.0)
         predictions |= {
             example.id: Prediction(id=example.id, label=HALLUCINATED if value >= 0.5 else FAITHFUL, score=float(value))
-            for example, value in zip(held, scores, strict=True)
+            for example, value in zip(held_out, scores, strict=True)
         }
     if len(predictions) < len(examples):
         return None
     outcomes = join_outcomes(examples, predictions)
-    ours = classification_statistic(outcomes)
+    statistic = classification_statistic(outcomes)
     scored = bootstrap(
         outcomes.groups,
-        lambda weights: {"auroc": ours(weights)["auroc"]},
+        lambda weights: {"auroc": statistic(weights)["auroc"]},
         kinds=PROPORTION,
         num_resamples=num_resamples,
     )
@@ -127,8 +128,8 @@ def _fit(counts: Sequence[Counts], gold: NDArray[np.bool_]) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import MaxAbsScaler
 
-    seen = Counter(name for own in counts for name in own)
-    # A feature that all rows have: there may be no other.
-    kept = [{"#": 1.0} | {name: value for name, value in own.items() if seen[name] >= MIN_ROWS} for own in counts]
+    num_rows = Counter(name for of_row in counts for name in of_row)
+    # "#" is a constant feature, because there may be no other.
+    kept = [{"#": 1.0} | {name: n for name, n in of_row.items() if num_rows[name] >= MIN_ROWS} for of_row in counts]
     model = make_pipeline(DictVectorizer(), MaxAbsScaler(), LogisticRegression(C=1.0, max_iter=500))
     return model.fit(kept, gold)

@@ -1,0 +1,221 @@
+"""Defines domains as the configuration has them, and reads their rows: a dev half and a held-out half for each."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from data_modules.build import build_source
+from data_modules.encoding.cache import group_hash
+from data_modules.reading.dataset import read_examples
+from data_modules.reading.files import EMBEDDED
+from data_modules.reading.rows import ReadReport
+from data_modules.splits import divide_groups
+from faithkit.errors import UserError, choice_hint
+from faithkit.records import Example
+
+APART, JOINED = HISTORIES = ("apart", "joined")
+DEV, HELD, ALL = PARTS = ("dev", "held", "all")
+HALF, SEED = 0.5, 17  # fixed: any other value would move held-out rows into the dev half
+EMBEDDED_ROWS = {"train": 60, "validation": 60, "test": 60}
+log = logging.getLogger("faithkit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """One domain of `benchmark.domains`.
+
+    Args:
+        name: Its key, as metrics and prediction ids have it.
+        title: Its name in tables.
+        sources: Blocks of datasets: `dataset`, `path`, `splits`, `where` (values of `meta` to keep), `fit_only` (never
+            tested), and the dataset's options.
+        texts: The origins of its knowledge.
+        corpora: The origins of its labels.
+        authors: The models that wrote its responses.
+        history: `joined` puts the question or the previous turns before the knowledge, because the response is based
+            on both; `apart` leaves them in the history, which a critic does not read.
+        max_length_gap: For datasets of pairs: keeps pairs whose responses differ by at most so many words.
+        extra: Shown in the tables, but not part of the mean and never used for training.
+        max_rows: The largest number of tested rows of each half, in whole groups; `part=all` may have twice as many.
+        test_accesses: How often its labels had been used before the halves were made.
+        nli: Another NLI model for this domain, where the benchmark's was trained on it.
+        related_domains: The domains that share texts, corpora or authors with it, and itself. Models that are tested
+            on this domain are trained on none of them.
+    """
+
+    name: str
+    title: str
+    sources: Sequence[Mapping[str, Any]]
+    texts: Sequence[str]
+    corpora: Sequence[str]
+    authors: Sequence[str]
+    history: str = APART
+    max_length_gap: int | None = None
+    extra: bool = False
+    max_rows: int | None = None
+    test_accesses: int = 0
+    nli: str | None = None
+    related_domains: frozenset[str] = field(default=frozenset())
+
+    def shares_with(self, other: "Domain") -> bool:
+        """Reports whether two domains have a text, corpus or author in common."""
+        kinds = ("texts", "corpora", "authors")
+        return any(set(getattr(self, kind)) & set(getattr(other, kind)) for kind in kinds)
+
+
+def read_domains(blocks: Mapping[str, Mapping[str, Any]], only: Sequence[str] | None = None) -> dict[str, Domain]:
+    """Reads the domains of a configuration and finds which of them are related.
+
+    Args:
+        only: The names of those to read; None for all.
+
+    Raises:
+        UserError: `only` names no domain.
+    """
+    if only is not None and (unknown := [name for name in only if name not in blocks]):
+        hint = choice_hint(unknown[0], tuple(blocks))
+        raise UserError(f"benchmark.only names no domain: {unknown[0]!r}", hint=hint)
+    chosen = {name: Domain(name=name, **block) for name, block in blocks.items() if only is None or name in only}
+    return {
+        name: replace(
+            domain,
+            related_domains=frozenset({name} | {n for n, other in chosen.items() if domain.shares_with(other)}),
+        )
+        for name, domain in chosen.items()
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a domain; ids are `DOMAIN/SOURCE/SPLIT/ID`.
+
+    Args:
+        originals: The rows as in the corpus, to find those that a model was trained on.
+        inputs: The rows as every system reads them, with the history joined to the knowledge where the domain asks.
+    """
+
+    originals: tuple[Example, ...] = ()
+    inputs: tuple[Example, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, places: Sequence[int]) -> "Rows":
+        """Selects the rows at these places."""
+        return Rows(tuple(self.originals[i] for i in places), tuple(self.inputs[i] for i in places))
+
+    def limit(self, max_rows: int | None) -> "Rows":
+        """Keeps at most so many rows: whole groups in the order of their hashes, so that a larger limit only adds."""
+        if max_rows is None or len(self) <= max_rows:
+            return self
+        hashes = np.array([group_hash(example.group) for example in self.inputs], np.uint64)
+        _, place, size = np.unique(hashes, return_inverse=True, return_counts=True)
+        fits = np.cumsum(size) <= max_rows
+        fits[0] = True  # at least one group, however large
+        return self.take(np.flatnonzero(fits[place]).tolist())
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """Joins rows, one part after the other."""
+    return Rows(
+        tuple(row for part in parts for row in part.originals), tuple(row for part in parts for row in part.inputs)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DomainRows:
+    """The labelled rows of a domain.
+
+    Args:
+        halves: The rows that may be tested: `dev` and `held`.
+        fit_only: Rows for training that are never tested.
+    """
+
+    domain: Domain
+    halves: Mapping[str, Rows]
+    fit_only: Rows
+
+    def select_part(self, part: str) -> Rows:
+        """Selects the tested rows of a part: dev, held, or all."""
+        if part != ALL:
+            return self.halves[part].limit(self.domain.max_rows)
+        return concatenate([self.select_part(half) for half in (DEV, HELD)])
+
+    def training_rows(self) -> Rows:
+        """Selects the rows that models of other domains may learn from, which never include the held-out half."""
+        return concatenate([self.halves[DEV], self.fit_only])
+
+
+def read_all_domains(block: Mapping[str, Any]) -> dict[str, DomainRows]:
+    """Reads the rows of the domains of a `benchmark` block."""
+    domains = read_domains(block["domains"], block["only"])
+    return {
+        name: read_domain(domain, block["path"], on_bad_row=block["on_bad_row"]) for name, domain in domains.items()
+    }
+
+
+def read_domain(domain: Domain, root: str, *, on_bad_row: str = "stop") -> DomainRows:
+    """Reads the labelled rows of a domain.
+
+    Args:
+        root: The folder of the corpora, or `embedded`.
+
+    Raises:
+        UserError: Files are missing, a row is bad, or nothing is left.
+    """
+    tested: list[Rows] = []
+    fit_only: list[Rows] = []
+    for number, block in enumerate(domain.sources):
+        rows = _read_source(domain, number, block, root, on_bad_row)
+        (fit_only if block.get("fit_only") else tested).append(rows)
+    rows = concatenate(tested)
+    if not len(rows):
+        hint = f"choose other domains: benchmark.only=[...] without {domain.name}"
+        raise UserError(f"benchmark.domains.{domain.name}: no labelled row is left", place=root, hint=hint)
+    hashes = np.array([group_hash(example.group) for example in rows.inputs], np.uint64)
+    divided = divide_groups(hashes, {HELD: HALF}, SEED)
+    halves = {HELD: rows.take(divided[HELD].tolist()), DEV: rows.take(divided["train"].tolist())}
+    log.info("%s: %s rows, %s of them held", domain.name, f"{len(rows):,}", f"{len(halves[HELD]):,}")
+    return DomainRows(domain, halves, concatenate(fit_only))
+
+
+def _read_source(domain: Domain, number: int, block: Mapping[str, Any], root: str, on_bad_row: str) -> Rows:
+    options = {name: value for name, value in block.items() if name not in ("splits", "where", "fit_only")}
+    folder = str(options.pop("path", ""))
+    if root == EMBEDDED:
+        source = build_source(**options, path=EMBEDDED, embedded_rows=EMBEDDED_ROWS)
+    else:
+        source = build_source(**options, path=f"{root.rstrip('/')}/{folder}")
+    report = ReadReport(on_bad_row)
+    splits = [name for name in source.split_names() if name in block.get("splits", source.split_names())]
+    where = block.get("where") or {}
+    examples = [
+        example
+        for split in splits
+        for example in read_examples(source, split, report)
+        if example.label is not None and all(example.meta.get(key) == value for key, value in where.items())
+    ]
+    if domain.max_length_gap is not None:
+        examples = keep_similar_lengths(examples, domain.max_length_gap)
+    prefix = f"{domain.name}/{number}-{source.name}"  # ids are unique only within a split of a source
+    named = [replace(example, id=f"{prefix}/{example.split}/{example.id}") for example in examples]
+    inputs = [prepend_history(example) if domain.history == JOINED else example for example in named]
+    return Rows(tuple(named), tuple(inputs))
+
+
+def keep_similar_lengths(examples: Sequence[Example], max_gap: int) -> list[Example]:
+    """Keeps the pairs whose responses differ by at most so many words; `meta["pair"]` names a row's pair."""
+    lengths: dict[Any, list[int]] = {}
+    for example in examples:
+        lengths.setdefault(example.meta.get("pair"), []).append(len(example.response.split()))
+    kept = {pair for pair, both in lengths.items() if len(both) == 2 and abs(both[0] - both[1]) <= max_gap}
+    return [example for example in examples if example.meta.get("pair") in kept]
+
+
+def prepend_history(example: Example) -> Example:
+    """Moves the previous turns to the front of the knowledge, a line each."""
+    parts = [*(turn.text for turn in example.history), *([example.knowledge] if example.knowledge else [])]
+    return replace(example, knowledge="\n".join(parts), history=())

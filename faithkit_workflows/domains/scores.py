@@ -1,0 +1,193 @@
+"""Scores a model and its baselines on each domain, and averages over the domains.
+
+The interval of a mean resamples groups within each domain. The domains themselves are not resampled: it is the interval
+of the mean over these domains, not over all possible ones.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.baselines.simple_detectors import Baseline
+from faithkit.metrics.classification import KINDS, classification_metrics, classification_statistic
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.pages.tables import escape_terminal
+from faithkit.records import Example, Prediction
+from faithkit.statistics.bootstrap import Difference, Resamples, resample
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Values
+
+SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC", "average_precision": "AP", "ece": "ECE"}
+RANKING, MEAN, MODEL = "auroc", "mean", "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainTest:
+    """The tested rows of one domain with the predictions of a model and of baselines.
+
+    Args:
+        title: Its name in tables.
+        extra: Shown, and left out of the means.
+        related_domains: Names of the domains that share texts, corpora or authors with it.
+        response_only: AUROC of classifiers that do not see the knowledge, by kind of features.
+        label_words: Words that indicate hallucinated responses, and words that indicate faithful ones.
+        seen: Marks the rows that the model was trained on [N]; None where this is unknown.
+    """
+
+    name: str
+    title: str
+    examples: Sequence[Example]
+    predictions: Mapping[str, Prediction]
+    baselines: Sequence[Baseline] = ()
+    extra: bool = False
+    related_domains: frozenset[str] = frozenset()
+    response_only: Mapping[str, Metric] = field(default_factory=dict)
+    label_words: tuple[Sequence[str], Sequence[str]] = ((), ())
+    seen: NDArray[np.bool_] | None = None
+
+    @property
+    def row_title(self) -> str:
+        """The title in a table, with a star for an extra domain."""
+        return escape_terminal(f"{self.title}{' *' if self.extra else ''}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDomain:
+    """A domain's metrics by system, and the resamples that paired differences are computed from.
+
+    Args:
+        differences: The model's AUROC minus each baseline's, by the baseline's key.
+    """
+
+    test: DomainTest
+    metrics: dict[str, dict[str, Metric]]
+    draws: dict[str, Resamples]
+    differences: dict[str, Difference]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainScores:
+    """The scored domains with the means over those that are not extra.
+
+    Args:
+        means: By system, then metric.
+        mean_differences: By the baseline's key.
+    """
+
+    domains: Sequence[ScoredDomain]
+    means: Mapping[str, Mapping[str, Metric]]
+    mean_differences: Mapping[str, Difference]
+
+    def to_metrics(self) -> dict[str, Metric]:
+        """Lists all metrics by name, such as `wow/auroc`, `wow/difference/overlap_auroc` and `mean/auroc`."""
+        metrics: dict[str, Metric] = {}
+        for domain in self.domains:
+            name = domain.test.name
+            metrics |= {f"{name}/{metric}": value for metric, value in domain.metrics[MODEL].items()}
+            for key, of_baseline in domain.metrics.items():
+                if key != MODEL:
+                    metrics |= {f"{name}/{key}_{one}": of_baseline[one] for one in SHOWN if one in of_baseline}
+            metrics |= _difference_metrics(name, domain.differences)
+            for kind, metric in domain.test.response_only.items():
+                metrics[f"{name}/without_knowledge/{kind.replace(',', '').replace(' ', '_')}_{RANKING}"] = metric
+        for key, of_system in self.means.items():
+            prefix = "" if key == MODEL else f"{key}_"
+            metrics |= {f"{MEAN}/{prefix}{metric}": value for metric, value in of_system.items()}
+        return metrics | _difference_metrics(MEAN, self.mean_differences)
+
+
+def _difference_metrics(domain: str, differences: Mapping[str, Difference]) -> dict[str, Metric]:
+    return {
+        f"{domain}/{name}": metric
+        for key, difference in differences.items()
+        for name, metric in difference.to_metrics(f"{key}_{RANKING}").items()
+    }
+
+
+def score_domains(tests: Sequence[DomainTest], *, num_resamples: int = 1000) -> DomainScores:
+    """Scores every domain and averages over those that are not extra."""
+    # Each domain has its seed, so that the resamples of two domains are independent.
+    scored = [_score_domain(test, seed, num_resamples) for seed, test in enumerate(tests)]
+    counted = [domain for domain in scored if not domain.test.extra]
+    systems = [key for key in (counted[0].draws if counted else ()) if all(key in one.draws for one in counted)]
+    draws = {key: [domain.draws[key] for domain in counted] for key in systems}
+    means = {
+        key: {name: mean.metric for name in SHOWN if (mean := average_domains(of_system, name)) is not None}
+        for key, of_system in draws.items()
+    }
+    differences = {
+        key: difference
+        for key, of_system in draws.items()
+        if key != MODEL and (difference := average_differences(draws[MODEL], of_system, RANKING)) is not None
+    }
+    return DomainScores(scored, means, differences)
+
+
+def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDomain:
+    systems = {MODEL: test.predictions} | {one.key: one.predictions for one in test.baselines}
+    metrics, draws = {}, {}
+    for key, predictions in systems.items():
+        outcomes = join_outcomes(test.examples, predictions)
+        statistic = classification_statistic(outcomes)
+        draws[key] = resample(outcomes.groups, statistic, num_resamples=num_resamples, seed=seed)
+        metrics[key] = classification_metrics(outcomes, num_resamples=num_resamples, seed=seed).metrics
+    differences = {
+        key: difference
+        for key in systems
+        if key != MODEL and (difference := draws[MODEL].subtract(draws[key]).get(RANKING)) is not None
+    }
+    return ScoredDomain(test, metrics, draws, differences)
+
+
+def average_domains(draws: Sequence[Resamples], name: str) -> Difference | None:
+    """Averages a metric over domains; None where one of them does not have it.
+
+    The p-value is that of the mean against 0, which is meaningful only for differences. The interval of a calibration
+    error is corrected for bias, as that of one domain is (`bootstrap`), and stays within [0, 1]. Some bias remains: for
+    perfectly calibrated scores the mean over many domains lies above 0, and so may its interval.
+    """
+    if not draws or any(name not in one.values or not np.isfinite(one.values[name]) for one in draws):
+        return None
+    value = float(np.mean([one.values[name] for one in draws]))
+    samples = np.mean([one.samples[name] for one in draws], axis=0)
+    mean = _summarize(name, value, samples, sum(one.num_rows for one in draws))
+    if mean is None or not _is_debiased(name):
+        return mean
+    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
+
+
+def average_differences(first: Sequence[Resamples], second: Sequence[Resamples], name: str) -> Difference | None:
+    """Averages the paired difference of two systems over domains; None where one of them lacks the metric.
+
+    The difference of calibration errors is corrected once, by its bias. The system that is calibrated worse has less
+    bias, so without the correction it would look closer to the other one than it is.
+    """
+    pairs = list(zip(first, second, strict=True))
+    if not pairs or any(name not in one.values or name not in other.values for one, other in pairs):
+        return None
+    value = float(np.mean([one.values[name] - other.values[name] for one, other in pairs]))
+    samples = np.mean([one.samples[name] - other.samples[name] for one, other in pairs], axis=0)
+    return _summarize(name, value, samples, sum(one.num_rows for one, _ in pairs))
+
+
+def _summarize(name: str, value: float, samples: Values, num_rows: int) -> Difference | None:
+    samples = samples[np.isfinite(samples)]
+    if not np.isfinite(value) or not len(samples):
+        return None
+    if _is_debiased(name):
+        samples = samples - 2 * (samples.mean() - value)  # the bias of the value, and that of resampling it
+    tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
+    low, high = np.quantile(samples, (0.025, 0.975))
+    return Difference(
+        value=value,
+        low=float(min(low, value)),
+        high=float(max(high, value)),
+        p_value=min(1.0, 2 * (tail + 1) / (len(samples) + 1)),
+        n=num_rows,
+    )
+
+
+def _is_debiased(name: str) -> bool:
+    return name in KINDS and KINDS[name].is_debiased
