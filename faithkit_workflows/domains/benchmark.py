@@ -12,7 +12,7 @@ import numpy as np
 
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
-from faithkit.files.home import cache_dir
+from faithkit.files.cache import cache_dir
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
