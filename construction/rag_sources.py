@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from construction.chain.chain_rows import KEY, Row
-from data_modules.datasets.ragtruth_sources import FIELDS, SOURCES, TASKS, rows_with_ids
+from data_modules.datasets.ragtruth import FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from construction.chain.chain_rows import KEY, Row
 from construction.chain.divide import Division
-from data_modules.datasets.ragtruth import RESPONSES
-from data_modules.datasets.ragtruth_sources import SOURCES
+from data_modules.datasets.ragtruth import RESPONSES, SOURCES
 from faithkit.files.jsonl import write_jsonl
 
 GOOD, REFUSED, TRUNCATED = "good", "incorrect_refusal", "truncated"  # values of `quality`

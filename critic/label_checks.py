@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.splits import Subset
+from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
 

@@ -2,19 +2,20 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from data_modules.datasets.pairs import Pairs
-from data_modules.encoding.pairs import Encoder
-from data_modules.negatives.source import add_negatives
+from data_modules.encoding.encoder import Encoder
+from data_modules.negatives.make import add_negatives
+from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.wrappers import exclude_from
 from data_modules.registry import find_dataset
-from data_modules.splits import SplitPlan, unique_names, use_of
+from data_modules.splits import MixPart, SplitPlan
 from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.errors import UserError
 from faithkit.records import Example
@@ -39,7 +40,7 @@ def build_source(
         dataset: Its name: one of ours, or an entry point of an installed package.
         embedded_rows: How many examples the embedded corpus has in each split; None for thousands.
         _target_: In the place of a name: the importable name of a class that is a `Source`.
-        options: The dataset's own.
+        options: Those of the dataset.
 
     Raises:
         UserError: An unknown dataset, an option that it does not have, or no embedded corpus in its layout.
@@ -65,16 +66,16 @@ def _embedded_path(dataset: str, layout: str | None, num_rows: Mapping[str, int]
     from data_modules.embedded.layouts import written_layout
 
     if layout is None:
-        hint = "set its path to the dataset's own files"
+        hint = "set its path to the files of the dataset"
         raise UserError(f"{dataset} has no layout of the embedded corpus", place="path=embedded", hint=hint)
-    log.info("%s: no path given, so the embedded corpus stands in, in its layout", dataset)
+    log.info("%s: no path given, so the embedded corpus is used in its layout", dataset)
     return written_layout(layout, num_rows)
 
 
 def _build_original(
     derived_from: str, path: str | None, block: Mapping[str, Any], embedded_rows: Mapping[str, int] | None
 ) -> Source:
-    """The dataset that another one is made of: the one that `block` names, or the one that it is made of as a rule."""
+    """Returns the dataset that another one is made from: the one that `block` names, or the default one."""
     named = {} if "_target_" in block else {"dataset": derived_from}
     given = {} if path is None else {"path": path}
     return build_source(**{"embedded_rows": embedded_rows, **named, **block, **given})
@@ -83,24 +84,24 @@ def _build_original(
 Parts = Sequence[Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]  # a list, or by name: variants can change one
 
 
-def build_sources(
+def build_mix(
     parts: Parts,
     exclude: Sequence[Mapping[str, Any]] = (),
     negatives: Mapping[str, Any] | None = None,
     split_plan: SplitPlan | None = None,
     *,
     numbered: bool = False,
-) -> list[tuple[Source, float]]:
-    """The datasets of a mix with their weights, less what stands in the test sets that `exclude` names.
+) -> list[MixPart]:
+    """Builds the datasets of a mix, without the knowledge and dialogues of the test sets in `exclude`.
 
     Args:
         negatives: `{kinds, num, seed, weights}`, all of them optional: the examples carry negatives.
         split_plan: How official splits are divided: only examples for training get negatives, made of such examples.
-        numbered: Lists of passages in tables of one's own are numbered (`with_numbers`).
+        numbered: Lists of passages in users' tables are numbered (`with_numbers`).
     """
     excluded = read_excluded([with_numbers(test) for test in exclude] if numbered else exclude)
-    sources = []
-    for part in parts.values() if isinstance(parts, Mapping) else parts:
+    mix = []
+    for name, part in _named_parts(parts):
         options = dict(with_numbers(part) if numbered else part)
         weight = options.pop("weight", 1.0)
         only = options.pop("only", None)
@@ -109,21 +110,27 @@ def build_sources(
         if not options.keys() & {"dataset", "_target_"}:
             raise UserError(f"a part of data.parts names no dataset: {dict(part)}", hint="{dataset: NAME, path: PATH}")
         source = build_source(**options)
+        name = display_name(name or source.name, options.get("path"))
+        made = MixPart(source, float(weight), name, only)
         if only != "test":
             source = exclude_from(source, excluded)
             if negatives is not None:
-                source = add_negatives(source, negatives, None if use_of(source, only) else split_plan)
-        sources.append((source, float(weight)))
-    return sources
+                source = add_negatives(source, negatives, None if made.only else split_plan)
+        mix.append(replace(made, source=source))
+    return mix
+
+
+def _named_parts(parts: Parts) -> list[tuple[str | None, Mapping[str, Any]]]:
+    return list(parts.items()) if isinstance(parts, Mapping) else [(None, part) for part in parts]
 
 
 def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
-    """The knowledge and dialogues of test sets, each given as `{dataset, path, split}`; no label of them is used."""
+    """Returns the knowledge and dialogues of test sets, each given as `{dataset, path, split}`; no label is used."""
     return Excluded.of([example for test in tests for example in read_block(test, every_row=True)])
 
 
 def with_numbers(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Has the passages of a block's table numbered, where it is one's own; other datasets write theirs themselves."""
+    """Numbers the passages in the block of a user's table; other datasets write theirs themselves."""
     return {"numbered": True, **block} if block.get("dataset") == Pairs.name else block
 
 
@@ -133,7 +140,7 @@ def dataset_of(block: Mapping[str, Any]) -> str:
 
 
 def read_block(block: Mapping[str, Any], *, every_row: bool = False) -> list[Example]:
-    """The rows of a block `{dataset, path, split, num_rows}`; one that cannot be read stops the run.
+    """Returns the rows of a block `{dataset, path, split, num_rows}`; one that cannot be read stops the run.
 
     Args:
         every_row: Reads those too that scoring leaves out.
@@ -147,15 +154,12 @@ def read_block(block: Mapping[str, Any], *, every_row: bool = False) -> list[Exa
 
 
 def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, seed: int) -> "DataModule":
-    """The DataModule of a `data` block."""
+    """Builds the DataModule of a `data` block."""
     from data_modules.data_module import DataModule
-    from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS
 
-    parts = data["parts"]
     if data["negatives"] is not None and data["streaming"]:
-        problem = "data.streaming with data.negatives: negatives are made of a whole split"
+        problem = "data.streaming with data.negatives: negatives are made from a whole split"
         raise UserError(problem, hint="set data.streaming=false, or data.negatives=null")
-    blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
     split_plan = SplitPlan(
         fractions={"validation": data["validation_fraction"], "test": data["test_fraction"]},
         seed=seed,
@@ -164,32 +168,10 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         num_rows=data["num_rows"],
     )
     numbered = encoder.numbers_passages
-    sources = build_sources(parts, data["exclude"], data["negatives"], split_plan, numbered=numbered)
-    return DataModule(
-        sources,
-        encoder,
-        names=unique_names(part_names(parts, [source for source, _ in sources])),
-        only=[block.get("only") for block in blocks],
-        split_plan=split_plan,
-        batch_size=data["batch_size"],
-        max_tokens=data["max_tokens"],
-        eval_max_tokens=data["eval_max_tokens"],
-        num_epochs=num_epochs,
-        num_workers=data["num_workers"],
-        on_bad_row=data["on_bad_row"],
-        seed=seed,
-        streaming=data["streaming"],
-        # Runs of older versions have no such keys.
-        num_readers=data.get("num_readers", NUM_READERS),
-        num_buffer_rows=data.get("num_buffer_rows", NUM_BUFFER_ROWS),
-    )
-
-
-def part_names(parts: Parts, sources: Sequence[Source]) -> list[str]:
-    """The names of a mix's parts in reports and files: those that they were given, or the datasets' own."""
-    blocks = list(parts.values()) if isinstance(parts, Mapping) else parts
-    own = [str(name) for name in parts] if isinstance(parts, Mapping) else [source.name for source in sources]
-    return [display_name(name, block.get("path")) for name, block in zip(own, blocks, strict=True)]
+    mix = build_mix(data["parts"], data["exclude"], data["negatives"], split_plan, numbered=numbered)
+    names = {option.name for option in fields(DataOptions)} - {"num_epochs", "seed"}
+    options = DataOptions(**{name: data[name] for name in names}, num_epochs=num_epochs, seed=seed)
+    return DataModule(mix, encoder, options, split_plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +179,7 @@ class Benchmark:
     """A test set: its labelled examples, and what reading did with the rows.
 
     Args:
-        name: Of a dataset that the embedded corpus stands in for, one that says so.
+        name: Of the dataset; it shows if the embedded corpus replaces it.
     """
 
     name: str
@@ -206,16 +188,16 @@ class Benchmark:
 
 
 def datasets_of(block: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The blocks of a benchmark's datasets by name: its `datasets`, each with what the block gives to all."""
+    """Returns the blocks of a benchmark's datasets by name: its `datasets`, each with the shared options."""
     shared = {name: value for name, value in block.items() if name != "datasets"}
     if "datasets" not in block:
         return {display_name(block["name"], block["path"]): shared}
-    blocks = {name: {**shared, **own, "name": name} for name, own in block["datasets"].items()}
+    blocks = {name: {**shared, **options, "name": name} for name, options in block["datasets"].items()}
     return {display_name(name, one["path"]): one for name, one in blocks.items()}
 
 
 def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchmark:
-    """The test set of a `benchmark` block: of its `_target_`, else of its `dataset`, else of the dataset of its name.
+    """Returns the test set of a `benchmark` block: its `_target_`, else its `dataset`, else its name.
 
     Args:
         labelled: Rows without a label are left out and counted.
@@ -238,3 +220,23 @@ def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchm
     return Benchmark(
         display_name(block["name"], block["path"]), kept, {"counts": counts, "path": path, "rejects": report.rejects}
     )
+
+
+log = logging.getLogger("faithkit")
+
+
+def read_generation_inputs(data: Mapping[str, Any]) -> dict[str, list[Example]]:
+    """Reads the examples that a generator answers, labelled or not, by the name of their part in a `data` block.
+
+    They come from `data.split`, or from the test split; `num_rows` applies to each part.
+    """
+    examples: dict[str, list[Example]] = {}
+    for name, part in _named_parts(data["parts"]):
+        source = build_source(**{key: value for key, value in part.items() if key not in ("weight", "only")})
+        name = display_name(name or source.name, part.get("path"))
+        if name in examples:
+            raise UserError("two parts of data.parts have the same dataset", hint="give the parts names: {NAME: {...}}")
+        report = ReadReport(data["on_bad_row"])
+        examples[name] = list(read_examples(source, data["split"], report, data["num_rows"]))
+        log.info("%s: %s", name, ", ".join(f"{outcome} {count:,}" for outcome, count in report.counts.items()))
+    return examples

@@ -1,4 +1,4 @@
-"""Every dataset of ours by its name, and how a dataset of another package is found."""
+"""Finds datasets by name, also those of other packages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pkgutil import resolve_name
@@ -26,7 +26,7 @@ SOURCES = _Sources()
 
 
 def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
-    """The class of a dataset.
+    """Returns the class of a dataset.
 
     Args:
         name: One of SOURCES, or an entry point that an installed package declares in the group `faithkit.datasets`.
@@ -46,7 +46,7 @@ def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
     for entry_point in entry_points(group=ENTRY_POINTS):
         if entry_point.name == name:
             return _checked(entry_point.value, entry_point.load)
-    hint = f"use one of {', '.join(sorted(SOURCES))}; or a class of your own: _target_=package.module.Class"
+    hint = f"use one of {', '.join(sorted(SOURCES))}; or the importable name of a class: _target_=package.module.Class"
     raise UserError(f"unknown dataset {name!r}", hint=hint)
 
 

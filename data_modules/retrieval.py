@@ -1,4 +1,4 @@
-"""Gives knowledge to examples that have none: the passages of a folder of texts that share most with what is said.
+"""Retrieves knowledge for examples that have none: the passages of a folder of texts that are nearest to the response.
 
 A passage is a paragraph; a longer one is divided behind sentences. The query is the last turn and the response.
 """
@@ -73,7 +73,7 @@ def split_passages(text: str) -> Iterator[str]:
 
 
 def with_retrieved(examples: Sequence[Example], index: Bm25, num_passages: int) -> Retrieved:
-    """Gives each example without knowledge the best passages, a paragraph each; others stay as they are."""
+    """Returns each example without knowledge the best passages, a paragraph each; others stay as they are."""
     found, num_found, num_without = [], 0, 0
     for example in examples:
         if example.knowledge.strip():

@@ -10,40 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.cache import EncodedSplit, group_hash
+from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoder import EncodedSplit, Subset
 from data_modules.reading.dataset import SPLITS, Source
 from data_modules.reading.wrappers import FilteringSource
 from faithkit.errors import UserError
-from faithkit.provenance.row_keys import RowKeys
 from faithkit.records import Example
 
 Load = Callable[[str], EncodedSplit]  # reads one official split
-
-
-@dataclass(frozen=True)
-class Subset:
-    """Rows of an encoded split; `name` is that of their part in the mix."""
-
-    name: str
-    encoded: EncodedSplit
-    indices: NDArray[np.int64]
-    weight: float = 1.0
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def examples(self) -> list[Example]:
-        return list(self.encoded.examples(self.indices))
-
-    def sample(self, count: int) -> "Subset":
-        """Draws so many rows at most, the same ones each time."""
-        if len(self) <= count:
-            return self
-        drawn = np.random.default_rng(0).permutation(len(self))[:count]
-        return replace(self, indices=self.indices[np.sort(drawn)])
-
-    def keys(self) -> RowKeys:
-        return RowKeys(*(keys[self.indices] for keys in self.encoded.keys))
 
 
 @dataclass(frozen=True)
@@ -79,7 +53,7 @@ class SplitPlan:
         return self.fold is not None or self.split is not None
 
     def base(self, official: Sequence[str]) -> str | None:
-        """The official split that is divided; None where there is nothing to train on."""
+        """Returns the official split that is divided; None where there is nothing to train on."""
         if self.split is not None:
             return self.split
         if self.fold is not None:
@@ -87,7 +61,7 @@ class SplitPlan:
         return next((s for s in ("train", "all", "validation", "test") if s in official), None)
 
     def rows(self, official: Sequence[str], split: str, groups: NDArray[np.uint64]) -> dict[str, NDArray[np.int64]]:
-        """The rows of an official split that go to training, validation and test.
+        """Returns the rows of an official split that go to training, validation and test.
 
         Args:
             groups: The hash of each row's group.
@@ -106,7 +80,7 @@ class SplitPlan:
         }
 
     def missing(self, official: Sequence[str], base: str) -> dict[str, float]:
-        """The shares of the base split that stand in for official splits: of those that are not there."""
+        """Returns the shares of the base split that replace missing official splits."""
         return {
             split: fraction
             for split, fraction in self.fractions.items()
@@ -114,26 +88,40 @@ class SplitPlan:
         }
 
 
+@dataclass(frozen=True)
+class MixPart:
+    """One dataset of a mix.
+
+    Args:
+        weight: In training: 2 takes each row twice an epoch, 0.5 another half of the rows every epoch.
+        name: In reports and files; None takes the dataset's.
+        only: `train` or `test` if the dataset is used for that alone. Weak labels are always for training alone.
+    """
+
+    source: Source
+    weight: float = 1.0
+    name: str | None = None
+    only: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.only not in (None, "train", "test"):
+            raise UserError(f"only is {self.only!r} in a part of data.parts", hint="use train, test or null")
+        if self.source.train_only:
+            if self.only == "test":
+                hint = "leave out only: test"
+                raise UserError(f"{self.source.name} has weak labels and cannot be a test set", hint=hint)
+            object.__setattr__(self, "only", "train")
+
+
 def unique_names(names: Sequence[str]) -> list[str]:
-    """The names, numbered where one repeats: two parts of a mix may be of one dataset."""
+    """Numbers names that repeat: two parts of a mix may be of one dataset."""
     return [f"{name}-{names[:i].count(name) + 1}" if name in names[:i] else name for i, name in enumerate(names)]
-
-
-def use_of(source: Source, only: str | None) -> str | None:
-    """`train` or `test` where a part of a mix is for that alone, else None: weak labels are for training alone."""
-    if only not in (None, "train", "test"):
-        raise UserError(f"only is {only!r} in a part of data.parts", hint="use train, test or null")
-    if not source.train_only:
-        return only
-    if only == "test":
-        raise UserError(f"{source.name} has weak labels: nothing can be tested on them", hint="leave out only: test")
-    return "train"
 
 
 def divide(
     source: Source, load: Load, name: str, split_plan: SplitPlan, *, weight: float = 1.0, only: str | None = None
 ) -> dict[str, Subset]:
-    """A dataset's rows for training, validation and test: its official splits, the missing ones taken by group.
+    """Returns a dataset's rows for training, validation and test: its official splits, the missing ones taken by group.
 
     Args:
         only: All rows are for this use.
@@ -154,7 +142,7 @@ def divide(
 
 
 def keep_apart(weak: Subset, held_out: Sequence[Subset]) -> Subset:
-    """Weak examples without those whose group is held out: datasets that name their groups alike may share some."""
+    """Weak examples without those of a held-out group: datasets may use the same names for their groups."""
     groups = [subset.encoded.groups[subset.indices] for subset in held_out]
     if not groups:
         return weak
@@ -181,7 +169,7 @@ def divide_groups(
 
 
 def fold_of(groups: NDArray[np.uint64], num_folds: int) -> NDArray[np.int64]:
-    """The fold of each row: groups in the order of their hashes, dealt out in turn."""
+    """Returns the fold of each row: groups in the order of their hashes, dealt out in turn."""
     _, place = np.unique(groups, return_inverse=True)
     return place % num_folds
 
@@ -195,7 +183,7 @@ def first_groups(groups: NDArray[np.uint64], fraction: float, seed: int) -> NDAr
 
 @dataclass(frozen=True)
 class PartSource(FilteringSource):
-    """The groups of a dataset's split that fall to one part of a division, as a dataset of its own."""
+    """The groups of a dataset's split that belong to one part of a division, as a dataset."""
 
     part: str
     fractions: Mapping[str, float]

@@ -48,7 +48,7 @@ def main(cfg: Any) -> None:
 
 def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     """Reads examples, loads the models, writes the answers and shows some of them."""
-    from data_modules.generation_inputs import read_generation_inputs
+    from data_modules.build import read_generation_inputs
     from faithkit.hardware import describe_runner
     from faithkit.reports.provenance import Provenance, leaks_table
     from faithkit.reports.report import Report

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from data_modules.encoding.turn_layout import CAUSAL
+from data_modules.encoding.sequence_layout import CAUSAL
 from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.hardware import resolve_precision

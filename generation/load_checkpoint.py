@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from data_modules.encoding.sequence_layout import TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError

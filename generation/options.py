@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from data_modules.encoding.turn_layout import CAUSAL, SEQ2SEQ, TurnLayout
+from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import NonNegativeInt, OneOf, PartialShare, Switch, Text, Tokens
 
@@ -12,12 +12,12 @@ ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.wei
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorOptions:
-    """Options of every `model=` that writes; `data_modules.encoding.turn_layout` checks the lengths.
+    """Options of every `model=` that writes; `data_modules.encoding.sequence_layout` checks the lengths.
 
     Args:
         architecture: A key of `generation.weights.ARCHITECTURES`.
         weights: A folder (of a generator of ours too), hub name or local name.
-        max_length: Tokens that the model reads: see `data_modules.encoding.turn_layout`.
+        max_length: Tokens that the model reads: see `data_modules.encoding.sequence_layout`.
         max_response_length: Tokens of a response.
         max_history: Turns at most; None for all that fit.
         packed: Causal models: sequences without padding.

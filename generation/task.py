@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data_modules.batches import Batches
 from data_modules.data_module import DataModule
-from data_modules.encoding.pairs import Encoder
+from data_modules.encoding.batching import Batches
+from data_modules.encoding.encoder import Encoder, Subset
+from data_modules.encoding.sequence_layout import TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
-from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.files.model_folder import Sidecar
 from faithkit.inference.decoding import Decoding, Prompt

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from data_modules.encoding.turn_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
+from data_modules.encoding.sequence_layout import CAUSAL, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
 from faithkit.errors import UserError
 from faithkit.weights.load import check_vocabulary, load_config, load_model, override, read_config
 from faithkit.weights.resolve import loading

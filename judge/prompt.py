@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from data_modules.datasets.transcripts import write_history
+from data_modules.reading.dialogues import write_history
 from faithkit.inference import prompts
 from faithkit.inference.prompts import FIELD, Built, as_messages, check_fields, fill_fields
 from faithkit.inference.text import Message

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.batches import Batches
 from data_modules.data_module import DataModule
+from data_modules.encoding.batching import Batches
+from data_modules.encoding.encoder import Subset
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.splits import Subset
 from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration

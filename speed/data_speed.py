@@ -27,8 +27,10 @@ from data_modules.embedded.layouts import WRITERS
 from data_modules.encoding.cache import load_encoded
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from data_modules.options import DataOptions
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from data_modules.splits import MixPart
 from faithkit.records import Prediction
 from faithkit.weights.resolve import resolve
 from faithkit_workflows.tables.shares import ShareCounter
@@ -100,7 +102,7 @@ def measure_memory(num_rows: int, counts: Iterator[int]) -> list[str]:
 def stream_embedded(encoder: PairEncoder, num_rows: int) -> Iterator[int]:
     """Streams the embedded corpus through the DataModule; yields the rows of each batch."""
     corpus = Embedded(num_train=num_rows, num_validation=64, num_test=64)
-    data = DataModule([(corpus, 1.0)], encoder, batch_size=32, streaming=True)
+    data = DataModule([MixPart(corpus)], encoder, DataOptions(batch_size=32, streaming=True))
     data.setup()
     return (len(batch["index"]) for batch in data.train_dataloader())
 

@@ -18,7 +18,9 @@ from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerF
 
 from data_modules.data_module import DataModule
 from data_modules.embedded.corpus import generate
-from data_modules.reading.generated import GeneratedSource
+from data_modules.options import DataOptions
+from data_modules.reading.dataset import GeneratedSource
+from data_modules.splits import MixPart
 from faithkit.files.cache import cache_dir
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
@@ -149,7 +151,7 @@ def train_one_epoch(
                 clock[0] += cpu_seconds()
 
     seed_and_threads(seed=0, num_threads=1)
-    data = DataModule([(InMemory(examples), 1.0)], encoder, batch_size=batch_size)
+    data = DataModule([MixPart(InMemory(examples))], encoder, DataOptions(batch_size=batch_size))
     begin = cpu_seconds()
     data.setup()
     encoded = cpu_seconds() - begin

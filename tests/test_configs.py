@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from critic.sequence.options import CriticOptions
-from data_modules.build import build_source, build_sources, datasets_of
+from data_modules.build import build_mix, build_source, datasets_of
 from data_modules.registry import SOURCES
 from faithkit.inference.decoding import Decoding
 from faithkit.targets import DATASETS, TARGETS, build
@@ -30,8 +30,8 @@ def test_every_dataset_composes_and_its_sources_are_built(data: str, tmp_path: P
     assert isinstance(cfg, dict)
     parts = cfg["data"]["parts"]
     blocks = list(parts.values()) if isinstance(parts, dict) else parts
-    sources = build_sources([{**part, "path": str(tmp_path)} for part in blocks])
-    assert all(weight > 0 for _, weight in sources)
+    mix = build_mix([{**part, "path": str(tmp_path)} for part in blocks])
+    assert all(part.weight > 0 for part in mix)
 
 
 @pytest.mark.parametrize("scale", choices("scale"))

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from faithkit.files.jsonl import read_predictions
-from tests.data_modules.shards.conftest import rows_of, write_shard
+from tests.data_modules.conftest import rows_of, write_shard
 from tests.nodes import ADDRESSES, Hosts, two_hosts
 from tests.running import ROOT, command, run
 

@@ -167,7 +167,7 @@ def test_a_training_reads_every_key_that_it_accepts(tiny_bert: Path, tmp_path: P
 
 
 def test_a_key_of_training_that_answering_does_not_read_is_named(tmp_path: Path) -> None:
-    from data_modules.generation_inputs import read_generation_inputs
+    from data_modules.build import read_generation_inputs
 
     plain = plain_config("generate", "checkpoint=x", "num_rows=2")
     config = Read(plain)

@@ -14,7 +14,7 @@ from construction.annotation.ragtruth_layout import Answered, write_ragtruth
 from construction.annotation.schemes import YES
 from construction.dialogues.turn_rows import turn_row
 from construction.halludial import official_row
-from data_modules.datasets.transcripts import verdict_of
+from data_modules.reading.dialogues import verdict_of
 from faithkit.files.atomic import atomic_folder, write_json, write_text
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 

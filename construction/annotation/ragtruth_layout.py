@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 from construction.annotation.controls import Answers
 from construction.annotation.project import AnnotationRow
 from construction.ragtruth import GOOD
-from data_modules.datasets.ragtruth import RESPONSES
-from data_modules.datasets.ragtruth_sources import SOURCES, render
+from data_modules.datasets.ragtruth import RESPONSES, SOURCES, render
 from data_modules.reading.fields import SEEKER
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import Example

@@ -5,10 +5,10 @@ from typing import Any
 
 from construction.chain.chain_rows import KEY, Row
 from data_modules.build import build_source
-from data_modules.datasets.transcripts import write_history
 from data_modules.encoding.cache import content_hash
 from data_modules.reading.dataset import Source as Dataset
 from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.dialogues import write_history
 from data_modules.reading.fields import WIZARD
 from data_modules.reading.rows import ReadReport
 from faithkit.records import Example, Turn

@@ -17,7 +17,7 @@ from critic.losses.span_supervision import marked_tokens, span_loss
 from critic.runtime.encoder_module import EncoderModule
 from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
-from data_modules.encoding.pairs import MODEL_INPUTS
+from data_modules.encoding.encoder import MODEL_INPUTS
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
 from faithkit.metrics.classification import score_validation
 from faithkit.training.options import OptimizerOptions

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from data_modules.encoding.pair_layout import ORDERS
+from data_modules.encoding.sequence_layout import ORDERS
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Conflict, Count, NonNegative, OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.options import Aim

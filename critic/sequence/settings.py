@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from critic.sequence.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
-from data_modules.encoding.pair_layout import ORDERS
+from data_modules.encoding.sequence_layout import ORDERS
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.checks import check_mapping, check_names, check_number, check_numbers, check_text
 from faithkit.detector import CRITIC

@@ -17,9 +17,9 @@ from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import check_length
 from data_modules.data_module import Batches, DataModule
+from data_modules.encoding.encoder import Subset
 from data_modules.encoding.spans import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.splits import Subset
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from data_modules.encoding.pairs import MODEL_INPUTS
+from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.spans import SpanEncoder
 from faithkit.packing import Packing
 from faithkit.training.batching import plan_batches

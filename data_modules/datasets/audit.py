@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 from data_modules.datasets.begin import GENERIC, check_generic, check_max_words, cut_knowledge, settle_generic
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import SEEKER, text_group
+from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 ADDRESS = "https://github.com/McGill-NLP/FaithDial, folder data-audit"
 PATTERNS = {
@@ -44,7 +44,7 @@ TAGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Source):
-    """Gold and model responses with BEGIN labels; speech acts (VRM) stand in `meta`.
+    """Gold and model responses with BEGIN labels; speech acts (VRM) are in `meta`.
 
     Any hallucination makes a response hallucinated; entailment, uncooperative or not, makes it faithful (the gold files
     write Uncooperative alone for entailed but uncooperative). The group is the knowledge.
@@ -96,7 +96,6 @@ class Audit(Source):
         label = settle_generic(_label(tags), self.generic, report)
         if label is None:
             return
-        said = row.text("history", empty_ok=True)  # empty where the response opens the dialogue
         knowledge = row.text(knowledge_name)
         shown, cut = cut_knowledge(knowledge, response, self.max_knowledge_words, report)
         yield Example(
@@ -105,7 +104,7 @@ class Audit(Source):
             split=split,
             group=text_group(knowledge),
             knowledge=shown,
-            history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
+            history=last_turn(row, "history"),
             response=response,
             label=label,
             tags=tags,
@@ -114,7 +113,7 @@ class Audit(Source):
 
 
 def _corpus(row: Row) -> dict[str, str]:
-    """Finds what the response answers to, where the file's name tells."""
+    """Finds the corpus of the response by the file's name."""
     name = Path(row.file).stem.rpartition("_")[2]
     return {"corpus": name} if name in CORPORA else {}
 
@@ -124,7 +123,7 @@ def _parts(text: str, separators: str) -> list[str]:
 
 
 def _tags(row: Row, name: str, report: ReadReport) -> tuple[str, ...]:
-    parts = _parts(row.text(name), ",.")  # "entailment. uncooperative" stands for a comma
+    parts = _parts(row.text(name), ",.")  # "entailment. uncooperative" means a comma
     unknown = [part for part in parts if part.lower() not in TAGS]
     if unknown or not parts:
         raise BadRow(f"field {name!r} is {shorten(row.values[name])}; known: {', '.join(TAGS)}")

@@ -2,7 +2,7 @@
 
 Official files: https://github.com/google/BEGIN-dataset. The release of 2022 (wow, cmu-dog, topicalchat) labels Fully
 attributable, Not fully attributable, Generic; the release of 2021 (dev_05_24_21.tsv, test_05_24_21.tsv) entailment,
-hallucination, off-topic, contradiction, generic. The header tells them apart; the report counts which it was.
+hallucination, off-topic, contradiction, generic. The header distinguishes them; the report counts which it was.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import SEEKER, text_group
+from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.errors import UserError
-from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example
 from faithkit.sentences import best_sentences
 
 ADDRESS = "https://github.com/google/BEGIN-dataset"
@@ -51,7 +51,7 @@ def check_generic(value: str) -> None:
 
 
 def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
-    """The label of a response, where `generic` decides about generic ones: None drops it; both are counted."""
+    """Returns the label of a response, where `generic` decides about generic ones: None drops it; both are counted."""
     if label != GENERIC:
         return label
     if generic == "drop":
@@ -82,7 +82,7 @@ def cut_knowledge(
 class Begin(Source):
     """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
 
-    The group is the knowledge: what several models said of one text stays together.
+    The group is the knowledge: the responses of several models to one text stay together.
 
     Args:
         path: A file, or any folder above the files.
@@ -114,7 +114,6 @@ class Begin(Source):
         label = settle_generic(row.choice(tag, labels), self.generic, report)
         if label is None:
             return
-        said = row.text(message, empty_ok=True)  # empty where the response opens the dialogue
         whole, response = row.text(knowledge), row.text("response")
         shown, cut = cut_knowledge(whole, response, self.max_knowledge_words, report)
         yield Example(
@@ -123,7 +122,7 @@ class Begin(Source):
             split=split,
             group=text_group(whole),
             knowledge=shown,
-            history=(Turn(speaker=SEEKER, text=said),) if said.strip() else (),
+            history=last_turn(row, message),
             response=response,
             label=label,
             tags=(row.text(tag),),

@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
-from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
 from data_modules.reading.dataset import Records, Source
+from data_modules.reading.dialogues import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
+from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
@@ -50,12 +50,12 @@ class CmuDog(Source):
     embedded_layout: ClassVar[str | None] = "cmu_dog"
 
     def files(self) -> Mapping[str, Sequence[File]]:
-        """The conversations of each split, followed by the documents: its records depend on both."""
+        """Returns the conversations of each split, followed by the documents: its records depend on both."""
         found = find_turns(self.path, TURNS, RAW, ADDRESS)
-        return {split: [*files, *_documents_beside(files[0])] for split, files in found.items()}
+        return {split: [*files, *_documents_of(files[0])] for split, files in found.items()}
 
     def read_split(self, split: str, report: ReadReport) -> Records:
-        """The records of a split, file by file."""
+        """Yields the records of a split, file by file."""
         for path, line, error, values in self._wiki_data[1]:
             report.reject(path, line, error, values)
         for file in self.files()[split]:
@@ -105,7 +105,7 @@ class CmuDog(Source):
         index, documents = row.values["wikiDocumentIdx"], self._wiki_data[0]
         if not isinstance(index, int) or index not in documents:
             problem = f"field 'wikiDocumentIdx' is {shorten(index)}: {DOCUMENTS} has no such document"
-            raise BadRow(problem, hint=f"put the official {DOCUMENTS} beside Conversations")
+            raise BadRow(problem, hint=f"put the official {DOCUMENTS} next to Conversations")
         return documents[index]
 
     @cached_property
@@ -125,7 +125,7 @@ class CmuDog(Source):
         return documents, bad
 
 
-def _documents_beside(conversation: Path) -> list[Path]:
+def _documents_of(conversation: Path) -> list[Path]:
     if not _is_raw(conversation):
         return []
     return sorted(file for file in (conversation.parents[2] / DOCUMENTS).glob("*.json") if file.is_file())
@@ -136,7 +136,7 @@ def _is_raw(file: Path) -> bool:
 
 
 def _document_of(row: Row) -> tuple[int, Mapping[str, str]]:
-    """A document's number and the texts of its sections."""
+    """Returns a document's number and the texts of its sections."""
     index = row.values.get("wikiDocumentIdx")
     if not isinstance(index, int) or isinstance(index, bool):
         raise BadRow(f"field 'wikiDocumentIdx' must be a number, got {shorten(index)}", hint="fetch the file again")
@@ -149,14 +149,14 @@ def _document_of(row: Row) -> tuple[int, Mapping[str, str]]:
 
 
 def section_text(section: object) -> str:
-    """Writes a section as one text; the first one is a table: its fields stand as `name: value`, sorted by name."""
+    """Writes a section as one text; the first one is a table: its fields become `name: value`, sorted by name."""
     if not isinstance(section, Mapping):
         return check_text(section, "section", empty_ok=True)
     return " ".join(f"{check_text(name, 'name')}: {_cell(name, section[name])}" for name in sorted(section))
 
 
 def _cell(name: str, value: object) -> str:
-    """A field of the table: a text, a number, or a list of texts."""
+    """Returns a field of the table: a text, a number, or a list of texts."""
     if isinstance(value, list):
         return "; ".join(check_text(item, f"{name}[{place}]", empty_ok=True) for place, item in enumerate(value))
     if isinstance(value, int | float) and not isinstance(value, bool):  # a year, a rating

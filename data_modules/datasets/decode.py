@@ -1,4 +1,4 @@
-"""DECODE (Nie et al. 2021): does the last utterance of a dialogue contradict what its speaker said before?
+"""DECODE (Nie et al. 2021): does the last utterance of a dialogue contradict an earlier one of its speaker?
 
 Official files: http://parl.ai/downloads/decode/decode_v0.1.zip, JSON lines {record_id, conversation_id,
 turns: [{turn_id, agent_id, text}], is_contradiction, aggregated_contradiction_indices}.
@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from data_modules.datasets.span_checks import identifier
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import SEEKER, WIZARD
+from data_modules.reading.fields import SEEKER, WIZARD, identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
@@ -41,10 +40,10 @@ class Decode(Source):
 
     Args:
         path: Folder or file.
-        knowledge: `speaker` joins the speaker's own earlier utterances, `dialogue` all earlier ones.
+        knowledge: `speaker` joins the speaker's earlier utterances, `dialogue` all earlier ones.
         official: Makes the pairs of FaithDial's release, for comparison, whatever `knowledge` says. A contradiction
-            stands against each utterance that is marked (the last mark is the response itself); any other response
-            against the last utterance but two, or in a shorter dialogue the last but one, whoever said it.
+            is compared with each utterance that is marked (the last mark is the response itself); any other response
+            with the last utterance but two, or in a shorter dialogue the last but one, of either speaker.
     """
 
     name: ClassVar[str] = "decode"
@@ -71,10 +70,10 @@ class Decode(Source):
         if self.official:
             knowledge = _official_knowledge(row, turns, label)
         else:
-            said = [text for who, text in earlier if text and (self.knowledge == "dialogue" or who == agent)]
-            knowledge = {"": " ".join(said)} if said else {}
+            texts = [text for who, text in earlier if text and (self.knowledge == "dialogue" or who == agent)]
+            knowledge = {"": " ".join(texts)} if texts else {}
         if not knowledge:
-            report.count("dropped: nothing said before to contradict")
+            report.count("dropped: no earlier utterance to contradict")
             return
         if not response:
             raise BadRow("the last turn is empty")
@@ -87,7 +86,7 @@ class Decode(Source):
                 split=split,
                 group=conversation.split("#")[0],  # "<conversation>#truncated#4": cuts of one belong together
                 knowledge=text,
-                history=tuple(Turn(speaker=WIZARD if who == agent else SEEKER, text=said) for who, said in earlier),
+                history=tuple(Turn(speaker=WIZARD if who == agent else SEEKER, text=text) for who, text in earlier),
                 response=response,
                 label=label,
                 tags=(TAGS[label],),

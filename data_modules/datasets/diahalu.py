@@ -6,32 +6,158 @@ Which LLM} (as JSON lines or CSV): 748 dialogues in the first version, 1,103 in 
 knowledge.
 
 The label is about the whole dialogue, as the paper's detectors read it. So the dialogue is the response: whatever reads
-a response reads all of what is judged, and no detector has to know where the hallucination stands.
+a response reads all of what is judged, and no detector has to know where the hallucination is.
 """
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from difflib import get_close_matches
+from typing import Any, ClassVar, NamedTuple
 
-from data_modules.datasets.diahalu_rows import Place, Said, read_explanations, read_places, read_turns
-from data_modules.datasets.span_checks import identifier
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, SEEKER, WIZARD, Names, chosen
+from data_modules.reading.fields import ANY, SEEKER, WIZARD, Names, chosen, identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+
+TYPES = ("non-factual", "incoherence", "irrelevance", "overreliance", "reasoning error")
+EXPLANATIONS = ("explaination", "explanation")  # the files' spelling first
+_TURN = re.compile(r"^[ \t]*([AB])[ \t]*(\d{1,4})[ \t]*[:：]", re.MULTILINE)
+_ITEM = re.compile(r"[\"']?\s*[AB]?\s*(\d{1,4})\s*[\"']?\s*,\s*[\"']?\s*([A-Za-z][A-Za-z _-]*)")
+_NUMBER = re.compile(r"\s*[AB]?\s*(\d{1,4})\s*")
+_LETTERS = re.compile(r"[^a-z]")
+_BY_LETTERS = {_LETTERS.sub("", name): name for name in TYPES}
+
+
+class SpokenTurn(NamedTuple):
+    """One turn: its speaker (A or B), round and text."""
+
+    who: str
+    round: int
+    text: str
+
+
+class Place(NamedTuple):
+    """A round with a hallucination of a type; `spelt` is the type as the file has it."""
+
+    round: int
+    type: str
+    spelt: str
+
+
+def read_turns(row: Row, report: ReadReport) -> list[SpokenTurn]:
+    """Returns the turns of a dialogue in the order of its text."""
+    text = row.text("text")
+    marks = list(_TURN.finditer(text))
+    if not marks or text[: marks[0].start()].strip():
+        raise BadRow(f"field 'text' must begin with a turn, as A1: ..., got {shorten(text)}")
+    ends = [mark.start() for mark in marks[1:]] + [len(text)]
+    pairs = zip(marks, ends, strict=True)
+    turns = [SpokenTurn(mark[1], int(mark[2]), text[mark.end() : end].strip()) for mark, end in pairs]
+    wanted = [("AB"[place % 2], place // 2 + 1) for place in range(len(turns))]
+    if [(turn.who, turn.round) for turn in turns] != wanted:
+        report.count("turns missing, repeated or out of order: kept as they are")
+    return turns
+
+
+def read_places(row: Row, turns: Sequence[SpokenTurn], report: ReadReport) -> list[Place]:
+    """Returns the places that `index` names, by round."""
+    rounds = {turn.round for turn in turns}
+    places = []
+    for number, spelt in _items(row, report):
+        name = _type_of(spelt, report)
+        if number in rounds:
+            places.append(Place(number, name, spelt))
+        else:
+            report.count("repaired: a place without such a turn, left out")
+    return sorted(places, key=lambda place: place.round)
+
+
+def _items(row: Row, report: ReadReport) -> Iterator[tuple[int, str]]:
+    value: Any = row.values.get("index")
+    if isinstance(value, str):
+        try:
+            value = json.loads(value) if value.strip() else []
+        except (ValueError, RecursionError):
+            yield from _items_of_text(value, report)
+            return
+    if value is None:
+        return
+    if not isinstance(value, list):
+        raise _bad_index(row.values.get("index"))
+    if len(value) == 2 and not isinstance(value[0], list):
+        report.count("repaired: an index of one place, not in a list")
+        value = [value]
+    for item in value:
+        if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], str)):
+            raise _bad_index(row.values.get("index"))
+        yield _round(item[0], report), item[1]
+
+
+def _items_of_text(text: str, report: ReadReport) -> list[tuple[int, str]]:
+    found = [(int(item[1]), item[2].strip()) for item in _ITEM.finditer(text)]
+    if not found:
+        raise _bad_index(text)
+    report.count("repaired: an index that is no JSON")
+    return found
+
+
+def _round(value: object, report: ReadReport) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and (found := _NUMBER.fullmatch(value)):
+        report.count("repaired: a turn's number given as text")
+        return int(found[1])
+    raise _bad_index(value)
+
+
+def _bad_index(value: object) -> BadRow:
+    return BadRow(f"field 'index' must be a list of [turn, type], got {shorten(value)}")
+
+
+def _type_of(spelt: str, report: ReadReport) -> str:
+    """Returns the type of a spelling: by its letters, else the nearest one."""
+    letters = _LETTERS.sub("", spelt.lower())
+    if letters not in _BY_LETTERS:
+        near = get_close_matches(letters, _BY_LETTERS, 1, cutoff=0.75)
+        if not near:
+            raise BadRow(f"field 'index' has the type {shorten(spelt)}; known: {', '.join(TYPES)}")
+        report.count("repaired: a misspelt type")
+        letters = near[0]
+    elif spelt.lower() != _BY_LETTERS[letters]:
+        report.count("repaired: a misspelt type")
+    return _BY_LETTERS[letters]
+
+
+def read_explanations(row: Row, report: ReadReport) -> list[str]:
+    """Returns the annotators' explanations, as a rule one for each place."""
+    name = next((name for name in EXPLANATIONS if row.values.get(name) is not None), EXPLANATIONS[0])
+    value: Any = row.values.get(name)
+    if isinstance(value, str):
+        text = row.text(name, empty_ok=True).strip()
+        try:
+            value = json.loads(text, strict=False) if text else []
+        except (ValueError, RecursionError):
+            report.count("repaired: an explanation that is no JSON")
+            value = [text.removeprefix('["').removesuffix('"]')]
+    values = [] if value is None else value if isinstance(value, list) else [value]
+    inner = row.inside({name: [text if isinstance(text, str) else str(text) for text in values]})
+    return [text for text in inner.texts(name) if text.strip()]
+
 
 ADDRESS = "https://github.com/ECNU-ICALK/DiaHalu"
 ALL = "all"  # the one split
 FILES = [f"{name}*{suffix}" for name in ("DiaHalu", "diahalu", "Diahalu") for suffix in (".jsonl", ".csv")]
 LAYOUT = {"diahalu": ("ID", "text", "label", "index", "domain")}
 UNLABELLED = "unlabelled"
-# The official files label every dialogue; those that were just built have an empty label until somebody judged them.
+# The official files label every dialogue; those that were just built have an empty label until they are judged.
 LABELS = {"1": HALLUCINATED, "0": FAITHFUL, "": UNLABELLED, "none": UNLABELLED}
 KNOWLEDGE, TASK, CHAT, REASONING = DOMAINS = ("knowledge", "task", "chit-chat", "reasoning")
 DOMAIN_WORDS = {"knowledge": KNOWLEDGE, "task": TASK, "chit": CHAT, "reason": REASONING}  # as a domain's name has them
-# In these A stands for a person: its turns were corrected, and only B's judged. In the others both are models.
+# In these A represents a person: its turns were corrected, and only B's judged. In the others both are models.
 ONLY_B_JUDGED = (KNOWLEDGE, TASK)
 DIALOGUE, TURN = LEVELS = ("dialogue", "turn")
 PEOPLE, MODEL = LABELLERS = ("people", "model")
@@ -49,7 +175,7 @@ class DiaHalu(Source):
             where both speakers were judged the response has both their turns. Annotators marked the first
             hallucination, as a rule: later rounds that they did not mark have no label.
         domains: knowledge, task, chit-chat, reasoning: one, a list, or `all`.
-        labelled_by: Whose labels are read: `people`, or those of a `model` in a file of construct.py. Such examples
+        labelled_by: Reads the labels of `people`, or those of a `model` in a file of construct.py. Such examples
             name the model as `labelled_by` in their meta.
     """
 
@@ -119,7 +245,7 @@ class _Builder:
     id: str
     label: str | None
     meta: Mapping[str, Any]
-    turns: Sequence[Said]
+    turns: Sequence[SpokenTurn]
     places: Sequence[Place]
 
     def _example(self, id: str, response: str, label: str | None, places: Sequence[Place], **values: Any) -> Example:
@@ -136,19 +262,19 @@ class _Builder:
         return self._example(self.id, text, self.label, self.places, meta=meta)
 
     def rounds(self, report: ReadReport) -> Iterator[Example]:
-        """The rounds in which somebody who was judged said something."""
+        """Yields the rounds with a turn that was judged."""
         judged = "B" if self.meta["domain"] in ONLY_B_JUDGED else "AB"
         found = False  # a hallucination before
         for number in dict.fromkeys(turn.round for turn in self.turns):
-            said = [(place, turn) for place, turn in enumerate(self.turns) if turn.round == number]
-            shown = [(place, turn) for place, turn in said if turn.who in judged and turn.text]
+            turns = [(place, turn) for place, turn in enumerate(self.turns) if turn.round == number]
+            shown = [(place, turn) for place, turn in turns if turn.who in judged and turn.text]
             if not shown:
                 report.count("rounds without a judged turn")
                 continue
             here = [place for place in self.places if place.round == number]
             label: str | None = HALLUCINATED if here else FAITHFUL
-            nobody_looked = self.label is None or (self.label == HALLUCINATED and not self.places)
-            if not here and (found or nobody_looked):
+            not_marked = self.label is None or (self.label == HALLUCINATED and not self.places)
+            if not here and (found or not_marked):
                 report.count("rounds without a label")
                 label = None
             found = found or bool(here)
@@ -160,7 +286,7 @@ class _Builder:
 
 
 def _with_model_labels(row: Row) -> Row:
-    """Puts what a model said in the place of what people said; a row without it has no label."""
+    """Replaces people's labels by those of a model; a row without these has no label."""
     fields = ("label", "index", "explaination", "explanation")
     return row.inside({**row.values, **{name: row.values.get(f"{OF_MODEL}{name}") for name in fields}})
 

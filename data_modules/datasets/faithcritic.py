@@ -1,11 +1,11 @@
 """FaithCritic (Dziri et al. 2022, section 5.1): pairs of knowledge and response, derived from FaithDial.
 
-Wizard of Wikipedia's own response is hallucinated where it is tagged Hallucination (partly too) and faithful where it
+Wizard of Wikipedia's response is hallucinated where it is tagged Hallucination (partly too) and faithful where it
 is tagged Entailment (uncooperative or not); what is generic (or uncooperative) alone is dropped, with its edit. The
-edited response is faithful, and belongs to training alone: the published test set holds WoW's own responses.
+edited response is faithful, and belongs to training alone: the published test set holds WoW's responses.
 
-The released code makes two mistakes, which `official=true` reproduces and ours corrects. A turn that nobody edited gave
-its text twice: an entailed one counted double, a hallucinated one got both labels. Here it gives one example, with the
+The released code makes two mistakes, which `official=true` reproduces. A turn that was not edited gave its text twice:
+an entailed one counted double, a hallucinated one got both labels. Here it gives one example, with the
 label of its tags.
 """
 

@@ -1,8 +1,8 @@
-"""FaithDial (Dziri et al. 2022): Wizard-of-Wikipedia dialogues whose hallucinated wizard turns people edited.
+"""FaithDial (Dziri et al. 2022): Wizard-of-Wikipedia dialogues with hallucinated wizard turns edited by people.
 
 Official files: https://huggingface.co/datasets/McGill-NLP/FaithDial (folder `data`), a JSON list of dialogues
-{dialog_idx, utterances: [{history, knowledge, response, original_response, BEGIN, VRM}]}. The BEGIN tags speak of
-Wizard of Wikipedia's own text: `original_response`, or `response` where nobody edited it.
+{dialog_idx, utterances: [{history, knowledge, response, original_response, BEGIN, VRM}]}. The BEGIN tags are about
+Wizard of Wikipedia's text: `original_response`, or `response` if it was not edited.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +11,7 @@ from typing import ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import alternate
-from data_modules.reading.files import HUB, File, find_files
-from data_modules.reading.hub import HubSplit
+from data_modules.reading.files import HUB, File, HubSplit, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
@@ -23,7 +22,7 @@ FILES = {
     "train": ["train.json"],
     "validation": ["valid.json"],
     "test": ["test.json"],
-    # WoW's own division: topics that training has seen (random) and has not (topic).
+    # WoW's division: topics that training has seen (random) and has not (topic).
     "validation_random": ["valid_random_split.json"],
     "validation_topic": ["valid_topic_split.json"],
     "test_random": ["test_random_split.json"],
@@ -35,7 +34,7 @@ TAGS = ("hallucination", "partial hallucination", "entailment", "generic", "unco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WizardTurn:
-    """One wizard turn; `tags` is None where nobody judged it."""
+    """One wizard turn; `tags` is None if it was not judged."""
 
     dialogue: str
     index: int
@@ -56,7 +55,7 @@ class WizardTurn:
 
     @property
     def kind(self) -> str:
-        """The tags of WoW's own text in short: hallucinated, entailed, generic or uncooperative alone, untagged."""
+        """The tags of WoW's text in short: hallucinated, entailed, generic or uncooperative alone, untagged."""
         tags = {tag.strip().lower() for tag in self.tags or ()}
         if not tags:
             return "untagged"
@@ -72,9 +71,9 @@ class WizardTurn:
 
 
 def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
-    """The turns of one dialogue; a bad one is rejected alone."""
+    """Yields the turns of one dialogue; a bad one is rejected alone."""
     row.layout(LAYOUT)
-    index = row.values.get("dialog_idx", row.number)  # FaithDial's README lets data of one's own leave it out
+    index = row.values.get("dialog_idx", row.number)  # FaithDial's README lets users' data leave it out
     if not isinstance(index, int | str) or isinstance(index, bool) or index == "":
         raise BadRow(f"field 'dialog_idx' must be a number, got {shorten(index)}")
     dialogue = check_text(str(index), "dialog_idx")
@@ -105,7 +104,7 @@ def _turn(row: Row, dialogue: str, index: int) -> WizardTurn:
 
 
 def faithdial_files(path: str) -> Mapping[str, Sequence[File]]:
-    """The official files, or the same files on the hub."""
+    """Returns the official files, or the same files on the hub."""
     if path != HUB:
         return find_files(path, FILES, address=ADDRESS)
     name = "McGill-NLP/FaithDial"

@@ -3,7 +3,7 @@
 Official files: https://github.com/FlagOpen/HalluDial, folder `data`: spontaneous/spontaneous_train.json and _test.json,
 induced/induced_train.json and _test.json, each a JSON list of {dialogue_id, knowledge, dialogue_history, turn,
 response, target}. A target begins with Yes (hallucinated) or No. The training files have exactly 60% of the rows, so
-the release seems to divide rows and not dialogues, and most dialogues then stand in both files.
+the release seems to divide rows and not dialogues, and most dialogues are then in both files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_modules.datasets.span_checks import identifier
-from data_modules.datasets.transcripts import read_transcript, verdict_of
 from data_modules.reading.dataset import Source
+from data_modules.reading.dialogues import read_transcript, verdict_of
+from data_modules.reading.fields import identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
@@ -38,8 +38,8 @@ class HalluDial(Source):
 
     Args:
         path: A file, or the folder above spontaneous/ and induced/ (or one of these).
-        scenario: `spontaneous` (what five models said, judged by another), `induced` (what a model was told to make
-            wrong, and FaithDial's own responses), or `both`.
+        scenario: `spontaneous` (responses of five models, judged by another), `induced` (responses that a model was
+            prompted to make wrong, and FaithDial's), or `both`.
         official_split: False reads both files as one split, `all`, to be divided by dialogue.
     """
 
@@ -91,7 +91,7 @@ class HalluDial(Source):
 
 
 def _scenario_of(file: str) -> str | None:
-    """The scenario that a file's name or its folder's names."""
+    """Returns the scenario that a file's name or its folder's names."""
     path = Path(file)
     return next((s for s in SCENARIOS for name in (path.name, path.parent.name) if name.startswith(s)), None)
 

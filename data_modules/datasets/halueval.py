@@ -1,10 +1,10 @@
-"""HaluEval (Li et al. 2023): answers, replies and summaries, each right and hallucinated, and ChatGPT's own responses.
+"""HaluEval (Li et al. 2023): answers, replies and summaries, each right and hallucinated, and ChatGPT's responses.
 
 Official files: https://github.com/RUCAIBox/HaluEval, folder `data`, JSON lines: qa_data.json {knowledge, question,
 right_answer, hallucinated_answer}, dialogue_data.json {knowledge, dialogue_history, right_response,
 hallucinated_response}, summarization_data.json {document, right_summary, hallucinated_summary} and general_data.json
 {ID, user_query, chatgpt_response, hallucination, hallucination_spans}. There are no splits. Hallucinated answers are
-longer than right ones, so a detector means little without the length baseline beside it.
+longer than right ones, so a detector means little without comparison to the length baseline.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, NamedTuple
 
-from data_modules.datasets.transcripts import read_transcript
 from data_modules.reading.dataset import Source
+from data_modules.reading.dialogues import read_transcript
 from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
@@ -26,10 +26,10 @@ ALL = "all"  # the one split
 
 
 class Pair(NamedTuple):
-    """The fields of a file whose rows have two responses."""
+    """The fields of a file with two responses per row."""
 
     knowledge: str
-    asked: str  # by the seeker, or the whole dialogue; empty where nobody asks
+    asked: str  # by the seeker, or the whole dialogue; empty if there is no question
     right: str
     hallucinated: str
 
@@ -45,7 +45,7 @@ LAYOUTS = {task: tuple(name for name in pair if name) for task, pair in PAIRS.it
     GENERAL: ("user_query", "chatgpt_response", "hallucination")
 }
 BOTH, ONE = "both", "one"
-RIGHT = "right"  # behind an id, beside "hallucinated"
+RIGHT = "right"  # suffix of an id, like "hallucinated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class HaluEval(Source):
         seed: Of the coin, which is thrown for each row by itself.
         knowledge: False leaves out the knowledge of questions and dialogues; a summary keeps its document.
         official: As the official run has it, whatever the other options say: one response of each row, no knowledge for
-            questions and dialogues, no general rows. Its own coin has no seed.
+            questions and dialogues, no general rows. The official coin has no seed.
     """
 
     name: ClassVar[str] = "halueval"
@@ -139,7 +139,7 @@ class HaluEval(Source):
         query, response = row.text("user_query"), row.text("chatgpt_response")
         label = row.choice("hallucination", YES_NO)
         return Example(
-            id=row.default_id,  # some rows of the general file have no ID of their own
+            id=row.default_id,  # some rows of the general file have no ID
             source=self.name,
             split=split,
             group=text_group(query),
@@ -153,7 +153,7 @@ class HaluEval(Source):
 
 
 def _find_spans(row: Row, response: str, label: str, report: ReadReport) -> tuple[Span, ...] | None:
-    """The places of the texts that the annotators named; None where these are not all there is to find.
+    """Returns the places of the texts that the annotators named; None where these are not all there is to find.
 
     They are texts and not offsets: some were retyped, and some are remarks ("Incomplete answer").
     """

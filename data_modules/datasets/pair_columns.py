@@ -1,4 +1,4 @@
-"""Finds which column of a table of one's own holds what, as the settings say or by the usual names, and reads it."""
+"""Finds the columns of a user's table, by the settings or by usual names, and reads their values."""
 
 import json
 import math
@@ -14,8 +14,8 @@ from faithkit.records import Turn
 
 AUTO = "auto"  # the column is found by its name
 REQUIRED = ("knowledge", "response")
-# Names by which a column is found, in any case and with any of _, - and space between words. The first one counts
-# alone where a table has it; of the others a table may have one.
+# Names by which a column is found, in any case and with any of _, - and space between words. The first one takes
+# precedence; of the others a table may have one.
 NAMES: Mapping[str, tuple[str, ...]] = {
     "knowledge": (
         *("knowledge", "context", "source", "document", "evidence", "premise", "passage", "reference text"),
@@ -31,13 +31,13 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "group": ("group", "group id", "dialogue id", "document id", "source id"),
     "spans": ("spans",),
 }
-MOST_NAMES = 12  # of columns, in an error
-CELLS = (".csv", ".tsv", ".txt")  # files whose cells are texts, lists too
-PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # how a list of passages begins that Python, and so pandas, wrote as text
+MAX_LISTED = 12  # columns in an error
+TEXT_FILES = (".csv", ".tsv", ".txt")  # their cells are texts, lists too
+PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # beginnings of a list of passages that Python, and so pandas, wrote as text
 
 
 class NoColumn(UserError):
-    """A column that the settings name is not there; a further row of JSON may have it."""
+    """A column named by the settings is missing; a later row of JSON may have it."""
 
     def __init__(self, problem: str, *, column: str, place: str, hint: str):
         super().__init__(problem, place=place, hint=hint)
@@ -46,10 +46,10 @@ class NoColumn(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The columns of a table by what they hold; None where there is none. `a.b` is the field b of an object a.
+    """The columns of a table by their meaning; None for a missing one. `a.b` is the field b of an object a.
 
     Args:
-        keys: How the keys of the settings begin that hints name.
+        keys: The prefix of the settings' keys in hints.
     """
 
     knowledge: str
@@ -62,14 +62,14 @@ class Columns:
     keys: str = "data."
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Yields what there is, with its column."""
+        """Yields each meaning with its column."""
         return ((name, column) for name in NAMES if (column := getattr(self, name)) is not None)
 
     def __str__(self) -> str:
         return " ".join(name if name == column else f"{name}={column}" for name, column in self.items())
 
     def text(self, row: Row, name: str) -> str:
-        """The text of a column, which must be there and not be empty."""
+        """Reads the text of a column, which must not be empty."""
         column = getattr(self, name)
         value = field_of(row.values, column)
         if isinstance(value, str) and value.strip():
@@ -78,21 +78,21 @@ class Columns:
             texts = [key for key in value if isinstance(value[key], str)]
             inner = next((key for key in TEXT_KEYS if key in texts), next(iter([*texts, *value])))
             hint = f"name the field that has the text: {self.keys}columns.{name}={column}.{inner}"
-            inside = shorten(", ".join(map(str, value)))[1:-1]
-            raise BadRow(f"column {column!r} holds an object with {inside}", hint=hint)
+            fields = shorten(", ".join(map(str, value)))[1:-1]
+            raise BadRow(f"column {column!r} holds an object with {fields}", hint=hint)
         if value is None or isinstance(value, str):
             raise BadRow(f"column {column!r} is empty" if has_field(row.values, column) else f"no column {column!r}")
         raise BadRow(f"column {column!r} must be text, got {shorten(value)}")
 
     def texts(self, row: Row, name: str) -> list[str]:
-        """The text of a column, or its list of passages; one that stands there twice counts once.
+        """Reads the text of a column, or its list of distinct passages.
 
         A passage is a text or an object with one. The cell of a CSV or TSV may hold the list as JSON.
         """
         column = getattr(self, name)
         value = field_of(row.values, column)
-        if isinstance(value, str) and row.file.endswith(CELLS):
-            value = _passages_in(value, column)
+        if isinstance(value, str) and row.file.endswith(TEXT_FILES):
+            value = _parse_passages(value, column)
         if not isinstance(value, list):
             return [self.text(row, name)]
         texts = [_read_passage(passage, f"{column}[{place}]") for place, passage in enumerate(value)]
@@ -101,30 +101,29 @@ class Columns:
         return list(dict.fromkeys(texts))
 
     def name(self, row: Row, name: str) -> str | None:
-        """The id or group that a row names; None where no column has it."""
+        """Reads the id or group of a row; None if no column has it."""
         column = getattr(self, name)
         if column is None:
             return None
         value = field_of(row.values, column)
         if value in (None, ""):
-            without = f"{self.keys}columns.{name}=null to do without the column"
-            hint = f"correct the row, or set {without}, or {self.keys}on_bad_row=skip to leave such rows out"
+            hint = f"correct the row, or set {self.keys}columns.{name}=null, or {self.keys}on_bad_row=skip"
             raise BadRow(f"column {column!r} is missing or empty", hint=hint)
         if isinstance(value, list | dict):
             raise BadRow(f"column {column!r} must hold texts or numbers, got {shorten(value)}")
         return check_text(str(value), column)
 
     def turns(self, row: Row) -> tuple[Turn, ...]:
-        """The history: a list of texts or of {speaker, text}, also as JSON, or the last turn as a text."""
-        said = field_of(row.values, self.history)
-        if isinstance(said, str):
-            said = list_in(said) or [said]
-        if isinstance(said, list):
-            said = [turn for turn in said if not isinstance(turn, str) or turn.strip()]
-        if not said:
+        """Reads the history: a list of texts or of {speaker, text}, also as JSON, or the last turn as a text."""
+        history = field_of(row.values, self.history)
+        if isinstance(history, str):
+            history = parse_list(history) or [history]
+        if isinstance(history, list):
+            history = [turn for turn in history if not isinstance(turn, str) or turn.strip()]
+        if not history:
             return ()
         try:
-            turns = read_history(said, "")
+            turns = read_history(history, "")
         except UserError as error:
             raise BadRow(f"column {self.history!r}: {error.problem}") from error
         for turn in turns:
@@ -135,17 +134,17 @@ class Columns:
 def find_columns(
     given: Mapping[str, str | None], row: Row, *, keys: str = "data.", without: Sequence[str] = ()
 ) -> Columns:
-    """Finds the columns of a table by a row that has them all.
+    """Finds the columns of a table.
 
     Args:
-        given: What the settings say: a column, null for none, or `auto`, which is what is left out too.
-        row: The first row; of JSON, whose rows have names of their own each, one with the names of many.
-        keys: How the keys of the settings begin that hints name.
-        without: What is not looked for, and a table need not have.
+        given: The settings: a column, None for no column, or `auto` (the default).
+        row: The first row; of JSON, which has different names in each row, a row with the names of many.
+        keys: The prefix of the settings' keys in hints.
+        without: Meanings that are not looked for.
 
     Raises:
-        NoColumn: A column that the settings name is not there.
-        UserError: A column that must be there is not found, or several might hold the same.
+        NoColumn: A column named by the settings is missing.
+        UserError: A required column is not found, or several columns could have one meaning.
     """
     found: dict[str, str | None] = {}
     for name in NAMES:
@@ -160,86 +159,72 @@ def _given(name: str, column: str, row: Row, keys: str) -> str:
     if has_field(row.values, column):
         return column
     close = nearest(column, row.values, 1)
-    hint = f"did you mean {keys}columns.{name}={close[0]}?" if close else have(row)
+    hint = f"did you mean {keys}columns.{name}={close[0]}?" if close else list_columns(row)
     problem = f"{keys}columns.{name}: there is no column {column!r}"
     raise NoColumn(problem, column=column, place=row.file, hint=hint)
 
 
 def _by_name(name: str, row: Row, keys: str) -> str | None:
-    known: dict[str, list[str]] = {}
+    columns: dict[str, list[str]] = {}
     for column in row.values:
-        known.setdefault(_plain(column), []).append(column)
-    usual = NAMES[name]
-    having = known.get(usual[0]) or [column for one in usual[1:] for column in known.get(one, ())]
-    if len(having) > 1:
-        hint = f"{keys}columns.{name}={having[0]}"
-        raise UserError(f"several columns may hold the {name}: {', '.join(having)}", place=row.file, hint=hint)
-    if having or name not in REQUIRED:
-        return having[0] if having else None
-    hint = f"name it: {keys}columns.{name}=COLUMN; {have(row)}"
-    raise UserError(f"no column holds the {name}", place=row.file, hint=hint)
+        columns.setdefault(normalise(column), []).append(column)
+    first, *others = NAMES[name]
+    found = columns.get(first) or [column for other in others for column in columns.get(other, ())]
+    if len(found) > 1:
+        problem = f"several columns may hold the {name}: {', '.join(found)}"
+        raise UserError(problem, place=row.file, hint=f"{keys}columns.{name}={found[0]}")
+    if not found and name in REQUIRED:
+        hint = f"name it: {keys}columns.{name}=COLUMN; {list_columns(row)}"
+        raise UserError(f"no column holds the {name}", place=row.file, hint=hint)
+    return found[0] if found else None
 
 
 def late_column(column: str, row: Row, columns: Columns) -> UserError:
-    """The error for a column with a usual name that is met when the columns are chosen already.
-
-    Args:
-        row: The row that has it.
-        columns: Those that are chosen.
-    """
-    name = next(name for name, usual in NAMES.items() if _plain(column) in usual)
+    """Makes the error for a column with a usual name that appears after the columns were chosen."""
+    name = next(name for name, usual in NAMES.items() if normalise(column) in usual)
     chosen, key = getattr(columns, name), f"{columns.keys}columns.{name}"
     without = f"read {chosen!r} alone" if chosen else "do without it"
     hint = f"set {key}={column} to read it, or {key}={chosen or 'null'} to {without}"
-    problem = f"column {column!r} may hold the {name}, but the first rows lack it"
-    return UserError(problem, place=row.place, hint=hint)
+    return UserError(f"column {column!r} may hold the {name}, but the first rows lack it", place=row.place, hint=hint)
 
 
 def is_usual(column: object) -> bool:
-    """Tells whether a column could be found by its name."""
-    return _plain(column) in _USUAL
+    """Returns whether a column could be found by its name."""
+    return any(normalise(column) in usual for usual in NAMES.values())
 
 
-def have(row: Row) -> str:
+def list_columns(row: Row) -> str:
     """Lists the columns of a row, for a hint."""
     names = list(row.values)
-    listed = ", ".join(shorten(name, 40)[1:-1] for name in names[:MOST_NAMES])
-    return f"the file has {listed}{', ...' if len(names) > MOST_NAMES else ''}"
+    listed = ", ".join(shorten(name, 40)[1:-1] for name in names[:MAX_LISTED])
+    return f"the file has {listed}{', ...' if len(names) > MAX_LISTED else ''}"
 
 
 def check_column(row: Row, column: str, key: str) -> None:
-    """Refuses a row without a column that rows are told apart by.
-
-    Args:
-        key: Names it, as a hint has it.
-
-    Raises:
-        BadRow: There is none.
-    """
+    """Refuses a row without a column that results are counted by; `key` names the setting in the hint."""
     if not has_field(row.values, column):
-        raise BadRow(f"there is no column {column!r} to count by; {have(row)}", hint=f"{key}; {have(row)}")
+        hint = f"{key}; {list_columns(row)}"
+        raise BadRow(f"there is no column {column!r} to count by; {list_columns(row)}", hint=hint)
 
 
-def _plain(name: object) -> str:
-    return " ".join(str(name).replace("_", " ").replace("-", " ").lower().split())
-
-
-_USUAL = frozenset(one for usual in NAMES.values() for one in usual)
+def normalise(value: object) -> str:
+    """Normalises a name or a label: in lower case, with single spaces for _ and -; None gives an empty text."""
+    return "" if value is None else " ".join(str(value).replace("_", " ").replace("-", " ").lower().split())
 
 
 def has_field(values: Mapping[str, Any], column: str) -> bool:
-    """Tells whether a row has a column, or a field of an object in one."""
+    """Returns whether a row has a column, or a field of an object in one."""
     return _find(values, column) is not None
 
 
 def field_of(values: Mapping[str, Any], column: str | None) -> Any:
-    """The value of a column, or of a field of an object in one; None where there is none, or NaN."""
+    """Returns the value of a column, or of a field of an object in one; None if it is missing or NaN."""
     found = _find(values, column) if column is not None else None
     return none_if_nan(found[0]) if found else None
 
 
 def none_if_nan(value: Any) -> Any:
-    """Gives None for NaN, as which pandas writes a value that is missing; any other value as it is."""
+    """Replaces NaN, as which pandas writes a missing value, by None."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -251,13 +236,13 @@ def _find(values: Mapping[str, Any], column: str) -> tuple[Any] | None:
     return _find(inside, inner) if inner and isinstance(inside, Mapping) else None
 
 
-def _passages_in(cell: str, column: str) -> list[Any] | None:
-    """The list of passages that a cell holds as JSON; None of a text, brackets around a number or two included.
+def _parse_passages(cell: str, column: str) -> list[Any] | None:
+    """Parses a cell that holds a JSON list of passages; None for a text, even one such as `[1]` or `[1, 2]`.
 
     Raises:
         BadRow: It is a list that Python wrote: its brackets and quotes would be judged as knowledge.
     """
-    found = list_in(cell)
+    found = parse_list(cell)
     if found is not None:
         return found if not found or any(isinstance(one, str | list | Mapping) for one in found) else None
     stripped = cell.strip()
@@ -275,8 +260,8 @@ def _read_passage(passage: Any, place: str) -> str:
     return check_text(text, place, empty_ok=True)
 
 
-def list_in(text: str) -> list[Any] | None:
-    """The list that a text holds as JSON, as a cell of a CSV does; None of a text that only begins like one."""
+def parse_list(text: str) -> list[Any] | None:
+    """Parses a text that is a JSON list, such as the cell of a CSV; None for other text."""
     if not text.lstrip().startswith("["):
         return None
     try:

@@ -1,7 +1,7 @@
-"""Makes examples of the rows of a table of one's own: what training, benchmarks and `faithkit score` share."""
+"""Makes examples of the rows of a user's table: shared by training, benchmarks and `faithkit score`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -15,135 +15,34 @@ from data_modules.datasets.pair_columns import (
     has_field,
     is_usual,
     late_column,
-    list_in,
     none_if_nan,
+    parse_list,
 )
 from data_modules.datasets.pair_labels import LabelReader
-from data_modules.datasets.span_checks import read_spans
 from data_modules.datasets.span_rows import LABELS
-from data_modules.reading.fields import other_fields, text_group
+from data_modules.reading.fields import other_fields, read_spans, text_group
 from data_modules.reading.files import File
-from data_modules.reading.rows import BadRow, ReadReport, Row
-from data_modules.reading.shard_file import ShardFile
+from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row
+from data_modules.reading.shards import ShardFile
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit.span_types import UNTYPED
 
 JSON = (".json", ".jsonl")
-LOOKED_AT = 1000  # rows of JSON whose names are the columns
-MAX_CHARACTERS = 100  # of a further column's text: longer ones tell no rows apart
-
-
-def rows_with_reader(
-    table: File, report: ReadReport, make: Callable[[Row], "PairReader"], encoding: str | None = None, start: int = 0
-) -> Iterator[tuple[Row, "PairReader"]]:
-    """Reads the rows of a table from one on, with what makes examples of them.
-
-    Args:
-        make: Makes it of a row with all columns: of the first one, or of JSON as `reader_of` says.
-
-    Raises:
-        UserError: A column is missing, or a row behind the first ones has one that would have been chosen.
-    """
-    reader, known, is_json = None, dict[str, Any](), _is_json(table)
-    with _at_hand(table) as here:
-        for each in read_table(here, report, encoding, start):
-            row = each if here is table else replace(each, file=str(table))
-            if reader is None:
-                reader, known = reader_of(here, row, make, encoding)
-            elif is_json and not row.values.keys() <= known.keys():
-                _check_names(row, known, reader, make)
-            if row.number >= start:
-                yield row, reader
-
-
-def reader_of(
-    table: File, first: Row, make: Callable[[Row], "PairReader"], encoding: str | None = None
-) -> "tuple[PairReader, dict[str, Any]]":
-    """Makes what reads a table's rows by the first one; of JSON by the names of the first `LOOKED_AT` rows.
-
-    Each row of JSON has names of its own, and the first may lack some. A column that the settings name is looked for in
-    all rows, as it may be rare.
-
-    Returns:
-        It, and the columns by which it was made, each with a value.
-    """
-    if not _is_json(table):
-        return make(first), dict(first.values)
-    known = dict(first.values)
-    with suppress(UserError):  # a file that breaks off is told by the pass that gives its rows
-        for row in islice(read_table(table, ReadReport("skip"), encoding), LOOKED_AT):
-            known |= {name: value for name, value in row.values.items() if known.get(name) is None}
-    while True:
-        try:
-            return make(replace(first, values=known)), known
-        except NoColumn as error:
-            rows = read_table(table, ReadReport("skip"), encoding)
-            found = next((row for row in rows if has_field(row.values, error.column)), None)
-            if found is None:
-                raise
-            known[error.column] = field_of(found.values, error.column)
-
-
-def _check_names(row: Row, known: dict[str, Any], reader: "PairReader", make: Callable[[Row], "PairReader"]) -> None:
-    """Refuses a row with a column that the first rows lack and that would have been chosen."""
-    for column in [name for name in row.values if name not in known and is_usual(name)]:
-        with_it = replace(row, values={**known, column: row.values[column]})
-        try:
-            changed = make(with_it).columns != reader.columns
-        except UserError:  # several columns might hold the same
-            changed = True
-        if changed:
-            raise late_column(column, row, reader.columns)
-        known[column] = row.values[column]
-
-
-def _is_json(table: File) -> bool:
-    return isinstance(table, Path | ShardFile) and table.suffix in JSON
-
-
-@contextmanager
-def _at_hand(table: File) -> Iterator[File]:
-    """Copies a shard of another file system once, for what reads it twice."""
-    if not isinstance(table, ShardFile):
-        yield table
-        return
-    with table.opened() as path:
-        yield path
-
-
-@contextmanager
-def counted_bad_rows(read: Callable[[ReadReport], Iterable[object]]) -> Iterator[None]:
-    """Says with the bad row that stops a run how many there are.
-
-    Args:
-        read: Reads all rows.
-    """
-    try:
-        yield
-    except UserError as error:
-        if not isinstance(error.__cause__, BadRow):
-            raise
-        counting = ReadReport("skip")
-        for _ in read(counting):
-            pass
-        number = counting.counts["rejected: bad row"]
-        if number < 2:
-            raise
-        problem = f"{error.problem} (the first of {number:,} bad rows)"
-        raise UserError(problem, place=error.place, hint=error.hint) from error.__cause__
+SAMPLE_ROWS = 1000  # rows of JSON from which the columns are taken
+MAX_CHARACTERS = 100  # of a further column's text in `meta`: longer ones do not group rows
 
 
 @dataclass(slots=True)
 class PairReader:
-    """Makes examples of the rows of a table whose columns are known.
+    """Makes examples of the rows of a table with known columns.
 
     Args:
         join: Makes one text of a list of passages.
-        labels: None: the rows have none, and spans alone tell what is hallucinated.
-        every_label: Reads the labels of the whole table, for the error about one that has no meaning.
-        by: Columns that every row must have, kept as texts to tell rows apart by.
+        labels: None: the rows have no labels, and spans alone show what is hallucinated.
+        every_label: Reads the labels of the whole table, for the error about a label without a meaning.
+        by: Columns that every row must have, kept in `meta` as texts.
         file: Names the file in default ids; None takes its stem.
     """
 
@@ -153,18 +52,18 @@ class PairReader:
     every_label: Callable[[], Iterable[Any]] = tuple
     by: Sequence[str] = ()
     file: str | None = None
-    outcome: str = field(init=False)  # under which rows are counted that are read so
-    _taken: frozenset[str] = field(init=False)
+    outcome: str = field(init=False)  # under which the rows are counted
+    _used: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.outcome = f"columns: {self.columns}"
-        self._taken = frozenset(column.partition(".")[0] for _, column in self.columns.items())
+        self._used = frozenset(column.partition(".")[0] for _, column in self.columns.items())
 
     def read(self, row: Row, source: str, split: str) -> Example:
-        """The example of a row.
+        """Makes the example of a row.
 
         Raises:
-            BadRow: A text is missing, or something is of another kind.
+            BadRow: A text is missing, or a value is of another kind.
             UserError: A label has no meaning.
         """
         columns = self.columns
@@ -186,7 +85,7 @@ class PairReader:
             history=columns.turns(row),
             label=label,
             spans=() if label == FAITHFUL and columns.spans else spans,
-            meta=self._others(row),
+            meta=self._meta(row),
         )
 
     def _label(self, row: Row) -> str | None:
@@ -200,25 +99,108 @@ class PairReader:
         return self.labels.read(value)
 
     def _spans(self, row: Row, response: str) -> tuple[Span, ...] | None:
-        marked = field_of(row.values, self.columns.spans)
-        if isinstance(marked, str) and marked.strip():
-            marked = list_in(marked)
-            if marked is None:
-                example = 'write a list such as [{"start": 0, "end": 4}], or []'
-                raise BadRow(f"column {self.columns.spans!r} holds no JSON list", hint=example)
-        if marked is None or marked == "":
+        spans = field_of(row.values, self.columns.spans)
+        if isinstance(spans, str) and spans.strip():
+            spans = parse_list(spans)
+            if spans is None:
+                hint = 'write a list such as [{"start": 0, "end": 4}], or []'
+                raise BadRow(f"column {self.columns.spans!r} holds no JSON list", hint=hint)
+        if spans is None or spans == "":
             return None
-        inside = row.inside({"spans": marked})
-        spans = [span for span, _ in read_spans(inside, "spans", response, "label", LABELS, UNTYPED)]
-        return tuple(sorted(spans, key=lambda span: (span.start, span.end)))
+        found = read_spans(row.inside({"spans": spans}), "spans", response, "label", LABELS, UNTYPED)
+        return tuple(sorted((span for span, _ in found), key=lambda span: (span.start, span.end)))
 
-    def _others(self, row: Row) -> dict[str, Any]:
-        others = other_fields(row.values, self._taken)
-        kept = {
-            name: none_if_nan(v) for name, v in others.items() if not isinstance(v, str) or len(v) <= MAX_CHARACTERS
-        }
+    def _meta(self, row: Row) -> dict[str, Any]:
+        others = other_fields(row.values, self._used).items()
+        meta = {name: none_if_nan(v) for name, v in others if not isinstance(v, str) or len(v) <= MAX_CHARACTERS}
         for column in self.by:
             check_column(row, column, "benchmark.by=[COLUMN]")
             value = field_of(row.values, column)
-            kept[column] = "" if value is None else str(value)
-        return kept
+            meta[column] = "" if value is None else str(value)
+        return meta
+
+
+MakeReader = Callable[[Row], PairReader]  # from a row that has all columns
+
+
+def rows_with_reader(
+    table: File, report: ReadReport, make: MakeReader, encoding: str | None = None, start: int = 0
+) -> Iterator[tuple[Row, PairReader]]:
+    """Reads the rows of a table from row `start` on, each with the reader that makes its example.
+
+    Raises:
+        UserError: A column is missing, or a later row has one that would have been chosen.
+    """
+    reader, columns, is_json = None, dict[str, Any](), _is_json(table)
+    # A shard of another file system is copied once, since it may be read twice.
+    with table.opened() if isinstance(table, ShardFile) else nullcontext(table) as here:
+        for each in read_table(here, report, encoding, start):
+            row = each if here is table else replace(each, file=str(table))
+            if reader is None:
+                reader, columns = reader_of(here, row, make, encoding)
+            elif is_json and not row.values.keys() <= columns.keys():
+                _check_late_columns(row, columns, reader, make)
+            if row.number >= start:
+                yield row, reader
+
+
+def reader_of(
+    table: File, first: Row, make: MakeReader, encoding: str | None = None
+) -> tuple[PairReader, dict[str, Any]]:
+    """Makes the reader of a table's rows from its first row, or from the columns of the first rows of JSON.
+
+    Rows of JSON have different names, and the first row may lack some. A column named by the settings is looked for in
+    all rows, as it may be rare.
+
+    Returns:
+        The reader, and the columns from which it was made, each with a value.
+    """
+    columns = dict(first.values)
+    if not _is_json(table):
+        return make(first), columns
+    with suppress(UserError):  # a damaged file is reported by the pass that reads its rows
+        for row in islice(read_table(table, ReadReport("skip"), encoding), SAMPLE_ROWS):
+            columns |= {name: value for name, value in row.values.items() if columns.get(name) is None}
+    while True:
+        try:
+            return make(replace(first, values=columns)), columns
+        except NoColumn as error:
+            rows = read_table(table, ReadReport("skip"), encoding)
+            found = next((row for row in rows if has_field(row.values, error.column)), None)
+            if found is None:
+                raise
+            columns[error.column] = field_of(found.values, error.column)
+
+
+def _check_late_columns(row: Row, columns: dict[str, Any], reader: PairReader, make: MakeReader) -> None:
+    """Refuses a row with a column that the first rows lack and that would have been chosen."""
+    for column in [name for name in row.values if name not in columns and is_usual(name)]:
+        try:
+            changed = make(replace(row, values={**columns, column: row.values[column]})).columns != reader.columns
+        except UserError:  # several columns could have the same meaning
+            changed = True
+        if changed:
+            raise late_column(column, row, reader.columns)
+        columns[column] = row.values[column]
+
+
+def _is_json(table: File) -> bool:
+    return isinstance(table, Path | ShardFile) and table.suffix in JSON
+
+
+@contextmanager
+def counted_bad_rows(read: Callable[[ReadReport], Iterable[object]]) -> Iterator[None]:
+    """Adds the number of bad rows to the error of the first one, which stops a run; `read` reads all rows."""
+    try:
+        yield
+    except UserError as error:
+        if not isinstance(error.__cause__, BadRow):
+            raise
+        counting = ReadReport("skip")
+        for _ in read(counting):
+            pass
+        number = counting.counts[REJECTED]
+        if number < 2:
+            raise
+        problem = f"{error.problem} (the first of {number:,} bad rows)"
+        raise UserError(problem, place=error.place, hint=error.hint) from error.__cause__

@@ -1,8 +1,8 @@
-"""Pairs of one's own: a table of knowledge, response and label, in CSV, TSV, JSON lines, JSON, Parquet or `datasets`.
+"""Users' pairs: a table of knowledge, response and label, in CSV, TSV, JSON lines, JSON, Parquet or `datasets` format.
 
-Columns are found by their usual names or named by `columns`; labels are words that can mean one thing alone, or what
-`labels` says. A question or history, an id, a group and marked spans are read where a column has them; what else a row
-has is kept to tell rows apart by.
+Columns are found by their usual names or named by `columns`; labels are words with one possible meaning, or what
+`labels` says. A question or history, an id, a group and marked spans are read if a column has them; the other values of
+a row are kept to compare groups of rows.
 """
 
 import os
@@ -11,20 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_modules.datasets.pair_columns import AUTO, NAMES, field_of, find_columns, have
-from data_modules.datasets.pair_labels import LabelReader, meanings
+from data_modules.datasets.pair_columns import AUTO, NAMES, field_of, find_columns, list_columns
+from data_modules.datasets.pair_labels import LabelReader, read_meanings
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.files import File, find_files
+from data_modules.reading.formats import SUFFIXES
 from data_modules.reading.rows import EMPTY, NO_ROWS, BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import saved_splits
-from data_modules.reading.shard_file import shard_files
-from data_modules.reading.shards import is_address, is_glob
-from data_modules.reading.tables import SUFFIXES, read_table
+from data_modules.reading.shards import is_address, is_glob, shard_files
+from data_modules.reading.tables import read_table
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.passages import number_passages
 from faithkit.records import Example
@@ -34,8 +33,8 @@ BY_SPLIT = {
     split: [f"**/{stem}{part}{suffix}" for stem in stems for part in ("", "-*") for suffix in SUFFIXES]
     for split, stems in STEMS.items()
 }
-READING = 3  # raise it when a row is read in another way: what was encoded of it before is not taken then
-# What to do with a frame of pandas, which is what is passed most in the place of a path.
+READING = 3  # part of the cache key: raise it when a row is read in another way
+# A frame of pandas is what is passed most often in place of a path.
 FRAME_HINT = (
     'save it, df.to_parquet("rows.parquet"), and read_pairs("rows.parquet")\n'
     "  or pass columns straight: critic.score(knowledge=list(df.context), response=list(df.answer))"
@@ -44,18 +43,18 @@ FRAME_HINT = (
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs(Source):
-    """Labelled pairs in a table of one's own.
+    """Labelled pairs in a user's table.
 
     Args:
-        path: A file; or a folder, of `datasets.save_to_disk` or with train, validation and test files, whichever there
-            are; files of other names make one split, `all`. A glob or an address of fsspec takes shards likewise.
-        columns: What stands in which column, by name: knowledge, response, label, history, id, group, spans. A column,
-            `a.b` for the field b of an object a, `auto` (as what is left out) for its usual name, or None for none.
+        path: A file; or a folder, of `datasets.save_to_disk` or with any of train, validation and test files; files of
+            other names make one split, `all`. A glob or an address of fsspec takes shards in the same way.
+        columns: The column of each meaning: knowledge, response, label, history, id, group, spans. A column, `a.b` for
+            the field b of an object a, `auto` (the default) to find it by its usual names, or None for no column.
         labels: The meaning of each label: hallucinated, faithful, or None, which leaves its rows out.
-        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
-        keys: How the keys of the settings begin that hints name.
-        by: Columns that every row must have, kept to tell rows apart by.
-        numbered: Passages of a list get their numbers, as taggers read them; others are joined by spaces.
+        encoding: Of CSV and TSV; None detects UTF-8 and byte order marks.
+        keys: The prefix of the settings' keys in hints.
+        by: Columns that every row must have, kept to compare groups of rows.
+        numbered: Passages of a list get their numbers, as taggers read them; otherwise they are joined by spaces.
     """
 
     name: ClassVar[str] = "pairs"
@@ -76,17 +75,17 @@ class Pairs(Source):
                 hint = f"use the name of a column, {AUTO}, or null for none"
                 raise UserError(f"{self.keys}columns.{name} is {shorten(column)}", hint=hint)
         if not isinstance(self.encoding, str | None):
-            hint = f"{self.keys}encoding=cp1252, or null to find it"
+            hint = f"{self.keys}encoding=cp1252, or null to detect it"
             raise UserError(f"{self.keys}encoding is {shorten(self.encoding)}", hint=hint)
         if self.labels is not None:
-            meanings(self.labels, self.keys)
+            read_meanings(self.labels, self.keys)
 
     def layout(self) -> Mapping[str, Any]:
-        labels = None if self.labels is None else sorted(meanings(self.labels, self.keys).items())
+        labels = None if self.labels is None else sorted(read_meanings(self.labels, self.keys).items())
+        settings = {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding, "reading": READING}
         numbered = {"numbered": True} if self.numbered else {}
-        told = {"columns": dict(self.columns), "labels": labels, "encoding": self.encoding}
         names = {"names": list(self._long_names.values())} if self._long_names else {}  # folders are part of the ids
-        return {**told, **numbered, **names, "reading": READING}
+        return {**settings, **numbered, **names}
 
     def files(self) -> Mapping[str, Sequence[File]]:
         if is_address(self.path) or is_glob(self.path):
@@ -95,28 +94,26 @@ class Pairs(Source):
         if folder.is_dir() and (splits := saved_splits(folder)):
             official = {name: split for split, names in STEMS.items() for name in names}
             found: dict[str, list[File]] = {}
-            for name, split in splits.items():  # `validation` and `dev` are one split, as the files of such names are
+            for name, split in splits.items():  # `validation` and `dev` are one split, as for files of such names
                 found.setdefault(official.get(name, name), []).append(split)
             return found
         return find_files(self.path, BY_SPLIT, {"all": [f"*{suffix}" for suffix in SUFFIXES]})
 
     def check(self) -> None:
-        """Refuses a table without the columns, or whose first label has no meaning."""
+        """Refuses a table without the columns, or with a first label that has no meaning."""
         for tables in self.files().values():
-            found = (self._first_row(table, one_of=len(tables)) for table in tables)
-            for row, reader in islice((pair for pair in found if pair is not None), 1):
-                with suppress(BadRow):
-                    reader.read(row, self.name, "all")
-
-    def _first_row(self, table: File, *, one_of: int) -> tuple[Row, PairReader] | None:
-        """The first row of a table, with what reads it; None of an empty one of several."""
-        report = ReadReport("skip", self.keys)
-        try:
-            return next(rows_with_reader(table, report, partial(self._reader, table), self.encoding), None)
-        except UserError as error:
-            if error.problem != NO_ROWS or one_of == 1:
-                raise
-            return None
+            for table in tables:
+                report = ReadReport("skip", self.keys)
+                try:
+                    first = next(rows_with_reader(table, report, partial(self._reader, table), self.encoding), None)
+                except UserError as error:
+                    if error.problem != NO_ROWS or len(tables) == 1:
+                        raise
+                    continue
+                if first is not None:
+                    with suppress(BadRow):
+                        first[1].read(first[0], self.name, "all")
+                    break
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         report.keys = self.keys
@@ -143,7 +140,7 @@ class Pairs(Source):
     def _reader(self, table: File, row: Row) -> PairReader:
         columns = find_columns(self.columns, row, keys=self.keys)
         if columns.label is None and columns.spans is None and self.columns.get("label", AUTO) is not None:
-            hint = f"name it: {self.keys}columns.label=COLUMN; {have(row)}"
+            hint = f"name it: {self.keys}columns.label=COLUMN; {list_columns(row)}"
             raise UserError("no column holds the label", place=row.file, hint=hint)
         labels = LabelReader(columns.label, self.labels, self.keys) if columns.label else None
 
@@ -152,12 +149,12 @@ class Pairs(Source):
             return (field_of(each.values, columns.label) for each in rows)
 
         join = number_passages if self.numbered else " ".join
-        named = None if columns.id else self._long_names.get(str(table))
-        return PairReader(columns, join, labels, every_label, self.by, named)
+        file = None if columns.id else self._long_names.get(str(table))
+        return PairReader(columns, join, labels, every_label, self.by, file)
 
     @cached_property
     def _long_names(self) -> Mapping[str, str]:
-        """The files of a split whose stems repeat there, by their paths below the folder that they have in common."""
+        """Files of a split with the same stem, by their paths below the folder that they have in common."""
         found: dict[str, str] = {}
         for files in self.files().values():
             stems = Counter(Path(str(file)).stem for file in files)
@@ -175,8 +172,8 @@ class Pairs(Source):
             report.reject(row.file, row.line, BadRow.of(error), row.values)
             return None
         if example.label is None and reader.labels is not None:
-            known = field_of(row.values, reader.columns.label)
-            report.count("dropped: no label" if known in (None, "") else "dropped: a label that is left out")
+            value = field_of(row.values, reader.columns.label)
+            report.count("dropped: no label" if value in (None, "") else "dropped: a label that is left out")
             return None
         return example
 
@@ -189,17 +186,17 @@ def read_pairs(
     split: str | None = None,
     encoding: str | None = None,
 ) -> list[Example]:
-    """Reads a table of one's own as records, which `predict_examples` of every detector takes.
+    """Reads a user's table as records, which `predict_examples` of every detector takes.
 
         from faithkit import Critic, read_pairs
         examples = read_pairs("my.csv", labels={1: "hallucinated", 0: "faithful"})
         predictions = list(Critic.load("runs/...").predict_examples(examples))
 
     Args:
-        columns: What stands in which column, where its name does not say it; of label None reads rows without any.
-        labels: The meaning of each label, where its word does not say it; None leaves its rows out.
-        split: Of a folder that has several; None takes the test split, or the only one.
-        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
+        columns: The column of each meaning, if its name does not show it; a label of None reads rows without labels.
+        labels: The meaning of each label, if its word does not show it; None leaves its rows out.
+        split: Of a folder with several; None takes the test split, or the only one.
+        encoding: Of CSV and TSV; None detects UTF-8 and byte order marks.
 
     Raises:
         UserError: A column or the meaning of a label is missing, a row is bad, or `path` is a table in memory.

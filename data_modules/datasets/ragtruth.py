@@ -5,21 +5,92 @@ marked spans and their splits, `source_info.jsonl` with the sources that they sh
 characters, as Python does; a NUL in an answer is a character like any other.
 """
 
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from data_modules.datasets.ragtruth_sources import SOURCES, TASKS, SourceText, read_sources, rows_with_ids
-from data_modules.datasets.span_checks import flag, identifier, read_spans
 from data_modules.reading.dataset import SPLITS, Records, Source
-from data_modules.reading.fields import ANY, SEEKER, Names, chosen
+from data_modules.reading.fields import ANY, SEEKER, Names, chosen, flag, identifier, read_spans
 from data_modules.reading.files import File, find_files
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
+
+SOURCES = "source_info.jsonl"
+SOURCE_FIELDS = ("source_id", "task_type", "source_info")
+TASKS = {"qa": "QA", "summary": "Summary", "data2txt": "Data2txt"}
+
+
+class SourceText(NamedTuple):
+    """One source as text, with the task and the question that its responses answer."""
+
+    task: str
+    corpus: str
+    knowledge: str
+    question: str
+
+
+def rows_with_ids(file: Path, name: str, fields: Sequence[str], report: ReadReport) -> Iterator[tuple[Row, str]]:
+    """Yields the rows that have these fields, with their ids, each id once."""
+    seen: dict[str, str] = {}
+    for row in read_rows(file, report):
+        try:
+            row.layout({file.name: fields})
+            row_id = identifier(row, name)
+            if row_id in seen:
+                raise BadRow(f"field {name!r} is {row_id!r}, which was already given by {seen[row_id]}")
+            seen[row_id] = f"line {row.line}"
+            yield row, row_id
+        except BadRow as error:
+            report.reject(row.file, row.line, error, row.values)
+
+
+def read_sources(file: Path, report: ReadReport) -> dict[str, SourceText]:
+    """Returns the sources by their ids."""
+    if not file.is_file():
+        raise UserError(f"no {SOURCES} next to the responses", place=str(file), hint="put both official files there")
+    sources: dict[str, SourceText] = {}
+    for row, source_id in rows_with_ids(file, "source_id", SOURCE_FIELDS, report):
+        try:
+            sources[source_id] = _source(row)
+        except BadRow as error:
+            report.reject(row.file, row.line, error, row.values)
+    return sources
+
+
+def _source(row: Row) -> SourceText:
+    task = row.choice("task_type", TASKS)
+    corpus = row.text("source", empty_ok=True)
+    if task == "Summary":
+        return SourceText(task, corpus, row.text("source_info"), "")
+    info = row.inside(row.values["source_info"])
+    if task == "QA":
+        return SourceText(task, corpus, info.text("passages"), info.text("question"))
+    rendered = row.inside({"source_info": render(info.values)})
+    return SourceText(task, corpus, rendered.text("source_info"), "")
+
+
+def render(values: Mapping[str, Any]) -> str:
+    """Writes a JSON object as lines `name: value`, nested names joined by dots and list items numbered from 1.
+
+    Null, true and false stay as JSON writes them: an answer that takes null for "no" is marked so.
+    """
+    lines = []
+    stack: list[tuple[str, Any]] = [("", values)]
+    while stack:
+        name, value = stack.pop()
+        if isinstance(value, Mapping) and value:
+            stack += [(f"{name}.{key}" if name else str(key), inner) for key, inner in reversed(list(value.items()))]
+        elif isinstance(value, list) and value:
+            stack += [(f"{name}.{place}", value[place - 1]) for place in range(len(value), 0, -1)]
+        else:
+            lines.append(f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+    return "\n".join(lines)
+
 
 ADDRESS = "https://github.com/ParticleMedia/RAGTruth, folder dataset"
 RESPONSES = "response.jsonl"
@@ -51,14 +122,14 @@ class RagTruth(Source):
     A span that a switch drops no longer counts: an answer without others is faithful.
 
     Args:
-        path: The folder with both files, or the file of the responses, beside which the sources lie.
+        path: The folder with both files, or the file of the responses, next to that of the sources.
         official_split: False reads all responses as one split, `all`, to be divided by source.
         quality: `good` leaves out refusals and truncated answers, as the released code does; or `all`.
         implicit_true: `drop` leaves out spans that are right, though the source does not say so; or `keep`.
         due_to_null: `drop` leaves out spans that take a null of the source for a no; or `keep`.
         severity: `evident` or `subtle` spans alone, or `all`.
         tasks: QA, Summary, Data2txt: one, a list, or `all`.
-        models: Whose answers: one, a list, or `all`.
+        models: Models to read answers of: one, a list, or `all`.
     """
 
     name: ClassVar[str] = "ragtruth"
@@ -95,7 +166,7 @@ class RagTruth(Source):
         return {**super().layout(), "tasks": sorted(chosen(self.tasks)), "models": sorted(chosen(self.models))}
 
     def read_split(self, split: str, report: ReadReport) -> Records:
-        """The records of a split, in the order of the responses."""
+        """Yields the records of a split, in the order of the responses."""
         responses = self.files()[split][0]
         assert isinstance(responses, Path)
         rows = list(rows_with_ids(responses, "id", FIELDS, report))
@@ -176,6 +247,6 @@ def _list(names: Mapping[str, str] | Sequence[str]) -> str:
 
 @lru_cache(maxsize=8)
 def _splits_of(file: Path, modified: int) -> tuple[str, ...]:
-    """The splits that the responses name. A quote inside a JSON text is escaped, so this meets fields alone."""
+    """Returns the splits that the responses name. A quote inside a JSON text is escaped, so this meets fields alone."""
     named = {name.lower() for name in re.findall(rb'(?<!\\)"split"\s*:\s*"\s*(\w+)\s*"', file.read_bytes())}
     return tuple(split for split in SPLITS if split.encode() in named)

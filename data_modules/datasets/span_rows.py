@@ -1,4 +1,4 @@
-"""Spans of one's own: JSON lines of a context, an answer and what is wrong in it.
+"""Users' spans: JSON lines of a context, an answer and the spans of its errors.
 
 Each line has context, answer and spans, each of which has start, end and, if wanted, label and text (which is then
 checked); it may have question, id, group (rows of one group stay together), task and model. Offsets count characters of
@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_LABELS
-from data_modules.datasets.span_checks import identifier, read_spans
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import SEEKER, text_group
+from data_modules.reading.fields import identifier, last_turn, read_spans, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit.span_types import SPAN_LABELS, UNTYPED
 
 BY_SPLIT = {
@@ -47,7 +46,6 @@ class SpanRows(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         context, answer = row.text("context"), row.text("answer")
-        question = row.text("question", empty_ok=True)
         marked = sorted(
             (span for span, _ in read_spans(row, "spans", answer, "label", LABELS, UNTYPED)),
             key=lambda span: (span.start, span.end),
@@ -58,7 +56,7 @@ class SpanRows(Source):
             split=split,
             group=text_group(context) if row.values.get("group") is None else identifier(row, "group"),
             knowledge=context,
-            history=(Turn(speaker=SEEKER, text=question),) if question.strip() else (),
+            history=last_turn(row, "question"),
             response=answer,
             label=HALLUCINATED if marked else FAITHFUL,
             spans=tuple(marked),

@@ -5,20 +5,150 @@ writes (`topical_chat_knowledge`). Turns that were cut out of them (`turn_rows`)
 layout it was.
 """
 
+import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from data_modules.datasets.topical_chat_knowledge import ReadingSets, best_sentence, files_beside, read_reading_sets
-from data_modules.datasets.turn_rows import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
-from data_modules.datasets.turn_rows import FIELDS as TURN_FIELDS
 from data_modules.reading.dataset import Records, Source
+from data_modules.reading.dialogues import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
+from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
-from faithkit.errors import UserError
+from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
+from faithkit.sentences import sentence_places
+from faithkit.words import unicode_words
+
+BUILT, UNBUILT = Path("reading_sets", "post-build"), Path("reading_sets", "pre-build")
+WIKI = Path("src", "wiki", "wiki.json")
+LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
+AGENTS = ("agent_1", "agent_2")
+NO_SECTION = "Personal Knowledge"
+BUILD = "run the official src/build.py, or keep reading_sets/pre-build and src/wiki/wiki.json as they come"
+
+
+class BestSentence(NamedTuple):
+    """The sentence that a turn shares most words with."""
+
+    text: str
+    section: str
+    overlap: float
+
+
+@dataclass(frozen=True)
+class ReadingSets:
+    """The reading sets of one split; `leads` turns Wikipedia's numbers into texts where the build was not run."""
+
+    sets: Mapping[str, Any]
+    leads: Mapping[str, Mapping[int, str]] | None
+
+    @property
+    def state(self) -> str:
+        return "built" if self.leads is None else "not built: Wikipedia alone"
+
+    def sentences(self, conversation: str, agent: str, sections: Sequence[str]) -> list[tuple[str, str]]:
+        """Returns the distinct (section, sentence) pairs of the sections that a turn names, in order."""
+        if conversation not in self.sets:
+            problem = f"the reading sets have no conversation {conversation}"
+            raise BadRow(problem, hint="check that conversations and reading sets are of one release")
+        if agent not in AGENTS:
+            raise BadRow(f"field 'agent' is {agent!r}; known: {', '.join(AGENTS)}")
+        named = [name for name in sections if name != NO_SECTION]
+        found = [(name, text) for name in named for text in self._texts(conversation, agent, name)]
+        return list(dict.fromkeys((name, text[b:e]) for name, text in found for b, e in sentence_places(text)))
+
+    def _texts(self, conversation: str, agent: str, name: str) -> Iterator[str]:
+        reading = self._part(self.sets, conversation, "the reading sets")
+        if name.startswith("AS"):
+            article = self._part(reading, "article", "the reading set")
+            if article.get(name) is not None:
+                yield check_text(article[name], f"article {name}", empty_ok=True)
+            return
+        section = self._part(self._part(reading, agent, "the reading set"), name, f"the reading set of {agent}")
+        for kind in LEADS:
+            if kind in section:
+                lead = section[kind]
+                if self.leads is not None:
+                    lead = self.leads[kind].get(lead) if isinstance(lead, int) else None
+                if not isinstance(lead, str):
+                    raise BadRow(f"section {name} of the reading set has no text but {shorten(lead)}", hint=BUILD)
+                yield check_text(lead, kind, empty_ok=True)
+        if self.leads is None:
+            facts = section.get("fun_facts") or []
+            if not isinstance(facts, list):
+                raise BadRow(f"'fun_facts' of section {name} must be a list, got {shorten(facts)}", hint=BUILD)
+            # Empty: deleted before the build.
+            yield from (check_text(fact, "fun_facts") for fact in facts if fact)
+
+    @staticmethod
+    def _part(values: Mapping[str, Any], name: str, of: str) -> Mapping[str, Any]:
+        """Returns the object under a name; an empty one where there is none."""
+        part = values.get(name) or {}
+        if not isinstance(part, Mapping):
+            raise BadRow(f"{shorten(name)} of {of} must be a JSON object, got {shorten(part)}", hint=BUILD)
+        return part
+
+
+def best_sentence(response: str, sentences: Sequence[tuple[str, str]]) -> BestSentence | None:
+    """Returns the sentence of highest token F1 with the response; among equals, the first."""
+    every = (BestSentence(text, section, overlap_f1(response, text)) for section, text in sentences)
+    return max(every, key=lambda best: best.overlap, default=None)
+
+
+def overlap_f1(one: str, other: str) -> float:
+    """Returns token F1 of two texts, all words counted, in lower case."""
+    first, second = (Counter(unicode_words(text)) for text in (one, other))
+    num_words = first.total() + second.total()
+    return 2 * (first & second).total() / num_words if num_words else 0.0
+
+
+def reading_set_files(conversations: Path) -> list[Path]:
+    """Returns the files of reading sets that belong to a file of conversations."""
+    root = conversations.parent.parent
+    if (built := root / BUILT / conversations.name).is_file():
+        return [built]
+    return [file for file in (root / UNBUILT / conversations.name, root / WIKI) if file.is_file()]
+
+
+def read_reading_sets(conversations: Path) -> ReadingSets:
+    """Reads the reading sets of a file of conversations; files that did not change are read once."""
+    files = reading_set_files(conversations)
+    if not files or (files[0].parent.name == UNBUILT.name and len(files) == 1):
+        wanted = conversations.parent.parent / BUILT / conversations.name
+        raise UserError("the conversations have no reading sets", place=str(wanted), hint=BUILD)
+    return _read(tuple((file, file.stat().st_mtime_ns) for file in files))
+
+
+@lru_cache(maxsize=2)
+def _read(files: tuple[tuple[Path, int], ...]) -> ReadingSets:
+    sets, *wiki = (_read_json(file) for file, _ in files)
+    if not wiki:
+        return ReadingSets(sets, None)
+    return ReadingSets(sets, {kind: _texts_by_number(wiki[0].get(kind), files[1][0]) for kind in LEADS})
+
+
+def _texts_by_number(numbers: object, file: Path) -> dict[int, str]:
+    if not isinstance(numbers, dict) or not all(isinstance(number, int) for number in numbers.values()):
+        problem = f"must have {' and '.join(LEADS)}, each with texts and their numbers"
+        raise UserError(problem, place=str(file), hint=f"fetch {WIKI} again")
+    return {number: text for text, number in numbers.items()}
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(file.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        raise UserError(f"broken JSON: {error}", place=f"{file}, line {line}", hint="fetch the file again") from error
+    if not isinstance(values, dict):
+        raise UserError(f"must be a JSON object, got {shorten(values)}", place=str(file), hint="fetch the file again")
+    return values
+
 
 ADDRESS = "https://github.com/alexa/Topical-Chat"
 NAMES = {
@@ -37,7 +167,7 @@ LAYOUTS = {"turns": TURN_FIELDS, "conversations": ("content",)}
 class TopicalChat(Source):
     """Turns with the sentence of the named sections that they share most words with, without labels.
 
-    Both people's turns are read: each is the wizard of its own. Ids of official conversations are
+    Both people's turns are read: each is the wizard of their turns. Ids of official conversations are
     `<conversation>:<turn>`. A turn that names no section, or shares too few words with those it names, is dropped.
 
     Args:
@@ -54,12 +184,12 @@ class TopicalChat(Source):
             raise UserError(f"min_overlap is {self.min_overlap}", hint="use a number from 0 to 1")
 
     def files(self) -> Mapping[str, Sequence[File]]:
-        """The conversations of each split, followed by their reading sets: its records depend on both."""
+        """Returns the conversations of each split, followed by their reading sets: its records depend on both."""
         found = find_turns(self.path, TURNS, RAW, ADDRESS)
-        return {split: [*files, *files_beside(files[0])] for split, files in found.items()}
+        return {split: [*files, *reading_set_files(files[0])] for split, files in found.items()}
 
     def read_split(self, split: str, report: ReadReport) -> Records:
-        """The records of a split."""
+        """Yields the records of a split."""
         file = self.files()[split][0]
         assert isinstance(file, Path)
         yield from read_file(self, file, split, report)
@@ -85,7 +215,7 @@ class TopicalChat(Source):
     def _conversation(
         self, row: Row, conversation: str, sets: ReadingSets, split: str, report: ReadReport
     ) -> Iterator[Example]:
-        said: list[tuple[str, str]] = []
+        earlier: list[tuple[str, str]] = []
         check_text(conversation, "the conversation's id")
         for position, values in enumerate(row.items("content")):
             try:
@@ -98,7 +228,7 @@ class TopicalChat(Source):
                 report.count(EMPTY)
                 continue
             best = best_sentence(text, sentences)
-            if not said:
+            if not earlier:
                 report.count(OPENS)
             elif best is None:
                 report.count("dropped: no knowledge named")
@@ -111,7 +241,7 @@ class TopicalChat(Source):
                     split=split,
                     group=conversation,
                     knowledge=best.text,
-                    history=tuple(Turn(speaker=WIZARD if a == agent else SEEKER, text=t) for a, t in said),
+                    history=tuple(Turn(speaker=WIZARD if a == agent else SEEKER, text=t) for a, t in earlier),
                     response=text,
                     reference=text,
                     meta={
@@ -120,4 +250,4 @@ class TopicalChat(Source):
                         "overlap_f1": round(best.overlap, 3),
                     },
                 )
-            said.append((agent, text))
+            earlier.append((agent, text))

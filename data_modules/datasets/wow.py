@@ -1,4 +1,4 @@
-"""Wizard of Wikipedia (Dinan et al. 2019): wizard turns with the sentence that the wizard checked; nobody judged them.
+"""Wizard of Wikipedia (Dinan et al. 2019): wizard turns with the sentence that the wizard checked, not judged.
 
 Official files: https://parl.ai/projects/wizard_of_wikipedia, a JSON list of dialogues {chosen_topic, dialog: [{speaker,
 text, checked_sentence}]}. FaithDial's layout ({dialog_idx, utterances}) is read too; the report counts which it was.

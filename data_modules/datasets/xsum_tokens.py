@@ -1,15 +1,15 @@
-"""Summaries of XSum whose tokens people marked as hallucinated or not (Maynez et al. 2020; Zhou et al. 2021).
+"""Summaries of XSum with tokens that people marked as hallucinated or not (Maynez et al. 2020; Zhou et al. 2021).
 
 JSON lines of docid, system, source, summary, tokens, labels (1: hallucinated) and reference, with the outputs of four
-systems and XSum's own summary (`Gold`) for each document.
+systems and XSum's summary (`Gold`) for each document.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from data_modules.datasets.span_checks import identifier
 from data_modules.reading.dataset import Source
+from data_modules.reading.fields import identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
@@ -69,7 +69,7 @@ def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """Finds start and end of every token in the text: in order, with nothing but white space between them.
 
     The corpus escapes quotes (`bahrain\\'s`), and not every copy of it does so in tokens and summaries alike: a
-    backslash before a quote may stand in one and be missing in the other.
+    backslash before a quote may be in one and missing in the other.
     """
     places, end = [], 0
     for number, token in enumerate(tokens):
@@ -91,7 +91,7 @@ def _skip_space(text: str, place: int) -> int:
 
 
 def _match(text: str, place: int, token: str) -> int | None:
-    """The end of the token in the text if it stands at `place`, else None."""
+    """Returns the end of the token in the text if it is at `place`, else None."""
     inside = 0
     while inside < len(token):
         if text[place : place + 1] == token[inside]:
@@ -110,7 +110,7 @@ def _escapes(text: str, place: int) -> bool:
 
 
 def token_spans(places: Sequence[tuple[int, int]], labels: Sequence[int]) -> tuple[Span, ...]:
-    """Each run of tokens of label 1 as one span."""
+    """Returns each run of tokens of label 1 as one span."""
     runs: list[list[int]] = []
     for place, ((start, end), label) in enumerate(zip(places, labels, strict=True)):
         if not label:

@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from data_modules.embedded.dialogue import exchanges
-from data_modules.embedded.exchange import Exchange, Reply
-from data_modules.reading.dataset import SPLITS
-from data_modules.reading.generated import GeneratedSource
+from data_modules.embedded.dialogue import Exchange, Reply, exchanges
+from data_modules.reading.dataset import SPLITS, GeneratedSource
 from faithkit.checks import check_number
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
@@ -64,7 +62,7 @@ def generate(
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded(GeneratedSource):
-    """The embedded corpus as a dataset of its own.
+    """The embedded corpus as a dataset.
 
     Args:
         num_train: Examples of the training split; likewise the others.

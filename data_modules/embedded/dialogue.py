@@ -1,28 +1,76 @@
 """Invented dialogues: a seeker asks about one topic, and a wizard answers from knowledge that changes every turn."""
 
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 from typing import NamedTuple
 
 from data_modules.embedded import hallucinate as h
-from data_modules.embedded.clauses import true_clause, wrong_clauses
-from data_modules.embedded.domains import DOMAINS
-from data_modules.embedded.exchange import Exchange, Reply
-from data_modules.embedded.facts import Domain, Slot
-from data_modules.embedded.hallucinate import Fact
-from data_modules.embedded.knowledge import DialogueState, draw_facts, draw_unknown_relation, write_sentences
-from data_modules.embedded.lexicon import Random01, pick, word
+from data_modules.embedded.domains import DOMAINS, Domain, Slot
+from data_modules.embedded.facts import DialogueState, draw_facts, draw_unknown_relation, write_sentences
+from data_modules.embedded.hallucinate import Fact, judgement, true_clause, wrong_clauses
 from data_modules.embedded.phrasing import (
     GENERIC,
     GREETINGS,
     PERSONAL,
     REACTIONS,
     Clause,
+    Mark,
     Plan,
+    Random01,
     draw_plan,
+    pick,
+    word,
     write_reply,
 )
 from faithkit.records import Turn
+
+
+@dataclass(slots=True)
+class Reply:
+    """A reply with its annotations."""
+
+    text: str
+    kind: str  # a key of hallucinate.RATES, or faithful, uncooperative, generic
+    severity: str  # evident, subtle, or none
+    marks: list[Mark]  # its unsupported parts
+    tags: tuple[str, ...]
+    vrm: list[str]  # verbal response modes, as BEGIN annotates them
+    truth: str  # what the knowledge states in place of the unsupported parts
+
+    @property
+    def target(self) -> str:
+        """The judgement that this reply deserves."""
+        return judgement(self.kind, [self.text[start:end] for start, end, _ in self.marks], self.truth)
+
+
+@dataclass(slots=True)
+class Exchange:
+    """One turn: the knowledge, the history, a faithful reply and its hallucinated partner."""
+
+    domain: str
+    topic: str
+    sentences: list[str]
+    history: tuple[Turn, ...]
+    faithful: Reply
+    hallucinated: Reply
+    generic_text: str
+    true_clause: str  # states the main fact
+    wrong_clause: str  # the hallucinated reply's version of it; equal where that only adds a remark
+    hallucinated_first: bool  # the order of the two; layouts with one reply a turn show the first
+    is_edited: bool  # the faithful reply was made from the hallucinated one, as FaithDial's are
+
+    @property
+    def generic(self) -> Reply:
+        """The reply that says nothing."""
+        return Reply(self.generic_text, "generic", "none", [], ("Generic",), ["Acknowledgment"], "")
+
+    def shown_reply(self, *, generic: bool) -> Reply:
+        """Returns the reply of a layout that has one a turn."""
+        if generic:
+            return self.generic
+        return self.hallucinated if self.hallucinated_first else self.faithful
+
 
 BOTH_RATE = 0.75  # of hallucinated replies with two clauses, those with both wrong
 REMARK_RATE = 0.15  # of replies, those with a harmless first-person remark
@@ -90,7 +138,7 @@ def _draw_outline(random: Random01, state: DialogueState) -> Outline:
     hallucinated_first = random() < 0.5
     seeker = _ask(random, state, relations[asked].question)
     plan = draw_plan(random, domain.name, state.full_name, relations[asked].topic if admits_ignorance else None)
-    # The partner of a subjective remark is a harmless one, so that having a remark tells nothing.
+    # The partner of a subjective remark is a harmless one, so that having a remark gives nothing away.
     remark = int(random() * len(PERSONAL)) if kind == h.SUBJECTIVE or random() < REMARK_RATE else None
     return Outline(
         kind, facts, sentences, main, stated, unknown, asked, admits_ignorance, hallucinated_first, seeker, plan, remark
@@ -108,7 +156,7 @@ def _draw_kind_and_focus(random: Random01, domain: Domain) -> tuple[str, int]:
     kind = h.draw_kind(random)
     by_kind = _relations_by_kind(domain)
     if kind in (h.ENTITY_SWAP, h.NUMBER_SWAP) and kind not in by_kind:
-        kind = h.CONTRADICTION  # the domain has no relation whose value is a name or a number
+        kind = h.CONTRADICTION  # the domain has no relation with names or numbers
     if kind == h.ADDITION and random() >= OPEN_RATE:  # it replaces a clause without a name or a number by such another
         return kind, pick(random, by_kind[h.CONTRADICTION])
     return kind, pick(random, by_kind[kind]) if kind in by_kind else int(random() * len(domain.relations))
@@ -172,7 +220,7 @@ def _hallucinated_reply(
 
 
 def _wrong_clauses_of(outline: Outline, domain: Domain, both: bool) -> list[int]:
-    """Chooses the clauses that become wrong: beside the main one no name and no number, which would stand out."""
+    """Chooses the clauses that become wrong: the main one, and none with names or numbers, as they are conspicuous."""
     main = outline.stated.index(outline.main)
     if not both:
         return [main]

@@ -1,20 +1,12 @@
-"""Hallucinations as edits of a faithful clause: one kind each for contradictions, additions, remarks and swaps."""
+"""Clauses of replies: a fact stated rightly, or edited into a contradiction, an addition, a remark or a swap."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
-from data_modules.embedded.facts import (
-    PERSON,
-    PLACE,
-    Domain,
-    Relation,
-    Slot,
-    draw_value,
-    knowledge_wording,
-    reply_wording,
-)
-from data_modules.embedded.lexicon import Random01, pick
-from data_modules.embedded.phrasing import Clause
+from data_modules.embedded.domains import PERSON, PLACE, Domain, Relation, Slot, draw_value, reply_wording
+from data_modules.embedded.facts import DialogueState, Fact, draw_unknown_relation
+from data_modules.embedded.phrasing import Clause, Random01, pick
 
 CONTRADICTION, ADDITION, SUBJECTIVE = "contradiction", "addition", "subjective"
 ENTITY_SWAP, NUMBER_SWAP = "entity_swap", "number_swap"
@@ -27,13 +19,14 @@ KIND_TO_TYPE = {
     ADDITION: "baseless",
     SUBJECTIVE: "baseless",
 }
+CONTRAST_RATE = 0.02  # of clauses with `not`
 MIX_UP_RATE = 0.25  # of wrong values, those that the knowledge gives to another relation, where there is one
 
 
 class Wording(NamedTuple):
     """Shares of what a reply says in the knowledge's words: faithful and hallucinated replies alike."""
 
-    values: float  # a value in the knowledge's own words; a wrong one in those that the knowledge would have for it
+    values: float  # a value in the words of the knowledge, or of knowledge about the wrong value
     phrases: float  # the verb phrase around it
 
 
@@ -42,14 +35,6 @@ class Wording(NamedTuple):
 # do.
 REWORDED = Wording(values=0.3, phrases=0.25)
 QUOTED = Wording(values=0.7, phrases=0.0)
-
-
-class Fact(NamedTuple):
-    """One fact of the knowledge, with the clause that states it."""
-
-    relation: int  # the relation's index in its domain
-    value: Any
-    clause: str
 
 
 def span_type(kind: str, severity: str) -> str:
@@ -73,12 +58,6 @@ def draw_kind(random: Random01) -> str:
         if roll < 0:
             return kind
     return CONTRADICTION
-
-
-def knowledge_clause(random: Random01, relation: Relation, value: Any) -> str:
-    """Words a fact as a verb phrase of the knowledge."""
-    before, after = pick(random, relation.knowledge_templates)
-    return f"{before}{knowledge_wording(random, value)}{after}"
 
 
 def reply_clause(random: Random01, relation: Relation, value: Any, wording: Wording, *, wrong: bool = False) -> Clause:
@@ -108,7 +87,7 @@ def wrong_value(random: Random01, domain: Domain, fact: Fact, facts: Sequence[Fa
 def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wording: Wording, *, wrong: bool) -> Clause:
     """Words a fact as `is A, not B` or `is not B`.
 
-    A faithful and a hallucinated reply then have the same words in another order, so the words alone cannot tell.
+    A faithful and a hallucinated reply then have the same words in another order, so words alone do not show the label.
     """
     claimed, denied = (other, truth) if wrong else (truth, other)
     before, _ = pick(random, relation.reply_templates)
@@ -122,7 +101,7 @@ def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wordi
 
 
 def can_contrast(relation: Relation) -> bool:
-    """Tells whether `not` may stand before the relation's values: closed sets whose reply clauses end in the value."""
+    """Returns whether `not` may precede the values: those of closed sets at the end of reply clauses."""
     return not isinstance(relation.values, Slot) and all(t.before and not t.after for t in relation.reply_templates)
 
 
@@ -146,3 +125,72 @@ def judgement(kind: str, marked: Sequence[str], truth: str) -> str:
         return f"Yes, {part} {verb} not in the knowledge, which only says that it {truth}."
     verb = "contradicts" if len(marked) == 1 else "contradict"
     return f"Yes, {part} {verb} the knowledge, which says that it {truth}."
+
+
+@cache
+def _contrastable(domain: Domain) -> tuple[bool, ...]:
+    return tuple(can_contrast(relation) for relation in domain.relations)
+
+
+def true_clause(random: Random01, state: DialogueState, fact: Fact, wording: Wording) -> Clause:
+    """Writes a clause that states the fact."""
+    relation = state.domain.relations[fact.relation]
+    if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.relation]:
+        other = draw_value(random, relation.values, state.split, unlike=fact.value)
+        return contrast(random, relation, fact.value, other, wording, wrong=False)
+    return reply_clause(random, relation, fact.value, wording)
+
+
+def wrong_clause(
+    random: Random01, state: DialogueState, fact: Fact, facts: list[Fact], wording: Wording
+) -> tuple[Clause, str]:
+    """Writes a clause that contradicts the fact, with the wrong part marked, and returns it with its severity."""
+    relation = state.domain.relations[fact.relation]
+    other, severity = wrong_value(random, state.domain, fact, facts, state.split)
+    if random() < CONTRAST_RATE and _contrastable(state.domain)[fact.relation]:
+        return contrast(random, relation, fact.value, other, wording, wrong=True), "subtle"
+    clause = reply_clause(random, relation, other, wording, wrong=True)
+    if not relation.reply_templates[0].before and not relation.reply_templates[0].after:  # the value is all of it
+        clause = Clause(clause.text, 0, len(clause.text), clause.kind)
+    return clause, severity
+
+
+def added_clause(random: Random01, state: DialogueState, relation: int, wording: Wording) -> Clause:
+    """Writes a clause about a relation that the knowledge does not mention; all of it is marked."""
+    described = state.domain.relations[relation]
+    text = reply_clause(random, described, draw_value(random, described.values, state.split), wording).text
+    return Clause(text, 0, len(text), ADDITION)
+
+
+def wrong_clauses(
+    random: Random01,
+    state: DialogueState,
+    kind: str,
+    facts: list[Fact],
+    stated: list[Fact],
+    clauses: Sequence[Clause],
+    targets: Sequence[int],
+    unknown: int,
+    wording: Wording,
+) -> tuple[list[Clause], str]:
+    """Makes some clauses of a reply wrong, and returns all of them with the severity of the whole.
+
+    Args:
+        kind: The kind of hallucination.
+        facts: All facts of the knowledge.
+        stated: The facts that the faithful reply states, in the order of its clauses.
+        clauses: The faithful reply's clauses.
+        targets: The indices of those to be made wrong.
+        unknown: A relation that the knowledge does not mention: the first addition is about it.
+    """
+    wrong, severities = list(clauses), set()
+    for i in targets:
+        if kind == ADDITION:
+            wrong[i] = added_clause(random, state, unknown, wording)
+            unknown = draw_unknown_relation(random, state.domain, [*facts, Fact(unknown, None, "")], closed=True)
+        else:
+            wrong[i], severity = wrong_clause(random, state, stated[i], facts, wording)
+            severities.add(severity)
+    # A wrong clause is easily missed next to a correct one.
+    subtle = "subtle" in severities or len(targets) < len(stated)
+    return wrong, "subtle" if subtle else "evident"

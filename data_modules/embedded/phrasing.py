@@ -1,64 +1,99 @@
 """The phrases around a reply's clauses (openers, closings, first-person remarks), and the writing of whole replies.
 
-Nothing here may tell a faithful reply from a hallucinated one. First-person remarks come in pairs that share their
+Nothing here may distinguish faithful from hallucinated replies. First-person remarks come in pairs that share their
 words: one claims an experience or an opinion, its partner asks for the seeker's or declines to have one.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
-from data_modules.embedded.lexicon import Random01, pick
+T = TypeVar("T")
+Random01 = Callable[[], float]  # draws from [0, 1)
 
-OPENERS = (
-    "Good question!", "Sure.", "Happy to help.", "I love it when people ask me that.", "Oh, nice topic!", "Let me see.",
-    "Thanks for asking!", "I was hoping you would ask.", "Yes, I have something on that.", "No problem.",
-)  # fmt: skip
-LEADS = (
-    "Well,", "As far as I know,", "From what I read,", "According to my notes,", "In fact,", "Actually,", "I believe",
-    "If I am not mistaken,", "My source says that", "People say that", "I think", "You may like to hear that",
-)  # fmt: skip
-JOINTS = ("Besides, it", "On top of that, it", "What is more, it", "I also found that it", "It", "And it")
-TAILS = (
-    "Would you like to know more?", "Does that help?", "What else can I tell you?", "Have you heard of it before?",
-    "Isn't that something?", "I hope that helps.", "I find that worth knowing.", "That is all I can say on it.",
-)  # fmt: skip
-IGNORANCE = (
-    "I don't know {}, but", "I can't tell you {}, but", "My source does not say {}, but", "I found nothing on {}, but",
-    "I am not sure {}, but", "Nobody told me {}, but",
-)  # fmt: skip
-GENERIC = (
-    "That sounds great, tell me more!", "Oh, that is interesting.", "I see what you mean.", "Good question, isn't it?",
-    "That is a fun topic to talk about.", "Yes, I agree with you.", "Wow, I did not think of it that way.",
-    "It depends, I guess.", "I am not sure what to say to that.", "Thanks, I enjoy talking about this.",
-)  # fmt: skip
-PERSONAL = (
-    ("My sister has one, and she adores it. Does yours?", "Does your sister have one, and adore it? Tell me."),
-    ("I would say it is the best of its kind.", "I leave it to you if it is the best of its kind."),
-    ("I saw it last summer and was amazed. Did you?", "Did you see it last summer? I wonder if it amazed you."),
-    ("I find it rather dull, to be honest.", "I wonder if you find it dull, to be honest."),
-    ("I grew up with it, and it means a lot to me. And to you?", "Does it mean a lot to you, and may I ask? Tell me."),
-    ("Friends tell me it is a waste of time.", "Tell me if it is a waste of time for you."),
-    ("I wonder why anyone would choose another.", "I wonder if you would choose another."),
-    ("For my taste there is far too much talk of it.", "Tell me if for your taste there is too much talk of it."),
-    ("I went to see it with some friends. Would you?", "Would you go to see it with some friends? I wonder."),
-    ("Let me say that it makes everyone happy.", "Let me know if it makes you happy."),
-    ("I have loved it since childhood.", "I wonder if you have loved it since childhood."),
-    ("My favourite part is the story of it. What is yours?", "What is your favourite part of the story? Let me know."),
-    ("I never cared for it much.", "I cannot know if you care for it much."),
-    ("I once spent a whole week on it.", "I wonder if you would spend a whole week on it."),
-    ("It reminds me of home. And you?", "Does it remind you of home? Tell me."),
-    ("I cried when it first came up.", "I wonder if you cried when it first came up."),
-)  # fmt: skip
-GREETINGS = (
-    "Hi! I would like to talk about {}.", "Hello, have you heard of {}?", "My sister told me about {}.",
-    "I saw {} last summer and loved it.", "Today I want to learn about {}.",
-    "I have been fond of {} since I was a child.",
-    "Can you tell me about {}?", "I am curious about {}.",
-)  # fmt: skip
-REACTIONS = (
-    "Interesting!", "I did not know that.", "My friends never told me.", "Oh, I see.", "That is amazing.", "Really?",
-    "I love that.", "Hm, I would not have guessed.", "It reminds me of home.", "Thanks!",
-)  # fmt: skip
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+_ONSETS = _words("""
+    Bel Cor Dar El Fen Gal Har Il Jor Kel Lor Mar Nor Or Pel Quin Ros Sel Tor Ul Var Wen Yar Zel Bran Cal Dun Est Fal
+    Gren Hol Ing Kar Lin Mor Nal Os Pran Rav Sten Tal Ves Wil Ash Bor Cas Del Em
+""")
+_VOWELS = _words("a e i o u ia io ea")
+_CONSONANTS = _words("b d g k l m n r s t v z nd lt rn sk lm rt st ng")
+_ENDS = _words("a o e i an en in on ar er or al el is os us ina ora eta ilo ade une age ent ima ena osa ula ane ire")
+_FIRST = _words("""
+    Ada Anton Bela Bruno Clara Carl Dora David Elsa Emil Flora Felix Greta Gustav Hanna Hugo Ida Ivan Julia Jonas Karin
+    Klaus Lena Leo Marta Max Nina Noel Olga Oscar Paula Peter Rosa Ralph Sonja Simon Tessa Theo Vera Victor Wanda Walter
+""")
+_SMALL = _words("""
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
+    eighteen nineteen
+""")
+_TENS = _words("twenty thirty forty fifty sixty seventy eighty ninety")
+NUM_NAMES = len(_ONSETS) * len(_VOWELS) * len(_CONSONANTS) * len(_ENDS)
+_STRIDE = 7919  # prime to NUM_NAMES: numbers that are near each other give names that look nothing alike
+_CYCLE = 20  # a number modulo this decides the split
+_RESIDUES = {"train": range(16), "validation": range(16, 18), "test": range(18, 20)}
+
+
+def pick(random: Random01, options: Sequence[T]) -> T:
+    """Draws one of the options, all equally likely."""
+    return options[int(random() * len(options))]
+
+
+def word(random: Random01, split: str) -> str:
+    """Draws an invented name that belongs to `split` alone."""
+    residues = _RESIDUES[split]
+    number = int(random() * (NUM_NAMES // _CYCLE)) * _CYCLE + pick(random, residues)
+    return spell(number)
+
+
+def spell(number: int) -> str:
+    """Spells the name of a number from 0 to NUM_NAMES - 1; different numbers give different names."""
+    rest = number * _STRIDE % NUM_NAMES
+    rest, onset = divmod(rest, len(_ONSETS))
+    rest, vowel = divmod(rest, len(_VOWELS))
+    end, consonant = divmod(rest, len(_CONSONANTS))
+    return _ONSETS[onset] + _VOWELS[vowel] + _CONSONANTS[consonant] + _ENDS[end]
+
+
+def person(random: Random01, split: str) -> str:
+    """Draws a person's name: an everyday first name and an invented surname."""
+    return f"{pick(random, _FIRST)} {word(random, split)}"
+
+
+def in_words(number: int) -> str:
+    """Writes a number from 0 to 9,999 in words. Round hundreds stay hundreds: 1,200 is twelve hundred."""
+    if number < 20:
+        return _SMALL[number]
+    if number < 100:
+        tens, ones = divmod(number, 10)
+        return _TENS[tens - 2] + (f"-{_SMALL[ones]}" if ones else "")
+    unit, name = (1000, "thousand") if number % 1000 == 0 else (100, "hundred")
+    head, rest = divmod(number, unit)
+    return f"{in_words(head)} {name}" + (f" and {in_words(rest)}" if rest else "")
+
+
+def read_sections(file: str) -> Iterator[tuple[str, list[str]]]:
+    """Yields the sections of a text file of this folder: `[title]`, then lines; `#` begins a comment."""
+    title, lines = "", list[str]()
+    for line in Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            if title:
+                yield title, lines
+            title, lines = line.strip("[]"), []
+        elif not line.startswith("#"):
+            lines.append(line)
+    yield title, lines
+
+
+_PHRASES = dict(read_sections("phrases.txt"))
+PERSONAL = tuple(tuple(line.split(" > ")) for line in _PHRASES.pop("personal"))
+OPENERS, LEADS, JOINTS, TAILS, IGNORANCE, GENERIC, GREETINGS, REACTIONS = (
+    tuple(phrase for line in lines for phrase in line.split(" | ")) for lines in _PHRASES.values()
+)
 
 
 Mark = tuple[int, int, str]  # an unsupported part: start, end, kind of hallucination
@@ -85,7 +120,7 @@ class Plan(NamedTuple):
 
 
 def draw_plan(random: Random01, noun: str, full_name: str, unknown_topic: str | None) -> Plan:
-    """Draws a plan; `unknown_topic` is an indirect question whose answer the speaker admits not to know."""
+    """Draws a plan; `unknown_topic` is an indirect question that the speaker admits to be unable to answer."""
     opener = pick(random, OPENERS) if random() < 0.1 else ""
     lead = pick(random, LEADS) if random() < 0.14 else ""
     if unknown_topic:

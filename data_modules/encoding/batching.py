@@ -4,12 +4,15 @@ A batch is planned for all processes at once, and each takes its share of the ro
 neither the batches nor, with the loss averaged over the whole batch, the gradients; and no row is lost or doubled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch.utils.data import Dataset
 
+from data_modules.encoding.encoder import Columns, Encoder, Subset, merge_rows, take_rows
 from faithkit.training.batching import Batch, plan_batches
 
 PADDING_ROW = -1  # the row of a share that would be empty: every process must run every step
@@ -93,7 +96,63 @@ class BatchSampler:
             skip = 0
 
     def _share(self, batch: Batch) -> Batch:
-        """Gives this process's rows; a family stands together, so each process then takes a stretch."""
+        """Returns this process's rows; rows of a family are adjacent, so each process then takes a stretch."""
         if self.family is None:
             return batch[self.rank :: self.world_size]
         return np.array_split(batch, self.world_size)[self.rank]
+
+
+class Batches(Dataset):
+    """Builds whole batches from several subsets: an item is requested by all of its rows at once."""
+
+    def __init__(self, subsets: Sequence[Subset], encoder: Encoder):
+        self.subsets, self.encoder = list(subsets), encoder
+        self.starts = np.cumsum([0] + [len(subset) for subset in self.subsets])
+
+    def lengths(self, column: str = "length") -> NDArray[np.int32]:
+        return np.concatenate([np.asarray(s.encoded.columns[column])[s.indices] for s in self.subsets])
+
+    def second_lengths(self) -> NDArray[np.int32] | None:
+        """Returns the lengths of the second sequences if every example has one, else None."""
+        every = all("second_length" in s.encoded.columns for s in self.subsets)
+        return self.lengths("second_length") if every else None
+
+    def families(self) -> NDArray[np.uint64] | None:
+        """Returns the families of the examples if the encoder reads a common beginning once, else None."""
+        if not self.encoder.shares_beginnings:
+            return None
+        return np.concatenate([np.asarray(s.encoded.columns["family"])[s.indices] for s in self.subsets])
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def __getitem__(self, request: tuple[NDArray[np.int64], int]) -> dict[str, torch.Tensor]:
+        rows, num_rows = request
+        present = np.maximum(rows, 0)  # a padding row repeats the first example; its index distinguishes it
+        subset_of_row = np.searchsorted(self.starts, present, side="right") - 1
+        # `columns` returns the rows grouped by subset: the indices are put in the same order.
+        order = np.argsort(subset_of_row, kind="stable")
+        return collate_batch(self.encoder, self.columns(present), rows[order], num_rows)
+
+    def columns(self, rows: NDArray[np.int64]) -> Columns:
+        """Returns the cached columns of some rows, grouped by subset (ascending rows keep their order)."""
+        subset_of_row = np.searchsorted(self.starts, rows, side="right") - 1
+        return merge_rows([self._take(int(s), rows[subset_of_row == s]) for s in np.unique(subset_of_row)])
+
+    def _take(self, number: int, rows: NDArray[np.int64]) -> Columns:
+        subset = self.subsets[number]
+        return take_rows(subset.encoded.columns, subset.indices[rows - self.starts[number]])
+
+
+def collate_batch(
+    encoder: Encoder, columns: Columns, index: NDArray[np.int64], num_rows: int
+) -> dict[str, torch.Tensor]:
+    """Makes a batch of tensors.
+
+    Args:
+        columns: Of this process's rows.
+        index: The number of each row in the data; PADDING_ROW for padding.
+        num_rows: Rows of the whole batch, over all processes.
+    """
+    batch = {name: torch.from_numpy(array) for name, array in encoder.collate(columns).items()}
+    return batch | {"index": torch.from_numpy(index), "num_rows": torch.tensor(num_rows)}

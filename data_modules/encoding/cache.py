@@ -10,23 +10,121 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from data_modules.encoding.arrow_file import Chunk, read_rows, write_rows
-from data_modules.encoding.pairs import Columns, Encoder
+from data_modules.encoding.encoder import Columns, EncodedSplit, Encoder
+from data_modules.encoding.ragged import Ragged
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
 from faithkit.provenance.row_keys import RowKeys, row_keys
-from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
+
+RECORD, GROUP = "record", "group"
+KEYS = tuple(f"seen_{kind}" for kind in RowKeys._fields)
+FIXED_COLUMNS = (RECORD, GROUP, *KEYS)  # columns that the encoder does not make
+FIXED = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64())
+
+
+class Chunk(NamedTuple):
+    """Some rows: columns of numbers, and of each record its group's hash, its keys and itself as JSON."""
+
+    columns: Columns
+    groups: list[int]
+    keys: RowKeys
+    records: list[str]
+
+
+class Rows(NamedTuple):
+    """All rows of a file: views of its memory map."""
+
+    columns: Columns
+    groups: NDArray[np.uint64]
+    keys: RowKeys
+    records: pa.ChunkedArray
+
+
+def write_rows(path: Path, chunks: Iterable[Chunk]) -> None:
+    """Writes at least one chunk."""
+    writer = None
+    with pa.OSFile(str(path), "wb") as sink:
+        for chunk in chunks:
+            batch = _to_arrow(chunk)
+            writer = writer or pa.ipc.new_file(sink, batch.schema)
+            writer.write_batch(batch)
+        assert writer is not None, "read_examples raises when nothing is left"
+        writer.close()
+
+
+def read_rows(path: Path) -> Rows:
+    """Opens a file of `write_rows`.
+
+    Raises:
+        ValueError: It is no such file, or it is damaged.
+        OSError: It cannot be read.
+    """
+    try:
+        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+        table.validate()
+        columns = {name: _to_numpy(table[name]) for name in table.column_names if name not in FIXED_COLUMNS}
+        groups, records = _to_numpy(table[GROUP]), table[RECORD]
+        keys = RowKeys(*(_to_numpy(table[name]) for name in KEYS))
+        for chunk in records.chunks:
+            _check_texts(chunk)
+    except (KeyError, pa.ArrowException) as error:  # some of Arrow's are no ValueErrors
+        raise ValueError(str(error)) from error
+    return Rows(columns, groups, keys, records)
+
+
+def _to_arrow(chunk: Chunk) -> pa.RecordBatch:
+    arrays = {name: _arrow_array(column) for name, column in chunk.columns.items()}
+    arrays |= {GROUP: pa.array(chunk.groups, pa.uint64()), RECORD: pa.array(chunk.records, pa.large_string())}
+    arrays |= {name: pa.array(keys) for name, keys in zip(KEYS, chunk.keys, strict=True)}
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def _arrow_array(column: NDArray[Any] | Ragged) -> pa.Array:
+    if isinstance(column, Ragged):
+        return pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
+    return pa.array(column)
+
+
+def _to_numpy(column: pa.ChunkedArray) -> Any:
+    for chunk in column.chunks:
+        _check_numbers(chunk)
+    whole = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)
+    whole = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
+    if not pa.types.is_large_list(column.type):
+        return whole.to_numpy()
+    return Ragged(whole.values.to_numpy(), whole.offsets.to_numpy())
+
+
+def _check_numbers(array: pa.Array) -> None:
+    ragged = pa.types.is_large_list(array.type)
+    values = array.values if ragged else array
+    if array.null_count or values.null_count or values.type not in FIXED:
+        raise ValueError(f"a column of {array.type} with {array.null_count} missing values")
+    if ragged:
+        _check_offsets(array.offsets.to_numpy(), len(values))
+
+
+def _check_texts(array: pa.Array) -> None:
+    if not pa.types.is_large_string(array.type) or array.null_count:
+        raise ValueError(f"records of {array.type} with {array.null_count} missing ones")
+    _, offsets, data = array.buffers()
+    _check_offsets(np.frombuffer(offsets, np.int64, len(array) + 1), data.size if data else 0)
+
+
+def _check_offsets(offsets: NDArray[np.int64], size: int) -> None:
+    if offsets[0] < 0 or offsets[-1] > size or bool((offsets[1:] < offsets[:-1]).any()):
+        raise ValueError("rows that reach outside the file")
+
 
 CACHE_VERSION = 3  # raise it when a folder holds something else, or its rows get other keys
 CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
@@ -34,34 +132,10 @@ CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's 
 log = logging.getLogger("faithkit")
 
 
-@dataclass(frozen=True)
-class EncodedSplit:
-    """One split of one source, encoded. Columns of numbers are views of the memory map; records are built on demand."""
-
-    name: str
-    split: str
-    columns: Columns
-    groups: NDArray[np.uint64]
-    keys: RowKeys
-    records: pa.ChunkedArray
-    counts: Counter[str]
-    rejects: list[dict[str, Any]]
-    fingerprint: str
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def example(self, index: int) -> Example:
-        return Example.from_dict(json.loads(self.records[index].as_py()))
-
-    def examples(self, indices: Iterable[int]) -> Iterator[Example]:
-        return (self.example(int(index)) for index in indices)
-
-
 def load_encoded(
     source: Source, split: str, encoder: Encoder, *, on_bad_row: str = "stop", num_rows: int | None = None
 ) -> EncodedSplit:
-    """The split from the cache, encoded first if it is not there yet."""
+    """Returns the split from the cache, encoded first if it is not there yet."""
     key = _key(source, split, encoder, on_bad_row, num_rows)
 
     def build(folder: Path) -> None:
@@ -82,7 +156,7 @@ def _open(folder: Path, name: str, split: str) -> EncodedSplit:
 
 
 def group_hash(group: str) -> int:
-    """A group's name as a number that is the same in every process."""
+    """Returns a group's name as a number that is the same in every process."""
     return int.from_bytes(hashlib.blake2b(group.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 

@@ -1,6 +1,6 @@
 """Encodes turns with negative responses, for contrastive objectives (`generation.objectives.infonce`).
 
-The candidates of a row are its gold response and its negatives. In a batch they stand one behind the other, gold first,
+The candidates of a row are its gold response and its negatives. In a batch they follow one another, gold first,
 so that a model reads their context once for all of them (`generation.candidate_forward`).
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.pairs import Columns, Encoder
+from data_modules.encoding.encoder import Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, stack_rows, steps_of
-from data_modules.encoding.turn_layout import CAUSAL
+from data_modules.encoding.sequence_layout import CAUSAL
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.records import Example
 
@@ -49,8 +49,8 @@ class CandidateEncoder(Encoder):
         context = columns["context"]
         assert isinstance(context, Ragged)
         texts = [example.negatives[: self.num_negatives] for example in examples]
-        count = np.array([len(own) for own in texts], np.int64)  # negatives of each row
-        ids = self.turns.text_ids([text for own in texts for text in own])
+        count = np.array([len(each) for each in texts], np.int64)  # negatives of each row
+        ids = self.turns.text_ids([text for each in texts for text in each])
 
         size = np.minimum(ids.lengths, np.repeat(self._room(context.lengths), count) - 1)  # the eos takes one place
         counts[CUT] += int((size < ids.lengths).sum())
@@ -67,7 +67,7 @@ class CandidateEncoder(Encoder):
         return columns
 
     def _room(self, context: Ints) -> Ints:
-        """Gives the tokens that a response may have beside contexts of these lengths."""
+        """Returns the tokens that a response may have after contexts of these lengths."""
         layout = self.turns.layout
         left = layout.max_length - context - len(layout.control)
         most = np.full(len(context), layout.max_response_length, np.int64)
@@ -95,7 +95,7 @@ class CandidateEncoder(Encoder):
         else:
             arrays, begin = self._padded(candidates, count, row_tokens)
 
-        # `begin` is the place of each row's first candidate; a candidate stands as far behind it as in the row.
+        # `begin` is the place of each row's first candidate; a candidate is as far behind it as in the row.
         row = np.repeat(np.arange(len(count)), count)
         start = begin[row] + candidates.offsets[:-1] - row_tokens[row]
         first = begin + len(self.turns.decoder_prefix) - 1  # the decoder's prefix, or the last token of the context
@@ -147,9 +147,9 @@ class CandidateEncoder(Encoder):
         return arrays, np.arange(len(count)) * arrays["candidate_ids"].shape[1]
 
     def _candidates(self, columns: Mapping[str, Any]) -> tuple[Ragged, Ints]:
-        """Gives the tokens of all candidates, row by row with the gold response first, and each row's number of them.
+        """Returns the tokens of all candidates, row by row with the gold response first, and each row's number of them.
 
-        Each keeps its eos, unlike a plain response: the state there stands for the whole candidate.
+        Each keeps its eos, unlike a plain response: the state there represents the whole candidate.
         """
         gold, tokens, length = columns["response"], columns["negative"], columns["negative_length"]
         negatives = Ragged(tokens.values, offsets_of(length.values.astype(np.int64)))  # one a row, not all of a row

@@ -1,4 +1,4 @@
-"""The characters that a token stands for, and the tokens that a span touches.
+"""Maps tokens to the characters that they cover, and spans to the tokens that they touch.
 
 Tokenizers disagree about what an offset covers: byte-level ones give a word its leading space or not, split an emoji
 into tokens that all claim the same character, and WordPiece and Unigram drop what their normaliser removes (combining
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from faithkit.records import Span
 from faithkit.span_types import SPAN_LABELS, UNTYPED
 
-NOTHING = -1  # the tag of a token that stands for no visible character
+NOTHING = -1  # the tag of a token that covers no visible character
 OUTSIDE = 0  # the tag of a token that no span touches; labels are numbered from 1, in the order of SPAN_LABELS
 _NUMBERS = {label: number for number, label in enumerate(SPAN_LABELS, 1)}  # other labels count as UNTYPED
 UNTYPED_TAG = _NUMBERS[UNTYPED]
@@ -25,7 +25,7 @@ Ints = NDArray[np.int64]
 
 
 def visible_extents(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[Ints, Ints]:
-    """Finds the beginning and the end of each token's characters; they are equal where it stands for none.
+    """Finds the beginning and the end of each token's characters; they are equal if it covers none.
 
     Args:
         text: The text that was tokenised.
@@ -64,7 +64,7 @@ def _nearest_visible(text: str) -> tuple[Ints, Ints]:
 def _close_gaps(
     first: Ints, last: Ints, owns: NDArray[np.bool_], text_start: int, visible_end: Ints
 ) -> tuple[Ints, Ints]:
-    """Gives the characters that the tokenizer dropped to the token before them; at the beginning, to the first token.
+    """Returns the characters that the tokenizer dropped to the token before them; at the beginning, to the first token.
 
     Args:
         first: The first visible character of each token. Shape (T,), like `last` and `owns`.

@@ -1,80 +1,29 @@
-"""Turns records into model inputs: columns that are cached, and batches made of some of their rows.
-
-An `Encoder` belongs to a task; the cache and the DataModule know nothing of what it encodes. This file holds the
-encoder of (knowledge, response) pairs; a new task adds its own beside it.
-"""
+"""Encodes (knowledge, response) pairs as model inputs, in windows over long knowledge."""
 
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder
 from data_modules.encoding.offsets import OUTSIDE, tags_of, visible_extents
-from data_modules.encoding.pair_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.ragged import Ragged, steps_of
+from data_modules.encoding.sequence_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
-from data_modules.encoding.window_choice import best_windows
 from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.baselines.word_overlap import unsupported_grams
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 from faithkit.sentences import best_sentences
 
-if TYPE_CHECKING:  # it imports this file
-    from data_modules.splits import Subset
-
-ENCODING_VERSION = 5  # part of every cache key: raise it when the same records would encode differently
-NO_LABEL = -1
-MODEL_INPUTS = ("input_ids", "attention_mask", "token_type_ids")  # of a batch, what an encoder takes
 EVIDENCE = tuple(f"evidence: {name}" for name in WORD_EVIDENCE)  # names of columns
 RUNS = "evidence: unknown runs of characters"  # the column of `unsupported_grams`
 WHOLE = "whole knowledge"  # the column of its tokens where `knowledge` is cut to its best sentences
 KNOWLEDGE, RESPONSE = 1, 2  # values of `segment`; 0 is special tokens and padding
-
-# One entry a row in each; `length` orders the batches, and `second_length` those rows of them that are about as long.
-Columns = dict[str, NDArray[Any] | Ragged]
-
-
-class Encoder(Protocol):
-    """Turns records into columns of numbers, and some rows of them into a batch; a base for all encoders."""
-
-    def fingerprint(self) -> str:
-        """Names all that the columns depend on beside the records: part of their cache key."""
-        ...
-
-    @property
-    def shares_beginnings(self) -> bool:
-        """Tells whether rows of one `family` (a column) belong into one batch, where their beginning is read once."""
-        return False
-
-    @property
-    def numbers_passages(self) -> bool:
-        """Tells whether of a list of passages as knowledge each is read with its number."""
-        return False
-
-    def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """The columns of some records.
-
-        Args:
-            counts: Counts what is cut or lacks something; logged, and kept with the cache.
-        """
-        ...
-
-    def fit(self, train: "Sequence[Subset]") -> None:
-        """Takes the encoded training rows, before any batch is made; an encoder that fits nothing inherits this.
-
-        Args:
-            train: The training rows of each dataset; none where they are streamed.
-        """
-        return
-
-    def collate(self, columns: Columns) -> Mapping[str, NDArray[Any]]:
-        """The arrays of a batch, from the columns of its rows."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +36,15 @@ class PairEncoder(Encoder):
 
     Args:
         max_length: Tokens of a sequence, special tokens counted.
-        order: `knowledge_response` or `response_knowledge`: which text stands first.
+        order: `knowledge_response` or `response_knowledge`: which text comes first.
         marked: Also says which response tokens lie in a marked span, for training.
         max_windows: Of longer knowledge, predictions read this many windows: those that share most tokens with the
             response. None reads all.
         max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
             keeps all, which is read in windows.
-        evidence: Adds the columns `EVIDENCE`: what words tell of each pair (`faithkit.baselines.word_evidence`).
-        whole: Adds what is weighed beside tokens: the column `RUNS`, and where `max_knowledge_words` cuts the column
-            `WHOLE`, which `critic.token_support` reads.
+        evidence: Adds the columns `EVIDENCE`, from word statistics of each pair (`faithkit.baselines.word_evidence`).
+        whole: Adds the column `RUNS` and, if `max_knowledge_words` is set, the column `WHOLE` (for
+            `critic.token_support`).
     """
 
     tokenizer: Tokenizer
@@ -141,7 +90,7 @@ class PairEncoder(Encoder):
         return f"{kind}:{ENCODING_VERSION}:{self.max_length}:{fingerprint_of(self.tokenizer)}"
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Columns of the examples: knowledge, response, length of the cut sequence, label, training target."""
+        """Returns columns of the examples: knowledge, response, length of the cut sequence, label, training target."""
         columns = self.encode_texts([e.knowledge for e in examples], [e.response for e in examples])
         knowledge, response = columns["knowledge"], columns["response"]
         assert isinstance(knowledge, Ragged)
@@ -159,17 +108,17 @@ class PairEncoder(Encoder):
         return columns
 
     def _marks(self, examples: Sequence[Example], response: Ragged) -> Ragged:
-        """For each response token 1 in a marked span, 0 outside, -1 where nobody marked spans."""
+        """Returns for each response token 1 in a marked span, 0 outside, -1 if spans were not annotated."""
         marks = Ragged(np.full_like(response.values, -1), response.offsets)
-        known = [(row, example) for row, example in enumerate(examples) if example.spans is not None]
-        _, offsets = tokenize_with_offsets(self.tokenizer, [example.response for _, example in known])
-        for (row, example), own in zip(known, offsets, strict=True):
-            start, end = visible_extents(example.response, own)
+        annotated = [(row, example) for row, example in enumerate(examples) if example.spans is not None]
+        _, offsets = tokenize_with_offsets(self.tokenizer, [example.response for _, example in annotated])
+        for (row, example), places in zip(annotated, offsets, strict=True):
+            start, end = visible_extents(example.response, places)
             marks.row(row)[:] = tags_of(example.spans or (), start, end, len(example.response)) > OUTSIDE
         return marks
 
     def encode_texts(self, knowledge: Sequence[str], response: Sequence[str]) -> Columns:
-        """The columns that prediction needs."""
+        """Returns the columns that prediction needs."""
         columns: Columns = {}
         if self.evidence:
             columns |= zip(EVIDENCE, word_evidence(knowledge, response).T, strict=True)
@@ -190,7 +139,7 @@ class PairEncoder(Encoder):
         return Room(available - response, response)
 
     def windows(self, columns: Mapping[str, Any]) -> "Windows":
-        """The windows that read the knowledge of each row, row by row; neighbours overlap by half."""
+        """Returns the windows that read the knowledge of each row, row by row; neighbours overlap by half."""
         knowledge = columns["knowledge"].lengths
         room = self.room(columns["response"].lengths)
         step = np.maximum(1, room.knowledge // 2)
@@ -205,7 +154,7 @@ class PairEncoder(Encoder):
         return found.take(best_windows(columns["response"].cut(room.response), shown, count, self.max_windows))
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Padded arrays of a batch: of each row the beginning of its knowledge, and what training needs beside it.
+        """Returns padded arrays of a batch: the beginning of each row's knowledge, and what training needs.
 
         `segment` [rows, width] says which text each place belongs to: KNOWLEDGE, RESPONSE, or 0 for neither.
         """
@@ -219,7 +168,7 @@ class PairEncoder(Encoder):
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
-        """Padded arrays of some windows [windows, width], as wide as the longest: what a model reads."""
+        """Returns padded arrays of some windows [windows, width], as wide as the longest: what a model reads."""
         knowledge = columns["knowledge"].slice_rows(windows.row, windows.start, windows.size)
         response = columns["response"].slice_rows(windows.row, 0 * windows.row, windows.response_size)
         batch = self._pad(knowledge, response)
@@ -285,15 +234,42 @@ class Windows:
         return self.template.num_special + self.size + self.response_size
 
     def take(self, chosen: NDArray[np.int64]) -> "Windows":
-        """The named windows, in that order."""
+        """Returns the named windows, in that order."""
         row, start, size, response_size = self.row, self.start, self.size, self.response_size
         return Windows(row[chosen], start[chosen], size[chosen], response_size[chosen], self.template)
 
 
 def target_of(example: Example) -> float:
-    """The training target: `meta["probability"]` of a weak label, else 0 or 1 by the label, NaN without one."""
+    """Returns the training target: `meta["probability"]` of a weak label, else 0 or 1 by the label, NaN without one."""
     probability = example.meta.get("probability")
     if probability is None:
         return math.nan if example.label is None else float(LABELS.index(example.label))
     assert 0 <= probability <= 1, f"{example.id}: probability {probability}"
     return float(probability)
+
+
+Ints = NDArray[np.int64]
+
+
+def best_windows(responses: Ragged, shown: Ragged, sizes: Ints, most: int) -> Ints:
+    """Chooses at most `most` windows for each of R responses; of windows that share as much the first ones are taken.
+
+    Args:
+        responses: Tokens of each response (R rows).
+        shown: What each window shows of the knowledge (W rows), the windows of one response behind each other.
+        sizes: Windows of each response. Shape (R,); they add up to W.
+
+    Returns:
+        The rows of `shown` that are kept, in their order.
+    """
+    keep: list[int] = []
+    begin = 0
+    for number, size in enumerate(sizes.tolist()):
+        chosen = np.arange(begin, begin + size)
+        if size > most:
+            tokens = np.unique(responses.row(number))
+            shared = np.array([np.isin(tokens, shown.row(window)).sum() for window in chosen])
+            chosen = np.sort(chosen[np.argsort(-shared, kind="stable")[:most]])
+        keep += chosen.tolist()
+        begin += size
+    return np.array(keep, np.int64)

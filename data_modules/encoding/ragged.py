@@ -101,7 +101,7 @@ def join_rows(parts: Sequence[Ragged]) -> Ragged:
     values = np.empty(int(offsets[-1]), np.int32)
     begin = offsets[:-1].copy()  # (R,): in each row of the result, the place that the next part goes to
     for part in parts:
-        # A whole row moves by one distance: from where it stands in the part to its place in the result.
+        # A whole row moves by one distance: from its place in the part to its place in the result.
         distance = np.repeat(begin - part.offsets[:-1], part.lengths)  # (V of the part,)
         values[distance + np.arange(len(part.values))] = part.values
         begin += part.lengths

@@ -2,8 +2,8 @@
 
 The cache keeps the three texts' tokens whole. What does not fit into a sequence is cut into overlapping windows when a
 batch is made: windows over the context, each with the question before it, and, where an answer alone is long, windows
-over the answer too. A token of the answer that stands in several windows takes the logits of
-the window with the lowest log-odds of hallucinated (`critic.tagger.windows`).
+over the answer too. A token of the answer in several windows takes the logits of the
+window with the lowest log-odds of hallucinated (`critic.tagger.windows`).
 
 A batch lies flat: in `input_ids`, padded or packed, every window is a stretch of places counted over the whole batch.
 """
@@ -11,21 +11,18 @@ A batch lies flat: in `input_ids`, padded or packed, every window is a stretch o
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
 from data_modules.encoding.offsets import OUTSIDE, UNTYPED_TAG, tags_of, visible_extents
-from data_modules.encoding.pairs import ENCODING_VERSION, NO_LABEL, Columns, Encoder
+from data_modules.encoding.pairs import best_windows
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
-from data_modules.encoding.window_choice import best_windows
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
-
-if TYPE_CHECKING:  # it imports encoders
-    from data_modules.splits import Subset
 
 OVERLAP = 4  # windows share one part in so many
 Ints = NDArray[np.int64]
@@ -47,7 +44,7 @@ class SpanEncoder(Encoder):
     packed: bool = False
     max_windows: int | None = None
     template: PairTemplate = field(init=False)
-    untyped: bool = field(init=False, default=False, compare=False)  # training marks spans, and tells the type of none
+    untyped: bool = field(init=False, default=False, compare=False)  # all marked spans of training are of no type
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", PairTemplate.of(self.tokenizer))
@@ -63,7 +60,7 @@ class SpanEncoder(Encoder):
     def fingerprint(self) -> str:
         return f"spans:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"
 
-    def fit(self, train: "Sequence[Subset]") -> None:
+    def fit(self, train: Sequence[Subset]) -> None:
         marked: set[int] = set()
         for subset in train:
             tags = subset.encoded.columns["tag"]
@@ -72,7 +69,7 @@ class SpanEncoder(Encoder):
         object.__setattr__(self, "untyped", marked == {UNTYPED_TAG})
 
     def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
-        """Columns of the examples: the three texts' tokens, the extents and tags of the answer's, length and label."""
+        """Returns the three texts' tokens, the extents and tags of the answer's, length and label of the examples."""
         columns = self.encode_texts(
             [question_text(example) for example in examples],
             [example.knowledge for example in examples],
@@ -86,7 +83,7 @@ class SpanEncoder(Encoder):
         ]
         unmarked = [i for i, example in enumerate(examples) if example.spans is None]
         for i in unmarked:
-            rows[i][:] = -1  # nobody marked spans here: nothing to learn from its tokens
+            rows[i][:] = -1  # no spans were annotated: nothing to learn from its tokens
         labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
         columns["tag"] = Ragged.from_lists([row.tolist() for row in rows])
         columns["label"] = np.array(labels, np.int8)
@@ -98,9 +95,9 @@ class SpanEncoder(Encoder):
         return columns
 
     def encode_texts(self, questions: Sequence[str], contexts: Sequence[str], answers: Sequence[str]) -> Columns:
-        """Tokens of the three texts, and the extents of the answer's tokens."""
+        """Returns tokens of the three texts, and the extents of the answer's tokens."""
         ids, offsets = tokenize_with_offsets(self.tokenizer, answers)
-        extents = [visible_extents(text, own) for text, own in zip(answers, offsets, strict=True)]
+        extents = [visible_extents(text, each) for text, each in zip(answers, offsets, strict=True)]
         where = offsets_of(ids.lengths)
         start, end = ([extent[side] for extent in extents] for side in (0, 1))
         return {
@@ -112,7 +109,7 @@ class SpanEncoder(Encoder):
         }
 
     def windows(self, columns: Mapping[str, Any]) -> "Windows":
-        """The windows of some rows, row by row; of each row those of the answer's first part come first."""
+        """Returns the windows of some rows, row by row; of each row those of the answer's first part come first."""
         question, context, answer = (columns[name].lengths for name in ("question", "context", "answer"))
         asked = np.minimum(question, self.max_length // 4)
         room = self.max_length - np.where(asked > 0, self._num_special(True), self._num_special(False)) - asked
@@ -132,15 +129,16 @@ class SpanEncoder(Encoder):
             return found
         sizes = np.repeat(context_count, answer_count)
         first = offsets_of(sizes)[:-1]  # the windows of one part of an answer show the same of it
-        said = columns["answer"].slice_rows(found.row[first], found.answer_start[first], found.answer_size[first])
+        start, size = found.answer_start[first], found.answer_size[first]
+        answer_parts = columns["answer"].slice_rows(found.row[first], start, size)
         shown = columns["context"].slice_rows(found.row, found.context_start, found.context_size)
-        return found.take(best_windows(said, shown, sizes, self.max_windows))
+        return found.take(best_windows(answer_parts, shown, sizes, self.max_windows))
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Arrays of a batch of whole rows, with what training needs beside the windows.
+        """Returns arrays of a batch of whole rows: the windows, and what training needs in addition.
 
         `token_row` [tokens] is the row of each answer token, `tag` [tokens] its tag, `characters` [tokens] how many it
-        stands for, `label` [rows] the response's.
+        covers, `label` [rows] the response's.
         """
         answers, batch = columns["answer"], self.collate_windows(columns, self.windows(columns))
         batch["token_row"] = np.repeat(np.arange(len(answers)), answers.lengths)
@@ -150,7 +148,7 @@ class SpanEncoder(Encoder):
         return batch
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
-        """The model's inputs for some windows, and where their parts stand.
+        """Returns the model's inputs for some windows, and the places of their parts.
 
         `bounds` [windows, 4] has the places at which a window's context and answer begin and end; `token` says for each
         place of an answer, window by window, which answer token it is, counted over all rows of the columns.
@@ -187,7 +185,7 @@ class SpanEncoder(Encoder):
         return batch
 
     def _assemble(self, columns: Mapping[str, Any], windows: "Windows") -> tuple[Ragged, Ints]:
-        """Whole windows, and where the context begins in each."""
+        """Returns whole windows, and where the context begins in each."""
         row, template, zeros = windows.row, self.template, np.zeros(len(windows.row), np.int64)
         middle = constant_rows(template.middle, len(row))
         ids = join_rows(
@@ -230,7 +228,7 @@ class Windows:
 
 
 def question_text(example: Example) -> str:
-    """The turns of the history as one text, the oldest first: the question that the answer replies to."""
+    """Returns the turns of the history as one text, the oldest first: the question that the answer replies to."""
     return "\n".join(turn.text for turn in example.history)
 
 

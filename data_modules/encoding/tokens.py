@@ -1,9 +1,9 @@
 """Tokenises texts: each distinct text once, and where the tokenizer allows it, each distinct word once.
 
 Dialogue corpora repeat themselves: a turn is part of the history of every later turn, and a knowledge sentence serves
-several responses. Texts are therefore tokenised on their own, and sequences are put together from their ids. For every
+several responses. Texts are therefore tokenised separately, and sequences are assembled from their ids. For every
 fast tokenizer this equals tokenising the pair, because it treats the two texts separately and then adds its special
-tokens (tested against the tokenizer's own pair encoding).
+tokens (tested against the tokenizer's pair encoding).
 
 The tokenizers of BERT and of GPT-2 (RoBERTa's too) split at every space before they look for pieces, so a word's ids do
 not depend on its neighbours. With them the same is done for words, which repeat far more often than texts do.
@@ -21,7 +21,7 @@ import numpy as np
 
 from data_modules.encoding.ragged import Ragged, offsets_of
 from faithkit.errors import UserError
-from faithkit.weights.load import load_tokenizer as load_tokenizer  # beside the functions that use it
+from faithkit.weights.load import load_tokenizer as load_tokenizer
 
 # transformers.PreTrainedTokenizerFast; not imported, so that scripts start without waiting for transformers.
 Tokenizer = Any
@@ -49,7 +49,7 @@ class PairTemplate:
     def of(cls, tokenizer: Tokenizer) -> "PairTemplate":
         """Finds the template by encoding a pair of texts of one token each."""
         if tokenizer.pad_token_id is None:
-            hint = "use a model whose tokenizer has one, or set it in tokenizer_config.json"
+            hint = "use a model with one, or set it in tokenizer_config.json"
             raise UserError("the tokenizer has no padding token", place=tokenizer.name_or_path, hint=hint)
         first, second = _two_single_token_texts(tokenizer)
         (first_id,) = tokenizer(first, add_special_tokens=False)["input_ids"]
@@ -65,9 +65,9 @@ class PairTemplate:
 def single_template(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Finds the special tokens before and behind a text that is read alone."""
     text, _ = _two_single_token_texts(tokenizer)
-    (own,) = tokenizer(text, add_special_tokens=False)["input_ids"]
+    (token_id,) = tokenizer(text, add_special_tokens=False)["input_ids"]
     ids = list(tokenizer(text)["input_ids"])
-    return tuple(ids[: ids.index(own)]), tuple(ids[ids.index(own) + 1 :])
+    return tuple(ids[: ids.index(token_id)]), tuple(ids[ids.index(token_id) + 1 :])
 
 
 def _two_single_token_texts(tokenizer: Tokenizer) -> tuple[str, str]:
@@ -135,14 +135,14 @@ def _encode_by_words(backend: Any, texts: Sequence[str], mark: str) -> Ragged:
 def _split_words(text: str, mark: str) -> list[str]:
     """Splits a text before each space, if the space belongs to the word (`mark`), and otherwise at it."""
     if mark and " ".join(text.split()) != text:
-        return [text]  # the tokenizer has rules of its own for runs of white space
+        return [text]  # the tokenizer has its rules for runs of white space
     return text.replace(" ", "\n" + mark).split("\n") if mark else text.split(" ")
 
 
 def _space_mark(backend: Any) -> str | None:
     """Returns what a word keeps of the space before it: nothing (BERT) or the space (GPT-2).
 
-    None stands for all other tokenizers: their tokens may reach across a space, so words cannot stand alone.
+    None means all other tokenizers: their tokens may reach across a space, so words cannot be tokenised alone.
     """
     from tokenizers import normalizers, pre_tokenizers
 

@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.causal import causal_batch, padded_inputs, read_part, targets_of
-from data_modules.encoding.history import fit_history
-from data_modules.encoding.pairs import ENCODING_VERSION, Columns, Encoder
+from data_modules.encoding.encoder import ENCODING_VERSION, Columns, Encoder
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
-from data_modules.encoding.tokens import Tokenizer, fingerprint_of, tokenize
-from data_modules.encoding.turn_layout import (
+from data_modules.encoding.sequence_layout import (
     CAUSAL,
     CONTROL_TOKENS,
     KNOWLEDGE,
@@ -27,6 +25,7 @@ from data_modules.encoding.turn_layout import (
     TurnLayout,
     bos_of,
 )
+from data_modules.encoding.tokens import Tokenizer, fingerprint_of, tokenize
 from data_modules.reading.fields import WIZARD as WIZARD_SPEAKER
 from faithkit.errors import UserError, shorten
 from faithkit.literal_text import literal_text, without_special
@@ -38,7 +37,7 @@ LONGER = "response longer than max_response_length"
 
 @dataclass(frozen=True)
 class TurnEncoder(Encoder):
-    """Encodes knowledge, history and response as `data_modules.encoding.turn_layout` lays them out.
+    """Encodes knowledge, history and response as `data_modules.encoding.sequence_layout` lays them out.
 
     History is cut to fit, never knowledge or response.
 
@@ -162,14 +161,15 @@ class TurnEncoder(Encoder):
 
     def _history(self, examples: Sequence[Example], turns: Ragged, room: Ints, counts: Counter[str]) -> Ragged:
         """Joins the turns of each row that fit, each led by its speaker's marker."""
-        said = [self._turns(example) for example in examples]
-        num_turns = np.array([len(turns) for turns in said], np.int64)
+        histories = [self._turns(example) for example in examples]
+        num_turns = np.array([len(history) for history in histories], np.int64)
         row = np.repeat(np.arange(len(examples)), num_turns)
         kept = fit_history(turns.lengths + 1, num_turns, room)
         cut = kept <= turns.lengths
         counts["history cut: turns"] += int(cut.sum())
         counts["history cut: rows"] += len(np.unique(row[cut]))
-        markers = [self.ids[WIZARD if turn.speaker == WIZARD_SPEAKER else SEEKER] for turns in said for turn in turns]
+        speakers = [turn.speaker for history in histories for turn in history]
+        markers = [self.ids[WIZARD if speaker == WIZARD_SPEAKER else SEEKER] for speaker in speakers]
         stays = np.flatnonzero(kept)
         size = kept[stays] - 1
         texts = turns.slice_rows(stays, turns.lengths[stays] - size, size)
@@ -195,6 +195,26 @@ class TurnEncoder(Encoder):
         return batch | {"target_at": batch["target_row"] * batch["decoder_input_ids"].shape[1] + step}
 
     def whole_contexts(self, columns: Mapping[str, Any]) -> Ragged:
-        """Gives the contexts of a batch with their control tokens in front."""
+        """Returns the contexts of a batch with their control tokens in front."""
         context = columns["context"]
         return join_rows([columns["control"], context]) if self.layout.control else context
+
+
+def fit_history(lengths: NDArray[np.int64], num_turns: NDArray[np.int64], room: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Decides how many tokens of each turn are kept, counted from its end.
+
+    The newest turns are kept first, each whole or not at all; if even the newest does not fit, its end is kept.
+
+    Args:
+        lengths: Tokens of each turn with its marker: the turns of all rows, oldest first, one row behind the other.
+        num_turns: Turns of each row.
+        room: Tokens that each row has for its history.
+    """
+    ends = offsets_of(num_turns)[1:]
+    so_far = offsets_of(lengths)
+    space = np.repeat(room, num_turns)
+    until_end = np.repeat(so_far[ends], num_turns) - so_far[:-1]  # of a turn and all that follow it in its row
+    kept = np.where(until_end <= space, lengths, 0)
+    newest = np.arange(1, len(lengths) + 1) == np.repeat(ends, num_turns)
+    # Room of 1 would hold the marker alone, which says nothing.
+    return np.where(newest & (lengths > space) & (space >= 2), space, kept)

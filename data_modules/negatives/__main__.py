@@ -9,8 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from data_modules.build import build_source
-from data_modules.negatives.kinds import KINDS
-from data_modules.negatives.make import WEIGHTS, cached_negatives
+from data_modules.negatives.make import KINDS, WEIGHTS, cached_negatives
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.embedded_name import EMBEDDED
@@ -18,7 +17,7 @@ from faithkit.errors import UserError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """Returns the command line; returns the exit code."""
     summary = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m data_modules.negatives", description=summary)
     parser.add_argument("dataset", help="faithdial, wow, cmu_dog, topical_chat, ...")

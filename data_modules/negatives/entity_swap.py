@@ -4,17 +4,160 @@ The sentence around them stays, so the hallucination can be recognised only by c
 """
 
 import hashlib
+import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from random import Random
+from typing import Any, NamedTuple
 
-from data_modules.negatives.entities import Finder
-from data_modules.negatives.slots import WORD_CLASSES, Mention, Slot, are_distinct, mention
+from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit.weights.resolve import resolve
 from faithkit.words import cased_words, unicode_content_words, unicode_words
 
-MAX_POOL_TEXTS = 2000  # knowledge texts whose entities are collected: more would take time and add little
+BATCH_SIZE = 256
+
+
+class Entity(NamedTuple):
+    """A named entity: its place in a text, and its type as in OntoNotes."""
+
+    start: int
+    end: int
+    label: str
+
+
+Finder = Callable[[Sequence[str]], list[list[Entity]]]
+
+
+def spacy_model(weights: str) -> str:
+    """Names the version of spaCy and of the model, without loading them."""
+    try:
+        spacy = version("spacy")
+    except PackageNotFoundError as error:
+        hint = "pip install spacy (a plain install of faithkit brings it), or leave entity_swap out of the kinds"
+        raise UserError("entity swaps need spaCy, which is not installed", hint=hint) from error
+    folder = Path(resolve(weights))
+    if not (folder / "meta.json").is_file():
+        raise UserError(f"{weights} is no spaCy model", place=str(folder), hint="use spacy-sm, or a model's folder")
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    return f"spacy {spacy}, {meta.get('name')} {meta.get('version')}"
+
+
+def find_entities(weights: str) -> Finder:
+    """Returns a finder that loads its model at its first use."""
+
+    def find(texts: Sequence[str]) -> list[list[Entity]]:
+        import spacy
+
+        spacy_model(weights)
+        folder = resolve(weights)
+        return entities_of(spacy.load(folder, exclude=_unneeded(folder)), texts)
+
+    return find
+
+
+def entities_of(pipeline: Any, texts: Sequence[str]) -> list[list[Entity]]:
+    """Finds the entities of each text; each distinct text is read once."""
+    distinct = list(dict.fromkeys(texts))
+    documents = pipeline.pipe(distinct, batch_size=BATCH_SIZE, n_process=1)
+    found = {
+        text: [Entity(e.start_char, e.end_char, e.label_) for e in document.ents]
+        for text, document in zip(distinct, documents, strict=True)
+    }
+    return [found[text] for text in texts]
+
+
+def _unneeded(folder: str) -> list[str]:
+    """Names the pipes that entity recognition does not need; in the small model it has a separate tok2vec."""
+    config = (Path(folder) / "config.cfg").read_text(encoding="utf-8")
+    ner = config.partition("[components.ner.model.tok2vec]")[2].partition("\n[")[0]
+    unneeded = ["tagger", "parser", "attribute_ruler", "lemmatizer", "senter", "morphologizer"]
+    return unneeded if "Listener" in ner else ["tok2vec", *unneeded]
+
+
+NUMERIC = {"CARDINAL", "ORDINAL", "QUANTITY", "PERCENT", "MONEY", "DATE", "TIME"}
+MAX_LENGTH = 60  # characters: longer ones are sentences that were mistaken for titles
+
+_NUMBERS = "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty sixty hundred dozen"
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth"
+_MONTHS = "january february march april may june july august september october november december"
+_DAYS = "monday tuesday wednesday thursday friday saturday sunday"
+_SEASONS = "spring summer autumn fall winter"
+WORD_CLASSES = {
+    word: name
+    for name, words in (("n", _NUMBERS), ("o", _ORDINALS), ("m", _MONTHS), ("d", _DAYS), ("s", _SEASONS))
+    for word in words.split()
+}
+_ARTICLE = re.compile(r"(?:the|a|an)\s+", re.IGNORECASE)
+_BEFORE = re.compile(r"\b(the|a|an)\s+$", re.IGNORECASE)
+_VOWEL = re.compile(r"[aeiou]|8|1[18](?!\d)", re.IGNORECASE)  # eight, eleven and eighteen too
+_SENTENCE_START = re.compile(r"(?:^|[.!?]\s+)\W*$")
+_ALIASES = (
+    {"us", "usa", "america", "unitedstates", "unitedstatesofamerica", "states"},
+    {"uk", "britain", "greatbritain", "unitedkingdom", "england"},
+)
+
+
+class Slot(NamedTuple):
+    """The form that a replacement needs: entities of one slot can replace each other in a sentence."""
+
+    label: str
+    form: str
+    article: str  # the article before it, if any: another entity may need another one, or none
+
+
+class Mention(NamedTuple):
+    """An entity's occurrence in a text, without article and possessive."""
+
+    start: int
+    end: int
+    text: str
+    slot: Slot
+    opens_sentence: bool
+
+
+def mention(text: str, entity: Entity) -> Mention | None:
+    """Makes the mention of an entity, or returns None where its form is unclear."""
+    start, end = entity.start, entity.end
+    if found := _ARTICLE.match(text, start, end):
+        start = found.end()
+    surface = text[start:end].removesuffix("'s").removesuffix("’s").removesuffix("'").rstrip()
+    whole = surface[:1].isalnum() and (surface[-1:].isalnum() or surface[-1:] in ".%") and "\n" not in surface
+    if not whole or not 2 <= len(surface) <= MAX_LENGTH or surface.lower() == "one":  # "one of the": no number
+        return None
+    before = _BEFORE.search(text[:start])
+    article = before.group(1).lower() if before else ""
+    if article in ("a", "an"):
+        article = "an" if _VOWEL.match(surface) else "a"
+    slot = Slot(entity.label, form(surface, entity.label), article)
+    return Mention(start, start + len(surface), surface, slot, bool(_SENTENCE_START.search(text[: entity.start])))
+
+
+def form(surface: str, label: str) -> str:
+    """Describes the form of an entity: a pattern for numbers and times; for names, one word or many, and plural."""
+    if label in NUMERIC:
+        words = re.sub(r"\d", "9", surface.lower()).replace("-", " ").split()
+        return " ".join(WORD_CLASSES.get(word.rstrip(",."), word) for word in words)
+    many = "many" if " " in surface else "one"
+    return f"{many}, plural" if label == "NORP" and surface.endswith("s") else many
+
+
+def are_distinct(one: str, other: str, label: str) -> bool:
+    """Returns whether two entities of one slot certainly mean different things."""
+    first, second = (frozenset(unicode_words(text)) for text in (one, other))
+    if label in NUMERIC:
+        return first != second
+    keys = ["".join(unicode_words(text)) for text in (one, other)]
+    if any(keys[0] in same and keys[1] in same for same in _ALIASES):
+        return False
+    initials = ["".join(word[0] for word in cased_words(text)).lower() for text in (one, other)]
+    return not (first & second or keys[0] == initials[1] or keys[1] == initials[0])
+
+
+MAX_POOL_TEXTS = 2000  # knowledge texts that entities are collected from: more would take time and add little
 NUM_TRIES = 24  # draws of a replacement for one entity
 
 Pool = Mapping[Slot, Sequence[str]]  # possible replacements
@@ -37,7 +180,7 @@ def _stated(example: Example) -> set[str]:
 
 
 def _may_name(response: str, stated: set[str]) -> bool:
-    """Tells quickly whether the response may name an entity: a capitalised word or a number that was stated before."""
+    """Estimates quickly whether the response may name an entity: a capitalised word or number stated before."""
     return any(
         word.lower() in stated and (word[0].isupper() or word.lower() in WORD_CLASSES or not word.isalpha())
         for word in cased_words(response)

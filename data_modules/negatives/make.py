@@ -1,25 +1,71 @@
 """Makes the negatives of every example from all kinds in turn, and caches them on disk."""
 
 import hashlib
+import heapq
 import json
 import logging
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
+from random import Random
+from typing import Any, NamedTuple
 
-from data_modules.negatives.entities import Finder, find_entities, spacy_model
-from data_modules.negatives.entity_swap import entity_swaps
-from data_modules.negatives.kinds import ENTITY_SWAP, KINDS, ORIGINAL, OTHER, VERBATIM, check_kinds
-from data_modules.negatives.original import original_responses
-from data_modules.negatives.other import other_responses
-from data_modules.negatives.verbatim import verbatim_knowledge
+import numpy as np
+
+from data_modules.encoding.cache import group_hash
+from data_modules.negatives.entity_swap import Finder, entity_swaps, find_entities, spacy_model
+from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading.files import File
+from data_modules.reading.rows import ReadReport
+from data_modules.reading.wrappers import WrappedSource
+from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
+from faithkit.sentences import best_sentences
 from faithkit.words import VERSION as WORDS_VERSION
+from faithkit.words import unicode_content_words
+
+MAX_WORDS = 60  # a longer text is cut to the sentences nearest to the response
+
+
+def verbatim_knowledge(examples: Sequence[Example]) -> list[list[str]]:
+    """Returns one text for each example."""
+    return [[best_sentences(e.knowledge, e.response, MAX_WORDS).strip()] for e in examples]
+
+
+HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # the tags describe the original response
+
+
+def original_responses(examples: Sequence[Example]) -> list[list[str]]:
+    """Returns at most one text for each example."""
+    return [[e.original] if e.original and _hallucinated(e) else [] for e in examples]
+
+
+def _hallucinated(example: Example) -> bool:
+    return any(tag.strip().lower() in HALLUCINATED_TAGS for tag in example.tags)
+
+
+ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
+KINDS = (ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER)
+
+
+def check_kinds(kinds: Sequence[str], num: int) -> None:
+    """Checks the settings.
+
+    Raises:
+        UserError: An unknown kind, a kind named twice, or fewer than one negative.
+    """
+    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS) or len(set(kinds)) < len(kinds):
+        shown = kinds if isinstance(kinds, str) else list(kinds)
+        raise UserError(f"kinds of negatives: {shown!r}", hint=f"give a list of some of {', '.join(KINDS)}")
+    if not isinstance(num, int) or num < 1:
+        raise UserError(f"number of negatives: {num!r}", hint="use 1 or more")
+
 
 VERSION = 2  # raised when the same records give other negatives
 WEIGHTS = "spacy-sm"
@@ -140,3 +186,136 @@ def _key(examples: Sequence[Example], settings: Mapping[str, object]) -> str:
     for e in examples:
         digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags]).encode())
     return digest.hexdigest()
+
+
+NUM_WORDS = 6  # rarest words of a knowledge text, by which similar ones are found
+NUM_PER_WORD = 64  # examples looked at for one such word
+MIN_WORDS = 3  # least content words of a response: shorter ones say nothing
+SUPPORTED = 0.5  # least share of a response's content words in knowledge and gold response for it to count as right
+
+
+def other_responses(examples: Sequence[Example], num: int, seed: int) -> list[list[str]]:
+    """Finds up to `num` texts for each example, from the most similar dialogue on."""
+    index = _SimilarExamples(sorted(examples, key=lambda e: e.id), seed)  # so that the order of the rows is irrelevant
+    return [index.responses(example, num) for example in examples]
+
+
+class _SimilarExamples:
+    """An inverted index: finds the examples that share rare words of their knowledge with another."""
+
+    def __init__(self, examples: Sequence[Example], seed: int):
+        self.examples, self.seed = examples, seed
+        self.known = {e.knowledge: frozenset(unicode_content_words(e.knowledge)) for e in examples}
+        self.keys = {knowledge: text_key(knowledge) for knowledge in self.known}
+        self.response_words = [set(unicode_content_words(e.response)) for e in examples]
+        groups: dict[str, set[str]] = defaultdict(set)
+        self.rows: dict[str, list[int]] = defaultdict(list)  # by word of the knowledge
+        for place, example in enumerate(examples):
+            for word in self.known[example.knowledge]:
+                groups[word].add(example.group)
+                self.rows[word].append(place)
+        shared = {word: len(names) for word, names in groups.items() if len(names) > 1}  # by other dialogues too
+        self.weight = {word: math.log(1 + len(examples) / count) for word, count in shared.items()}
+        for word in self.weight:
+            Random(f"{seed}:{word}").shuffle(self.rows[word])
+
+    def responses(self, example: Example, num: int) -> list[str]:
+        """Finds up to `num` responses that are not supported by the example's knowledge or response."""
+        key = self.keys[example.knowledge]
+        known = self.known[example.knowledge].union(unicode_content_words(example.response))
+        found: dict[str, str] = {}
+        for place in self._by_similarity(example):
+            other = self.examples[place]
+            if len(found) == num:
+                break
+            if other.group != example.group and self.keys[other.knowledge] != key and self._unsupported(place, known):
+                found.setdefault(text_key(other.response), other.response)
+        return list(found.values())
+
+    def _unsupported(self, place: int, known: frozenset[str]) -> bool:
+        words = self.response_words[place]
+        return len(words) >= MIN_WORDS and len(words & known) < SUPPORTED * len(words)
+
+    def _by_similarity(self, example: Example) -> Iterator[int]:
+        """Yields similar examples, the most similar first, and then random ones."""
+        random = Random(f"{self.seed}:{example.id}")
+        words = [word for word in self.known[example.knowledge] if word in self.weight]
+        scores: dict[int, float] = defaultdict(float)
+        for word in heapq.nlargest(NUM_WORDS, words, key=lambda word: (self.weight[word], word)):
+            rows = self.rows[word]
+            start = random.randrange(len(rows))  # a random part of them, cyclically
+            for step in range(min(NUM_PER_WORD, len(rows))):  # copying the list would cost its whole length
+                scores[rows[(start + step) % len(rows)]] += self.weight[word]
+        yield from (place for place, _ in sorted(scores.items(), key=lambda item: (-item[1], item[0])))
+        for _ in range(NUM_PER_WORD):  # where nothing is similar, any example will do
+            yield random.randrange(len(self.examples))
+
+
+@dataclass(frozen=True)
+class NegativesSource(WrappedSource):
+    """A dataset with negatives for the examples that train, made of such examples alone.
+
+    Args:
+        kinds: Kinds of negatives, in the order of their turns.
+        num: Most negatives of an example.
+        weights: A spaCy model, for entity swaps.
+        split_plan: How the official splits are divided; None trains on all rows of each.
+    """
+
+    kinds: Sequence[str] = KINDS
+    num: int = 4
+    seed: int = 0
+    weights: str = WEIGHTS
+    split_plan: SplitPlan | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_kinds(self.kinds, self.num)
+        if self.generated:
+            hint = "use a dataset that has files, such as data=faithdial"
+            raise UserError(f"negatives are not made for {self.name}", hint=hint)
+
+    def layout(self) -> Mapping[str, Any]:
+        made = describe(self.kinds, self.num, self.seed, self.weights)
+        return {**self.source.layout(), "negatives": made, "division": self.split_plan and asdict(self.split_plan)}
+
+    def read_split(self, split: str, report: ReadReport) -> Records:
+        """Yields the examples with their negatives; the split is read whole, since negatives come from others."""
+        inner = ReadReport(report.on_bad_row)
+        num_rows = None if self.split_plan is None else self.split_plan.num_rows
+        examples = list(read_examples(self.source, split, inner, num_rows))
+        report.rejects += inner.rejects
+        del inner.counts["kept"]  # counted where these are read
+        rows = self._training_rows(examples, split)
+        settings: dict[str, Any] = {"kinds": self.kinds, "num": self.num, "seed": self.seed, "weights": self.weights}
+        made = cached_negatives([examples[row] for row in rows], **settings) if rows else Negatives([], [], Counter())
+        report.counts.update(inner.counts + made.counts)
+        negatives = dict(zip(rows, made.texts, strict=True))
+        for row, example in enumerate(examples):
+            yield replace(example, negatives=negatives.get(row, ())), None
+
+    def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
+        raise AssertionError("negatives come of a whole split")
+
+    def _training_rows(self, examples: Sequence[Example], split: str) -> list[int]:
+        """Returns the rows of a split that train: all, where there is no plan of division."""
+        if self.split_plan is None:
+            return list(range(len(examples)))
+        groups = np.array([group_hash(example.group) for example in examples], np.uint64)
+        parts = self.split_plan.rows(self.split_names(), split, groups)
+        return parts["train"].tolist() if "train" in parts else []
+
+
+def add_negatives(source: Source, settings: Mapping[str, Any], split_plan: SplitPlan | None) -> Source:
+    """Returns the dataset with negatives.
+
+    Args:
+        settings: `{kinds, num, seed, weights}`, all of them optional.
+
+    Raises:
+        UserError: A setting that there is not, or a dataset that is generated.
+    """
+    known = [option.name for option in fields(NegativesSource) if option.name not in ("path", "source", "split_plan")]
+    if unknown := set(settings) - set(known):
+        raise UserError(f"data.negatives has no option {min(unknown)!r}", hint=f"its options are {', '.join(known)}")
+    return NegativesSource(source, **settings, split_plan=split_plan)

@@ -15,8 +15,7 @@ from faithkit.records import Example
 
 SPLITS = ("train", "validation", "test")
 
-# Records with their rows. A row is given where the record's id is still to be checked, and None where the dataset has
-# seen to it that its ids are unique.
+# Records with their rows: None if the dataset has already checked the id to be unique.
 Records = Iterator[tuple[Example, Row | None]]
 
 
@@ -37,13 +36,13 @@ class Source(ABC):
         ids_repeat: The corpus repeats ids: repeated ones are made unique by their row, and counted.
         train_only: The labels are weak: nothing may be validated or tested on them.
         generated: Records are made on demand: there are no files, and `path` is not an option.
-        embedded_layout: The writer of the embedded corpus (`embedded.layouts.WRITERS`) that `path=embedded` stands for.
+        embedded_layout: The writer of the embedded corpus (`embedded.layouts.WRITERS`) that `path=embedded` uses.
         embedded_options: The same for further options that are paths: option to writer.
-        derived_from: The dataset whose records this one is made of. It takes the `path`, and is passed as the source
-            `of`; a configuration may name another one: `of: {dataset: NAME}`.
+        derived_from: The dataset that this one is made from. It takes the `path`, and is passed as the source `of`; a
+            configuration may name another one: `of: {dataset: NAME}`.
         files_stand_alone: Each file gives its records without the others, by `read_file`: they can be read as shards.
         options_for_all_rows: Options under which no row is left out: `data.exclude` reads test sets with them, since a
-            row that scoring leaves out stands in the test set all the same.
+            row that scoring leaves out is part of the test set nevertheless.
     """
 
     name: ClassVar[str] = ""
@@ -60,7 +59,7 @@ class Source(ABC):
 
     @abstractmethod
     def files(self) -> Mapping[str, Sequence[File]]:
-        """The files of each split that is there: all files that its records depend on."""
+        """Returns the files of each split that is there: all files that its records depend on."""
 
     def check(self) -> None:
         """Refuses what can be seen before anything is loaded: by default that there are no files.
@@ -71,23 +70,23 @@ class Source(ABC):
         self.files()
 
     def split_names(self) -> list[str]:
-        """The names of the splits that are there."""
+        """Returns the names of the splits that are there."""
         return list(self.files())
 
     def sizes(self) -> Mapping[str, int] | None:
-        """The number of records of each split, where it is known without reading; None elsewhere."""
+        """Returns the number of records of each split; None if only reading shows it."""
         return None
 
     def layout(self) -> Mapping[str, Any]:
-        """The settings that change the records, for the key of the encodings' cache: all options but the path."""
+        """Returns the settings that change the records, for the cache key: all options but the path."""
         return {option.name: getattr(self, option.name) for option in fields(self) if option.name != "path"}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        """The records of one row; what is dropped is counted in the report."""
+        """Yields the records of one row; what is dropped is counted in the report."""
         raise AssertionError(f"{self.name} is read by read_split alone")
 
     def read_row(self, row: Row, split: str, report: ReadReport) -> list[Example]:
-        """The records of one row; none of a bad row, which the report rejects."""
+        """Returns the records of one row; none of a bad row, which the report rejects."""
         try:
             return list(self.examples(row, split, report))
         except UserError:
@@ -97,14 +96,14 @@ class Source(ABC):
         return []
 
     def read_split(self, split: str, report: ReadReport) -> Records:
-        """The records of a split; by default file by file and row by row."""
+        """Yields the records of a split; by default file by file and row by row."""
         for file in self.files()[split]:
             for row in rows_of(file, report):
                 for example in self.read_row(row, split, report):
                     yield example, row
 
     def read_file(self, file: File, split: str, report: ReadReport, start: int = 0) -> Records:
-        """The records of one file of a split, in the place of `read_split`.
+        """Yields the records of one file of a split, in the place of `read_split`.
 
         Args:
             start: Only those of rows with this number or a higher one; the report counts no others.
@@ -112,11 +111,11 @@ class Source(ABC):
         raise AssertionError(f"{self.name} is not read file by file")
 
     def read_from(self, start: int, split: str, report: ReadReport) -> Records:
-        """The records of a split from number `start` on; by default those before it are read and passed over."""
+        """Yields the records of a split from number `start` on; by default those before it are read and passed over."""
         return islice(self.read_split(split, report), start, None)
 
     def excluding(self, excluded: Excluded) -> "Source | None":
-        """The dataset without some knowledge, where this must be left out before its records are made.
+        """Returns the dataset without some knowledge, where this must be left out before its records are made.
 
         None (the default) where it is enough to drop such records when they have been read.
         """
@@ -124,7 +123,7 @@ class Source(ABC):
 
 
 def resolve_split(source: Source, split: str | None) -> str:
-    """The split to read: the one asked for; without one, the only split there is, or the dataset's default."""
+    """Returns the split to read: the one asked for; without one, the only split there is, or the dataset's default."""
     splits = source.split_names()
     if split is None:
         split = splits[0] if len(splits) == 1 else source.default_split
@@ -137,7 +136,7 @@ def resolve_split(source: Source, split: str | None) -> str:
 def read_examples(
     source: Source, split: str | None, report: ReadReport, num_rows: int | None = None
 ) -> Iterator[Example]:
-    """The records of one split (the first `num_rows` after filtering), checked: built rightly, ids unique.
+    """Yields the records of one split (the first `num_rows` after filtering), checked: built rightly, ids unique.
 
     Args:
         split: None for the dataset's default (test, for most), or for the only split that is there.
@@ -189,3 +188,31 @@ def _nothing_left(source: Source, split: str, report: ReadReport) -> UserError:
         return UserError(problem, place=source.path, hint="check that these are the right files, and the switches")
     first = report.rejects[0]
     return UserError(problem, place=f"{first['file']}, line {first['line']}", hint=f"first problem: {first['problem']}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedSource(Source):
+    """A dataset that makes any stretch of a split: it has `sizes` and `generate` in the place of files."""
+
+    generated: ClassVar[bool] = True
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        """None."""
+        return {}
+
+    @abstractmethod
+    def sizes(self) -> Mapping[str, int]:
+        """Returns the number of records of each split."""
+
+    @abstractmethod
+    def generate(self, split: str, start: int = 0, stop: int | None = None) -> Iterator[Example]:
+        """Yields records `start` to `stop` (or to the split's end), without making those before them."""
+
+    def split_names(self) -> list[str]:
+        return list(self.sizes())
+
+    def read_split(self, split: str, report: ReadReport) -> Records:
+        return self.read_from(0, split, report)
+
+    def read_from(self, start: int, split: str, report: ReadReport) -> Records:
+        return ((example, None) for example in self.generate(split, start))

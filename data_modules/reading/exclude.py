@@ -1,9 +1,9 @@
 """Knowledge and dialogues of test sets that training must not touch.
 
-A zero-shot score means little where training has seen the same source texts, and so does a judge of responses that has
-seen the turns which it judges. A test set's texts are only compared with; its labels are not used.
+A zero-shot score means little if training has seen the same source texts, or the turns that are judged. A test set's
+texts are only compared with; its labels are not used.
 
-Dialogues are known by what was said in them and not by their ids: corpora number the dialogues of each split from 0,
+Dialogues are identified by their utterances and not by their ids: corpora number the dialogues of each split from 0,
 and the same dialogue has other ids in another corpus.
 """
 
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from faithkit.provenance.row_keys import text_key
 from faithkit.records import WHOLE_KNOWLEDGE, Example
 
-DROPPED = "dropped: knowledge stands in an excluded test set"
-DROPPED_DIALOGUE = "dropped: dialogue stands in an excluded test set"
-MIN_WORDS = 6  # of an utterance that tells its dialogue; "Yes, I love that too!" is said in many
+DROPPED = "dropped: knowledge occurs in an excluded test set"
+DROPPED_DIALOGUE = "dropped: dialogue occurs in an excluded test set"
+MIN_WORDS = 6  # of an utterance that identifies its dialogue; "Yes, I love that too!" occurs in many
 # Scripts that put no spaces between words, and how many of their letters make one, roughly. If each letter were a word,
-# a greeting would tell a dialogue: "สวัสดีครับ" has seven.
+# a greeting would identify a dialogue: "สวัสดีครับ" has seven.
 _HAN_KANA = re.compile(
     "[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
 )
@@ -39,9 +39,9 @@ def count_words(text: str) -> int:
 
 
 def dialogue_keys(example: Example) -> Iterator[str]:
-    """The `text_key`s of what was said in an example's dialogue, as far as it tells one dialogue from others."""
-    said = [turn.text for turn in example.history] + [example.response, example.reference or ""]
-    return (text_key(text) for text in said if count_words(text) >= MIN_WORDS)
+    """Yields the `text_key`s of the utterances of an example's dialogue that are long enough to identify it."""
+    utterances = [turn.text for turn in example.history] + [example.response, example.reference or ""]
+    return (text_key(text) for text in utterances if count_words(text) >= MIN_WORDS)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Excluded:
 
     Args:
         keys: The `text_key`s of the knowledge.
-        utterances: Those of what was said.
+        utterances: Those of the dialogues' utterances.
     """
 
     keys: frozenset[str] = frozenset()
@@ -58,14 +58,14 @@ class Excluded:
 
     @classmethod
     def of(cls, examples: Iterable[Example]) -> "Excluded":
-        """The knowledge and the dialogues of these examples."""
+        """Returns the knowledge and the dialogues of these examples."""
         rows = list(examples)
         keys = frozenset(text_key(example.knowledge) for example in rows)
         utterances = frozenset(key for example in rows for key in dialogue_keys(example))
         return cls(keys - {""}, utterances - {""})  # a text without letters and digits would match every other one
 
     def reason(self, example: Example) -> str | None:
-        """The outcome under which an example must be dropped; None where it may be trained on.
+        """Returns the outcome under which an example must be dropped; None where it may be trained on.
 
         Its knowledge counts as it was before any cut.
         """
@@ -77,7 +77,7 @@ class Excluded:
         return None
 
     def covers(self, example: Example) -> bool:
-        """True if the example must not be trained on."""
+        """Returns whether the example must not be trained on."""
         return self.reason(example) is not None
 
     @property

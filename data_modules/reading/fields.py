@@ -1,15 +1,16 @@
 """Fields of a record that several datasets fill in the same way."""
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 from typing import Any
 from unicodedata import normalize
 
+from data_modules.reading.rows import BadRow, Row
 from faithkit.arguments import ASSISTANTS, read_text, read_turns, wrong
 from faithkit.errors import UserError, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Span, Turn
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text
@@ -17,14 +18,14 @@ YES_NO = {"yes": HALLUCINATED, "no": FAITHFUL}  # the answer to: is it hallucina
 PROBABILITY = "probability"  # in `meta`: a weak label
 ANY = "all"  # of an option that names several things
 Names = str | Sequence[str]
-RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # what our own code puts into `meta`, and no row
+RESERVED = (WHOLE_KNOWLEDGE, PROBABILITY)  # set in `meta` by this program, never by a row
 
 
 def chosen(names: Names, option: str = "it") -> set[str]:
-    """The names that an option gives, one or a list, in lower case.
+    """Returns the names that an option gives, one or a list, in lower case.
 
     Args:
-        option: As an error tells it.
+        option: Its name in errors.
 
     Raises:
         UserError: It is neither a name nor a list of names.
@@ -39,27 +40,33 @@ def chosen(names: Names, option: str = "it") -> set[str]:
 
 
 def alternate(texts: Sequence[str]) -> tuple[Turn, ...]:
-    """A history in which two speakers take turns and the seeker spoke last."""
+    """Returns a history in which two speakers take turns and the seeker spoke last."""
     speakers = (SEEKER, WIZARD)
     return tuple(Turn(speaker=speakers[(len(texts) - 1 - i) % 2], text=text) for i, text in enumerate(texts))
+
+
+def last_turn(row: Row, name: str) -> tuple[Turn, ...]:
+    """Reads a history of one turn; it is empty if the response opens the dialogue."""
+    text = row.text(name, empty_ok=True)
+    return (Turn(speaker=SEEKER, text=text),) if text.strip() else ()
 
 
 def read_history(history: Any, place: str | None = None) -> tuple[Turn, ...]:
     """Reads the turns that a caller passes, oldest first; where no speaker is named, two take turns.
 
     Raises:
-        UserError: Something is no text, or nothing was said.
+        UserError: Something is no text, or the history is empty.
     """
     if isinstance(history, Sequence) and not len(history):
         raise wrong("history", "a list of turns", history, "give at least the last turn: history=[...]", place)
-    said = read_turns("history", history, place)
+    turns = read_turns("history", history, place)
     texts = [
         read_text("history", text, f"{place}{', ' if place else ''}turn {number} of the history")
-        for number, (_, text) in enumerate(said)
+        for number, (_, text) in enumerate(turns)
     ]
     return tuple(
         turn if speaker is None else replace(turn, speaker=WIZARD if speaker.lower() in ASSISTANTS else speaker)
-        for (speaker, _), turn in zip(said, alternate(texts), strict=True)
+        for (speaker, _), turn in zip(turns, alternate(texts), strict=True)
     )
 
 
@@ -84,3 +91,62 @@ def text_group(text: str) -> str:
         text = normalize("NFC", text)  # a letter with its accent is alphanumeric, an accent by itself is not
         kept = "".join(character for character in text.lower() if character.isalnum()) or text
     return hashlib.blake2b(kept.encode(), digest_size=12).hexdigest()
+
+
+COUNTING = "offsets count characters of the answer from 0, and the end is the place behind the last one"
+
+
+def read_spans(
+    row: Row, name: str, answer: str, label_name: str, labels: Mapping[str, str], default: str | None = None
+) -> Iterator[tuple[Span, Row]]:
+    """Yields the spans of the list under `name`, each with its object; overlapping and repeated spans are legal.
+
+    Args:
+        label_name: The field of an object that holds its label.
+        labels: Labels by the way they are spelt, in lower case.
+        default: The label of a span that names none; None where it must.
+    """
+    for index, values in enumerate(row.items(name)):
+        try:
+            item = row.inside(values)
+            label = default if default and item.values.get(label_name) is None else item.choice(label_name, labels)
+            start, end = _bounds(item, answer)
+            yield Span(start=start, end=end, label=label), item
+        except BadRow as error:
+            raise error.within(f"{name}[{index}]") from error
+
+
+def _bounds(item: Row, answer: str) -> tuple[int, int]:
+    start, end = _offset(item, "start"), _offset(item, "end")
+    if end > len(answer):
+        raise BadRow(f"field 'end' is {end}, but the answer has {len(answer)} characters", hint=COUNTING)
+    if start > end:
+        raise BadRow(f"field 'start' is {start}, behind its 'end' {end}", hint=COUNTING)
+    if start == end:
+        raise BadRow(f"'start' and 'end' are both {start}: the span holds nothing", hint=COUNTING)
+    text = item.values.get("text")
+    if text is not None and text != answer[start:end]:
+        here = f"the answer has {shorten(answer[start:end])} at {start} to {end}"
+        raise BadRow(f"field 'text' is {shorten(text)}, but {here}", hint=COUNTING)
+    return start, end
+
+
+def _offset(item: Row, name: str) -> int:
+    value = item.values.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise BadRow(f"field {name!r} must be a whole number from 0, got {shorten(value)}", hint=COUNTING)
+    return value
+
+
+def flag(item: Row, name: str) -> bool:
+    """Returns the true or false under `name`; false where it is not given."""
+    value = item.values.get(name, False)
+    if not isinstance(value, bool):
+        raise BadRow(f"field {name!r} must be true or false, got {shorten(value)}")
+    return value
+
+
+def identifier(row: Row, name: str) -> str:
+    """Returns the id under `name`: text, or a whole number as text."""
+    value = row.values.get(name)
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else row.text(name)

@@ -1,43 +1,99 @@
 """Finding a dataset's official files in a folder."""
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from data_modules.reading.hub import HubSplit
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import SavedSplit
-from data_modules.reading.shard_file import ShardFile
-from data_modules.reading.shards import is_hidden
+from data_modules.reading.shards import ShardFile, is_hidden
 from faithkit.embedded_name import EMBEDDED
-from faithkit.errors import UserError
+from faithkit.errors import UserError, shorten
 
-HUB = "hub"  # a value of `path` that is no place on disk, as EMBEDDED is
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSplit:
+    """One split of a dataset on the hub, used like the path of a file.
+
+    Args:
+        dataset: Name on the hub, such as `stanfordnlp/snli`.
+        split: Split on the hub.
+        data_file: Reads this JSON file of the repository, if loading the repository itself would need a script of it
+            (`datasets` no longer runs those).
+        revision: Commit, tag or branch.
+        address: Of the official files, for the error if the hub cannot be reached.
+    """
+
+    dataset: str
+    split: str
+    address: str
+    data_file: str | None = None
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"hub:{self.dataset}:{self.split}"
+
+    @property
+    def name(self) -> str:
+        """Its name as a file would have one: ids are made of it."""
+        return str(self)
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Bytes that change when the content changes: the encodings' key reads them as it reads a file's."""
+        assert mode == "rb"
+        identity = f"{self} {self.revision} {self.data_file} {self._load()._fingerprint}"
+        return io.BytesIO(identity.encode())
+
+    def rows(self) -> Iterator[Row]:
+        """Yields the rows in the hub's order."""
+        for number, values in enumerate(self._load()):
+            yield Row(values, str(self), number, number + 1)
+
+    def _load(self) -> Any:
+        from datasets import load_dataset
+
+        try:
+            if self.data_file is None:
+                return load_dataset(self.dataset, split=self.split, revision=self.revision)
+            url = f"hf://datasets/{self.dataset}@{self.revision or 'main'}/{self.data_file}"
+            return load_dataset("json", data_files={self.split: url}, split=self.split)
+        except Exception as error:  # whatever the network, the hub and the library raise: the user's remedy is the same
+            raise UserError(
+                f"cannot load from the hub: {type(error).__name__}: {shorten(str(error))}",
+                place=str(self),
+                hint=f"set data.path=FOLDER with the official files ({self.address}), or check the network",
+            ) from error
+
+
+HUB = "hub"  # a value of `path` that is no place on disk, like EMBEDDED
 
 File = Path | HubSplit | SavedSplit | ShardFile
 Patterns = Mapping[str, Sequence[str]]
 
 
 def rows_of(file: File, report: ReadReport) -> Iterator[Row]:
-    """The rows of a file on disk, of a split on the hub or of a saved one."""
+    """Yields the rows of a file on disk, of a split on the hub or of a saved one."""
     assert not isinstance(file, ShardFile), "the datasets of official files read folders alone"
     return read_rows(file, report) if isinstance(file, Path) else file.rows()
 
 
 def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, list[Path]]:
-    """The files of each split: a folder is searched by the official names, a single file is named by its own split.
+    """Returns the files of each split: a folder is searched by the official names, a file gets the split of its name.
 
     The folder may be the one above: where it has none of the files itself, its folders are searched, and exactly one
-    must have some. Names below the folder that begin with a dot or `_` are nobody's rows, as in `find_shards`:
-    editors and Macs leave copies under such.
+    must have some. Names that begin with a dot or `_` are ignored, as in `find_shards`: editors and Macs leave
+    copies under such.
 
     Args:
         path: A file or folder.
         layouts: Official file names by split, as glob patterns relative to the folder. The first layout of which the
             folder has any file is used alone.
-        address: Where the official files can be had, told when they are not here.
+        address: Of the official files, for the error if they are missing.
 
     Returns:
-        Split to files, only for splits that are there. A file of an unknown name stands under `all`.
+        Split to files, only for splits that are there. A file of an unknown name belongs to `all`.
     """
     if path in (HUB, EMBEDDED):
         problem = "is not read from the hub" if path == HUB else "is not in the embedded corpus"
@@ -66,7 +122,7 @@ def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, li
 
 
 def _split_of_file(file: Path, layouts: Sequence[Patterns]) -> str:
-    """The split whose pattern the file matches with its folders, else by its name alone, else `all`."""
+    """Returns the split of the first pattern that matches the file's path, else its name, else `all`."""
     patterns = [(split, name) for layout in layouts for split, names in layout.items() for name in names]
     by_path = [split for split, name in patterns if file.match(name)]
     by_name = [split for split, name in patterns if file.match(Path(name).name)]

@@ -16,7 +16,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import SPACE, parse_lines
 
 csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")  # of tables of one's own
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")  # of users' tables
 FETCH = "fetch the file again"
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 
@@ -33,7 +33,7 @@ Parsed = tuple[int, Mapping[str, Any] | Broken]
 
 
 def parse_json(path: Path) -> Iterator[Parsed]:
-    """Parses a JSON list of objects or JSON lines, told apart by the first character; a single object is one row.
+    """Parses a JSON list of objects or JSON lines, distinguished by the first character; a single object is one row.
 
     The suffix says nothing here: several corpora name JSON lines `.json`, and DNLI names a list `.jsonl`.
     """
@@ -61,7 +61,7 @@ def _whole(path: Path) -> Mapping[str, Any]:
         raise UserError(
             f"the file begins as one JSON object, but is not one: broken JSON{_column(error)}",
             place=f"{path}, line {getattr(error, 'lineno', 1)}",
-            hint="give the corpus's own file: a JSON list, one object a line, or one object",
+            hint="give the original file of the corpus: a JSON list, one object a line, or one object",
         ) from error
 
 
@@ -84,7 +84,7 @@ def _json_list(path: Path) -> Iterator[Parsed]:
         try:
             values, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError) as error:
-            # What follows a broken item cannot be told apart from it, so skipping is not offered here.
+            # The text after a broken item cannot be separated from it, so skipping is not offered here.
             cut = isinstance(error, json.JSONDecodeError) and _skip(text, error.pos) >= len(text)
             problem = "the JSON list is cut short" if cut else f"broken JSON{_column(error)}"
             place = getattr(error, "pos", position)
@@ -131,9 +131,11 @@ def tsv_cells(line: str) -> list[str]:
     return without_end(line).split("\t")
 
 
-def parse_csv(path: Path, *, delimiter: str = ",", encoding: str = "utf-8-sig", hint: str = FETCH) -> Iterator[Parsed]:
-    """Parses comma-separated rows under a header, quoted as RFC 4180 says: a quoted cell may hold line ends."""
-    with path.open(encoding=encoding, newline="") as file:
+def parse_csv(
+    path: Path, *, delimiter: str = ",", encoding: str = "utf-8-sig", newline: str = "", hint: str = FETCH
+) -> Iterator[Parsed]:
+    """Parses separated rows under a header, quoted as RFC 4180 says: a quoted cell may hold line ends."""
+    with path.open(encoding=encoding, newline=newline) as file:
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         line = 1
         try:
@@ -144,11 +146,13 @@ def parse_csv(path: Path, *, delimiter: str = ",", encoding: str = "utf-8-sig", 
                     yield line, table_row(header, cells, SEPARATORS[delimiter])
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise UserError(f"broken CSV: {error}", place=f"{path}, line {line}", hint=hint) from error
+            raise UserError(
+                f"broken {path.suffix[1:].upper()}: {error}", place=f"{path}, line {line}", hint=hint
+            ) from error
 
 
 def check_header(path: Path, names: list[str]) -> list[str]:
-    """Gives the names of a table's columns, which must differ."""
+    """Returns the names of a table's columns, which must differ."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise UserError(
@@ -160,7 +164,7 @@ def check_header(path: Path, names: list[str]) -> list[str]:
 
 
 def table_row(header: list[str], cells: list[str], separator: str) -> Mapping[str, Any] | Broken:
-    """Gives a row its names; broken where it has more or fewer cells than the header."""
+    """Returns a row its names; broken where it has more or fewer cells than the header."""
     if len(cells) != len(header):
         return Broken(f"{len(cells)} {separator}-separated fields where the header has {len(header)}", cells)
     return dict(zip(header, cells, strict=True))

@@ -1,4 +1,4 @@
-"""Raw rows that know their place in a file, and a report that counts every row that is dropped or rejected.
+"""Raw rows with their place in a file, and a report that counts every row that is dropped or rejected.
 
 A dataset takes values from a row by name. A value that is missing or wrong raises `BadRow`, which stops the run with
 file, line, field and hint; with `on_bad_row=skip` it is counted and kept in the report's rejects.
@@ -21,6 +21,7 @@ READERS: Mapping[str, Parser] = {
 }
 NO_ROWS = "the file has no data rows"
 EMPTY = "empty shards, left out"
+REJECTED = "rejected: bad row"
 MAX_REJECTS = 10_000  # that a report keeps: files of any size are read in flat memory
 
 
@@ -37,11 +38,11 @@ class BadRow(ValueError):
 
     @classmethod
     def of(cls, error: ValueError) -> "BadRow":
-        """The error as a bad row: a record that refused to be built raises a plain `ValueError`."""
+        """Returns the error as a bad row: a record that refused to be built raises a plain `ValueError`."""
         return error if isinstance(error, cls) else cls(str(error))
 
     def within(self, part: str) -> "BadRow":
-        """The same problem with the part of the row that has it before it, for example `utterance 3`."""
+        """Returns the same problem with the part of the row that has it before it, for example `utterance 3`."""
         return BadRow(f"{part}: {self}", hint=self.hint)
 
 
@@ -63,7 +64,7 @@ class Row:
 
     @property
     def default_id(self) -> str:
-        """`<file stem>:<row>`, for corpora without ids of their own."""
+        """`<file stem>:<row>`, for corpora without ids."""
         return f"{_stem(self.file)}:{self.number}"
 
     @property
@@ -71,7 +72,7 @@ class Row:
         return place_of(self.file, self.line)
 
     def layout(self, layouts: Mapping[str, Sequence[str]]) -> str:
-        """The name of the first layout whose fields the row has, all of them."""
+        """Returns the name of the first layout of which the row has all fields."""
         for name, fields in layouts.items():
             if all(wanted in self.values for wanted in fields):
                 return name
@@ -80,31 +81,31 @@ class Row:
         raise BadRow(f"not a row of this dataset: looked for {wanted}; found {_names(self.values)}", hint=hint)
 
     def inside(self, values: object) -> "Row":
-        """An object within this row (an utterance, say) as a row of its own, at the same place."""
+        """Returns an object within this row (for example an utterance) as a row with the same place."""
         if not isinstance(values, Mapping):
             raise BadRow(f"must be a JSON object, got {shorten(values)}")
         return replace(self, values=values)
 
     def items(self, name: str) -> list[Any]:
-        """The list under `name`."""
+        """Returns the list under `name`."""
         value = self.values.get(name)
         if not isinstance(value, list):
             raise BadRow(f"field {name!r} must be a list, got {shorten(value)}")
         return value
 
     def texts(self, name: str) -> list[str]:
-        """The list of texts under `name`; they may be empty."""
+        """Returns the list of texts under `name`; they may be empty."""
         return [check_text(value, f"{name}[{index}]", empty_ok=True) for index, value in enumerate(self.items(name))]
 
     def text(self, name: str, *, empty_ok: bool = False) -> str:
-        """The text under `name`; it must be there, be text and, unless `empty_ok`, hold a visible character."""
+        """Returns the text under `name`; it must be there, be text and, unless `empty_ok`, hold a visible character."""
         value = self.values.get(name)
         if value is None and empty_ok:
             return ""
         return check_text(value, name, empty_ok=empty_ok, have=self.values)
 
     def choice(self, name: str, choices: Mapping[str, Any]) -> Any:
-        """The value that `choices` gives for the text under `name` (spaces around it and case do not matter)."""
+        """Returns the value in `choices` for the text under `name` (outer spaces and case do not matter)."""
         key = " ".join(str(self.values.get(name)).split()).lower()
         if key not in choices:
             known = ", ".join(repr(choice) for choice in choices)
@@ -118,7 +119,7 @@ def _stem(file: str) -> str:
 
 
 def place_of(file: str, line: int) -> str:
-    """Tells a row's place: by its line, or by its number in files without lines."""
+    """Describes a row's place: by its line, or by its number in files without lines."""
     suffix = Path(file).suffix
     return f"{file}, {'line' if suffix in READERS or file.startswith('hub:') else 'row'} {line}"
 
@@ -128,11 +129,11 @@ def _names(values: Mapping[str, Any]) -> str:
 
 
 def check_text(value: object, name: str, *, empty_ok: bool = False, have: Mapping[str, Any] | None = None) -> str:
-    """Gives a value that must be text.
+    """Returns a value that must be text.
 
     Args:
-        name: What it is called in the error.
-        have: The row, whose fields are told where there is no text.
+        name: Its name in errors.
+        have: The row; errors list its fields.
     """
     if not isinstance(value, str):
         row_has = f" (the row has: {_names(have)})" if have else ""
@@ -174,16 +175,16 @@ class ReadReport:
         if self.on_bad_row == "stop":
             hint = error.hint or f"correct the row, or set {self.keys}on_bad_row=skip to leave it out"
             raise UserError(str(error), place=place_of(file, line), hint=hint) from error
-        self.count("rejected: bad row")
+        self.count(REJECTED)
         if len(self.rejects) < MAX_REJECTS:
             self.rejects.append({"file": file, "line": line, "problem": str(error), "row": shorten(values, 2000)})
 
 
 def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> Iterator[Row]:
-    """Rows of a file by its suffix: .jsonl or .json (a list, or JSON lines), .tsv (unquoted) and .csv (quoted).
+    """Yields rows of a file by its suffix: .jsonl or .json (a list, or JSON lines), .tsv (unquoted) and .csv (quoted).
 
     Args:
-        parse: Parses it in the place of the parser of its suffix.
+        parse: Replaces the parser of its suffix.
 
     Raises:
         UserError: The file is missing, empty, not UTF-8 or of another layout.

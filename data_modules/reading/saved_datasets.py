@@ -1,7 +1,7 @@
-"""Parquet files, and the folders that `datasets` writes by `save_to_disk`: rows in batches, no code of theirs.
+"""Reads Parquet files and the folders that `datasets` writes by `save_to_disk`, in batches and without running code.
 
-A folder of `save_to_disk` has Arrow streams, `state.json` that names them, and `dataset_info.json` that tells the names
-of classes; a folder of several splits has one such folder for each, and `dataset_dict.json`.
+A folder of `save_to_disk` has Arrow streams, `state.json` that lists them, and `dataset_info.json` with the names of
+classes; a folder of several splits has one such folder for each, and `dataset_dict.json`.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ SAVE = "datasets.load_dataset(...).save_to_disk(FOLDER) writes such a folder; or
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedSplit:
-    """A folder of `save_to_disk`; it stands where a file's path stands."""
+    """A folder of `save_to_disk`, used like the path of a file."""
 
     folder: Path
 
@@ -51,7 +51,7 @@ class SavedSplit:
         return io.BytesIO(digest.digest())
 
     def rows(self) -> Iterator[Row]:
-        """The rows in their order; a class stands by its name."""
+        """Yields the rows in their order, classes by their names."""
         number = -1
         for number, values in enumerate(self._values()):
             yield Row(values, str(self.folder), number, number + 1)
@@ -81,7 +81,7 @@ class SavedSplit:
 
 
 def _classes(info: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The names of the classes of each column whose values are numbers of classes."""
+    """Returns the names of the classes of each column that holds class numbers."""
     features = info.get("features")
     return {
         column: feature["names"]
@@ -109,17 +109,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def saved_splits(folder: Path) -> dict[str, SavedSplit]:
-    """The splits of a folder that `datasets` saved, by their names; one alone is called `all`; none of another folder.
+    """Returns the splits of a folder that `datasets` saved, by name (a single one is `all`); none of another folder.
 
     Raises:
-        UserError: The folder is of `datasets`' own cache, or lacks a split.
+        UserError: The folder is of the cache of `datasets`, or lists no splits.
     """
     if (folder / STATE).is_file():
         return {"all": SavedSplit(folder=folder)}
     if (folder / SPLITS_FILE).is_file():
         names = _read(folder / SPLITS_FILE).get("splits")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise UserError("it names no splits", place=str(folder / SPLITS_FILE), hint=SAVE)
+            raise UserError("it lists no splits", place=str(folder / SPLITS_FILE), hint=SAVE)
         return {name: SavedSplit(folder=folder / Path(name).name) for name in names}
     if (folder / INFO).is_file() or any(folder.glob("*.arrow")):
         raise UserError(f"a folder of `datasets`, but not of save_to_disk: no {STATE}", place=str(folder), hint=SAVE)
@@ -139,7 +139,7 @@ def parse_parquet(path: Path, start: int = 0) -> Iterator[Parsed]:
     try:
         with pq.ParquetFile(path) as file:
             if len(set(file.schema_arrow.names)) < len(file.schema_arrow.names):
-                raise UserError("two columns have one name", place=str(path), hint="give each a name of its own")
+                raise UserError("two columns have one name", place=str(path), hint="give each a different name")
             classes = _classes(_info_in(file.schema_arrow.metadata or {}))
             for begin, batch in _batches_from(file, start):
                 for number, values in enumerate(batch.to_pylist(), start=begin + 1):
@@ -152,7 +152,7 @@ def parse_parquet(path: Path, start: int = 0) -> Iterator[Parsed]:
 
 
 def _batches_from(file: "pq.ParquetFile", start: int) -> "Iterator[tuple[int, pa.RecordBatch]]":
-    """The first row, then those from `start` on: in batches, each with the number of its first row."""
+    """Yields the first row, then those from `start` on: in batches, each with the number of its first row."""
     sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     if start > 0:
         having = [group for group, size in enumerate(sizes) if size]
@@ -168,7 +168,7 @@ def _batches_from(file: "pq.ParquetFile", start: int) -> "Iterator[tuple[int, pa
 
 
 def _info_in(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
-    """The description that `datasets` gives of the columns of a Parquet file that it wrote."""
+    """Returns the description that `datasets` gives of the columns of a Parquet file that it wrote."""
     try:
         found = json.loads(metadata.get(b"huggingface", b"{}"))["info"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -177,7 +177,7 @@ def _info_in(metadata: Mapping[bytes, bytes]) -> Mapping[str, Any]:
 
 
 def arrow_schema(table: Path | SavedSplit) -> Any:
-    """The columns of a Parquet file or a saved split with their types, as its rows are read; None of another file."""
+    """Returns the columns of a Parquet file or a saved split with their types; None for another file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

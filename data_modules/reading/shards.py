@@ -1,11 +1,12 @@
-"""Finds the shards behind a folder, a glob or an address of fsspec, and tells whether one has changed.
+"""Finds the shards of a folder, a glob or an fsspec address, and detects whether one has changed.
 
-A shard is a file of rows. Those on this file system are read where they are; others are copied for the time of reading.
+A shard is a file of rows. Shards of this file system are read in place; others are copied while they are read.
 """
 
+import io
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from tempfile import TemporaryDirectory
@@ -16,7 +17,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.hashes import hash_files
 
 MAGIC = re.compile(r"[*?\[]")
-# What file systems tell of a file that changes with its content; the first that is there counts.
+# Properties of a file that change with its content; the first one that the file system has is used.
 STAMPS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "CRC")
 MOST_NAMES = 3  # in a message
 
@@ -43,24 +44,24 @@ class Shard:
         return str(PurePosixPath(self.name).with_suffix(".parquet"))
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives the fields as plain values."""
+        """Returns the fields as plain values."""
         return asdict(self)
 
 
 def is_hidden(path: PurePath) -> bool:
-    """Tells whether a path, as it stands below the folder of the data, has a name that begins with a dot or `_`."""
+    """Returns whether a path below the folder of the data has a name that begins with a dot or `_`."""
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def find_shards(data: str) -> tuple[list[Shard], list[str]]:
     """Lists the shards by name, and the names of files of other kinds, which are left out.
 
-    Names that begin with `_` or a dot are nobody's rows, as other readers of such folders take it too.
+    Names that begin with `_` or a dot are ignored, as other readers of such folders do.
 
     Raises:
         UserError: There are none, or the address cannot be read.
     """
-    with _told(data):
+    with _reported(data):
         system, root = _open(data)
         if system.isfile(root):
             found, base = {root: system.info(root)}, root.rpartition("/")[0]
@@ -84,12 +85,12 @@ def find_shards(data: str) -> tuple[list[Shard], list[str]]:
 
 
 def is_address(data: str) -> bool:
-    """Tells an address of fsspec (`s3://...`) from a path of this machine."""
+    """Returns whether data is an fsspec address (`s3://...`) rather than a path of this machine."""
     return "://" in data
 
 
 def is_glob(data: str) -> bool:
-    """Tells a pattern of paths from a path: a file may have such a name."""
+    """Returns whether data is a pattern of paths, and no file has that name."""
     return bool(MAGIC.search(data)) and not Path(data).expanduser().exists()
 
 
@@ -101,52 +102,52 @@ def name_of(data: str) -> str:
 
 
 def shown(data: str) -> str:
-    """Gives an address without the user and the password that it may hold."""
+    """Returns an address without the user and the password that it may hold."""
     return re.sub(r"://[^/@]*@", "://", data)
 
 
 @contextmanager
 def opened(data: str, shard: Shard) -> Iterator[Path]:
-    """Gives the shard as a file of this machine.
+    """Returns the shard as a file of this machine.
 
     Raises:
         UserError: It is gone, or it was written while it was read.
     """
-    with _told(data):
+    with _reported(data):
         system, _ = _open(data)
-        before = _look(system, shard)
+        before = _stat(system, shard)
     try:
         if _is_local(system):
             yield Path(shard.path)
             return
         with TemporaryDirectory() as folder:
             copy = Path(folder, PurePosixPath(shard.name).name)
-            with _told(data):
+            with _reported(data):
                 system.get_file(shard.path, str(copy))
             yield copy
-    finally:  # what failed may have failed for this
-        with _told(data):
-            if _look(system, shard) != before:
+    finally:  # a change may be what made reading fail
+        with _reported(data):
+            if _stat(system, shard) != before:
                 problem = f"the shard {shorten(shard.name)} was written while it was read"
                 raise UserError(problem, place=shown(data), hint="write a shard under another name, then rename it")
 
 
 @contextmanager
 def bytes_of(data: str, shard: Shard) -> Iterator[BinaryIO]:
-    """Gives the bytes of a shard where they are, for what reads a part of them.
+    """Returns the bytes of a shard where they are, for reading a part of them.
 
     Raises:
         UserError: It is gone, or cannot be read.
     """
-    with _told(data):
+    with _reported(data):
         system, _ = _open(data)
-        _look(system, shard)
+        _stat(system, shard)
         with system.open(shard.path, "rb") as file:
             yield file
 
 
 def hash_of(file: Path) -> str:
-    """Gives the SHA-256 of a shard that has been opened."""
+    """Returns the SHA-256 of a shard that has been opened."""
     return hash_files(file.parent, [file.name])[file.name]
 
 
@@ -169,7 +170,7 @@ def _is_local(system: Any) -> bool:
     return isinstance(system, LocalFileSystem)
 
 
-def _look(system: Any, shard: Shard) -> str:
+def _stat(system: Any, shard: Shard) -> str:
     system.invalidate_cache()
     try:
         return _stamp(system.info(shard.path))
@@ -184,8 +185,8 @@ def _stamp(info: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _told(data: str) -> Iterator[None]:
-    """Tells what an address's file system refuses, which has kinds of errors of its own."""
+def _reported(data: str) -> Iterator[None]:
+    """Reports errors of an address's file system, which may be of any class."""
     try:
         yield
     except UserError:
@@ -207,3 +208,59 @@ def check_outputs(shards: list[Shard], data: str) -> None:
         if (other := names.setdefault(shard.output, shard.name)) != shard.name:
             problem = f"{other} and {shard.name} would both become {shard.output}"
             raise UserError(problem, place=shown(data), hint="take the kinds apart: 'FOLDER/*.jsonl'")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFile:
+    """A shard of another file system, copied while it is read and used like the path of a file."""
+
+    data: str
+    shard: Shard
+
+    def __str__(self) -> str:
+        return f"{shown(self.data).partition('://')[0]}://{self.shard.path}"
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.shard.name).name
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.shard.name).suffix
+
+    def opened(self) -> AbstractContextManager[Path]:
+        """Returns a copy of it on this machine."""
+        return opened(self.data, self.shard)
+
+    @contextmanager
+    def bytes(self) -> Iterator[BinaryIO]:
+        """Returns its bytes where they are, for reading a part of them."""
+        with bytes_of(self.data, self.shard) as file:
+            yield file
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Bytes that change when the content changes: the encodings' key reads them as it reads a file's."""
+        assert mode == "rb"
+        return io.BytesIO(f"{self.shard.name} {self.shard.size} {self.shard.stamp}".encode())
+
+
+def shard_files(data: str, stems: Mapping[str, Sequence[str]]) -> dict[str, list[Path | ShardFile]]:
+    """Returns the shards of each split behind a glob or an address; those of this machine are plain files.
+
+    Args:
+        stems: How the names of each split's shards begin: `train.parquet`, `train-00001.parquet`. Where a shard has
+            another name, all of them make one split, `all`.
+    """
+    found: dict[str, list[Path | ShardFile]] = {}
+    shards, _ = find_shards(data)
+    names = {shard.name: _split_of(shard.name, stems) for shard in shards}
+    for shard in shards:
+        split = names[shard.name] if None not in names.values() else None
+        file = ShardFile(data=data, shard=shard) if is_address(data) else Path(shard.path)
+        found.setdefault(split or "all", []).append(file)
+    return found
+
+
+def _split_of(name: str, stems: Mapping[str, Sequence[str]]) -> str | None:
+    begin = PurePosixPath(name).stem.split("-")[0]
+    return next((split for split, names in stems.items() if begin in names), None)

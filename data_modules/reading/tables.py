@@ -1,154 +1,152 @@
-"""Tables of one's own, read row by row: CSV, TSV, JSON lines, JSON, Parquet, and what `datasets` saved.
+"""Users' tables, read row by row: CSV, TSV, JSON lines, JSON, Parquet, and what `datasets` saved.
 
-Of a text its encoding and the separator of its columns are found by its beginning, and of a TSV what its quotes are;
-what cannot be told apart is refused with what says it. Only a JSON list is read whole.
+The encoding of a text file and the separator of its columns are detected from its beginning. A TSV's quotes may
+enclose cells (as pandas, csv.writer and spreadsheets write them, RFC 4180) or be ordinary characters (as in the files
+of BEGIN and GLUE): the first row that only one of the two can have written decides for the whole file. A file that
+cannot be decided is refused with what to type. Only a JSON list is read whole.
 """
 
 import codecs
 import csv
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from data_modules.reading.files import File
-from data_modules.reading.formats import SEPARATORS, SUFFIXES, Parsed, parse_csv, parse_json
-from data_modules.reading.own_tsv import parse_own_tsv
+from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv, tsv_cells, without_end
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import parse_parquet
-from data_modules.reading.shard_file import ShardFile
+from data_modules.reading.shards import ShardFile
 from faithkit.errors import UserError, shorten
 
-__all__ = ["SUFFIXES", "TextFormat", "read_table", "text_format"]
-
-MARKS = {  # what a file begins with, the longer ones first: UTF-32's begins as UTF-16's does
+BYTE_ORDER_MARKS = {  # the longer ones first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 UTF_8 = "utf-8-sig"
-LOOKED_AT = 4096  # bytes that tell the encoding
-MOST_ZEROS = 4  # one byte of so many: a text may hold some
-TRIED_ROWS = 20  # that tell the separator
+SAMPLE_BYTES = 4096  # from which the encoding is detected
+MIN_ZERO_SHARE = 4  # more than one zero byte in so many: no UTF-8 text, though a text may hold some
+SAMPLE_ROWS = 20  # from which the separator is detected
+BLOCK = 1 << 20
+QUOTE = '"'
+MAX_QUOTED_LINES = 1000  # a quote that is open for longer encloses no cell
+CELL = r'"[^"]*(?:""[^"]*)*"|[^"\t\n]*'
+CELLS = re.compile(rf"(?:^|\t)({CELL})")
+ROW = re.compile(rf"(?:{CELL})(?:\t(?:{CELL}))*")
 QUOTING = 'write a quote inside a quoted cell twice (""), and close every quoted cell'
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """The encoding of a file, and of a CSV the separator of its columns."""
+    """The encoding of a file, and the separator of a CSV's columns."""
 
     encoding: str
     delimiter: str = ","
 
     def __str__(self) -> str:
         found = [] if self.encoding == UTF_8 else [self.encoding]
-        found += [] if self.delimiter == "," else [f"columns parted by a {SEPARATORS[self.delimiter]}"]
+        found += [] if self.delimiter == "," else [f"columns separated by a {SEPARATORS[self.delimiter]}"]
         return ", ".join(found)
 
 
 def read_table(table: File, report: ReadReport, encoding: str | None = None, start: int = 0) -> Iterator[Row]:
-    """Rows of a table.
+    """Reads the rows of a table.
 
     Args:
-        encoding: Of CSV and TSV; None finds UTF-8 and what has a byte order mark.
-        start: Rows between the first one and this one need not be given: of Parquet they are passed over.
+        encoding: Of CSV and TSV; None detects UTF-8 and byte order marks.
+        start: Rows between the first one and this one may be left out: Parquet files skip them.
 
     Raises:
         UserError: The file is missing, empty, broken, of another kind or of another encoding.
     """
     if isinstance(table, ShardFile):
-        return _rows_of_shard(table, report, encoding, start)
+        return _read_shard(table, report, encoding, start)
     if not isinstance(table, Path):
         return table.rows()
     if start and table.suffix == ".parquet":
-        # Such files have no lines, so the line is the row's number, which is counted here from what is read alone.
+        # Parquet has no lines: the line is the row's number, and `read_rows` would count only the rows read here.
         rows = read_rows(table, report, partial(parse_parquet, start=start))
         return (replace(row, number=row.line - 1) for row in rows)
+    parse_text = partial(_parse_text, encoding=encoding, keys=report.keys)
     parsers: dict[str, Parser] = {
-        ".csv": partial(_parse_csv, encoding=encoding, keys=report.keys),
-        ".tsv": partial(_parse_tsv, encoding=encoding, keys=report.keys),
-        ".txt": partial(_parse_tsv, encoding=encoding, keys=report.keys),
+        **dict.fromkeys((".csv", ".tsv", ".txt"), parse_text),
         ".parquet": parse_parquet,
         **dict.fromkeys((".jsonl", ".json"), parse_json),
     }
     return read_rows(table, report, parsers.get(table.suffix))
 
 
-def _rows_of_shard(table: ShardFile, report: ReadReport, encoding: str | None, start: int) -> Iterator[Row]:
+def _read_shard(table: ShardFile, report: ReadReport, encoding: str | None, start: int) -> Iterator[Row]:
     with table.opened() as path:
         for row in read_table(path, report, encoding, start):
             yield replace(row, file=str(table))
 
 
 def text_format(path: Path, encoding: str | None = None, keys: str = "data.") -> TextFormat:
-    """Finds the encoding of a CSV or TSV file, and of a CSV the separator of its columns.
+    """Detects the encoding of a CSV or TSV file, and the separator of a CSV's columns.
 
     Args:
-        keys: How the keys of the settings begin that hints name.
+        keys: The prefix of the settings' keys in hints.
     """
-    known = encoding or _find_encoding(path, keys)
+    name = encoding or _detect_encoding(path, keys)
     try:
-        if not codecs.lookup(known)._is_text_encoding:
+        if not codecs.lookup(name)._is_text_encoding:
             raise LookupError
     except LookupError:
         hint = f"use {keys}encoding=utf-8, cp1252, latin-1, utf-16 or another that Python knows"
-        raise UserError(f"there is no encoding {shorten(known)}", place=str(path), hint=hint) from None
-    return TextFormat(known, _find_delimiter(path, known) if path.suffix == ".csv" else "\t")
+        raise UserError(f"there is no encoding {shorten(name)}", place=str(path), hint=hint) from None
+    return TextFormat(name, _detect_delimiter(path, name) if path.suffix == ".csv" else "\t")
 
 
-def _find_encoding(path: Path, keys: str) -> str:
+def _detect_encoding(path: Path, keys: str) -> str:
     with path.open("rb") as file:
-        begin = file.read(LOOKED_AT)
-    for mark, name in MARKS.items():
+        begin = file.read(SAMPLE_BYTES)
+    for mark, name in BYTE_ORDER_MARKS.items():
         if begin.startswith(mark):
             return name
-    if begin.count(b"\0") * MOST_ZEROS > len(begin):
+    if begin.count(b"\0") * MIN_ZERO_SHARE > len(begin):
         problem = f"not UTF-8 text: a zero byte at offset {begin.find(0)}, and many more"
         hint = f"if it is UTF-16 without its mark: {keys}encoding=utf-16-le"
         raise UserError(problem, place=str(path), hint=hint)
     return UTF_8
 
 
-def _find_delimiter(path: Path, encoding: str) -> str:
-    """Takes the separator by which the first rows have most columns, and all of them as many."""
+def _detect_delimiter(path: Path, encoding: str) -> str:
+    """Chooses the separator that gives the first rows the most columns, and most of them the same number."""
     best, most = ",", 1
     for delimiter in SEPARATORS:
         with path.open(encoding=encoding, errors="replace", newline="") as file:
             try:
-                rows = [row for row in islice(csv.reader(file, delimiter=delimiter), TRIED_ROWS) if row]
+                rows = [row for row in islice(csv.reader(file, delimiter=delimiter), SAMPLE_ROWS) if row]
             except csv.Error:
                 continue
-        # A broken row must not hide the separator: it is told with its line when it is read.
+        # A broken row must not hide the separator: it is reported with its line when it is read.
         width = len(rows[0]) if rows else 0
         if width > most and sum(len(row) == width for row in rows) * 2 > len(rows):
             best, most = delimiter, width
     return best
 
 
-def _parse_csv(path: Path, *, encoding: str | None, keys: str) -> Iterator[Parsed]:
+def _parse_text(path: Path, *, encoding: str | None, keys: str) -> Iterator[Parsed]:
+    """Parses a CSV or TSV file; text of another encoding is reported by its line, with the setting to use."""
     form = text_format(path, encoding, keys)
-    with _encoding_told(path, form.encoding, keys):
-        yield from parse_csv(path, delimiter=form.delimiter, encoding=form.encoding, hint=QUOTING)
-
-
-def _parse_tsv(path: Path, *, encoding: str | None, keys: str) -> Iterator[Parsed]:
-    form = text_format(path, encoding, keys)
-    with _encoding_told(path, form.encoding, keys):
-        yield from parse_own_tsv(path, encoding=form.encoding)
-
-
-@contextmanager
-def _encoding_told(path: Path, encoding: str, keys: str) -> Iterator[None]:
-    """Tells text of another encoding by its line, with the setting that would read it."""
     try:
-        yield
+        if path.suffix == ".csv":
+            yield from parse_csv(path, delimiter=form.delimiter, encoding=form.encoding, hint=QUOTING)
+        elif _has_quotes(path) and _quotes_enclose_cells(path, form.encoding):
+            yield from parse_csv(path, delimiter="\t", encoding=form.encoding, newline="\n", hint=QUOTING)
+        else:
+            yield from parse_tsv(path, encoding=form.encoding)
     except UnicodeError as error:
-        if encoding != UTF_8:
-            hint = f"leave {keys}encoding out where the file is UTF-8, or name another"
-            raise UserError(f"not {encoding} text: {shorten(str(error))}", place=str(path), hint=hint) from error
+        if form.encoding != UTF_8:
+            problem = f"not {form.encoding} text: {shorten(str(error))}"
+            hint = f"leave {keys}encoding out if the file is UTF-8, or name another"
+            raise UserError(problem, place=str(path), hint=hint) from error
         line, column, shown = _first_other_byte(path)
         hint = f"{keys}encoding=cp1252 reads it as {shown!r}; or save the file as UTF-8"
         problem = f"not UTF-8 text: the byte at position {column} of the line"
@@ -156,7 +154,7 @@ def _encoding_told(path: Path, encoding: str, keys: str) -> Iterator[None]:
 
 
 def _first_other_byte(path: Path) -> tuple[int, int, str]:
-    """The line and the position of the first byte that is not UTF-8, and the words around it in Windows' encoding."""
+    """Finds the line and position of the first byte that is not UTF-8, and the text around it as cp1252 reads it."""
     with path.open("rb") as file:
         for line, data in enumerate(file, start=1):
             try:
@@ -165,3 +163,64 @@ def _first_other_byte(path: Path) -> tuple[int, int, str]:
                 around = data[max(0, error.start - 15) : error.start + 15].decode("cp1252", errors="replace")
                 return line, error.start + 1, " ".join(around.split())
     return 1, 1, ""  # changed since
+
+
+def _has_quotes(path: Path) -> bool:
+    with path.open("rb") as file:
+        return any(b'"' in block for block in iter(partial(file.read, BLOCK), b""))
+
+
+def _quotes_enclose_cells(path: Path, encoding: str) -> bool:
+    """Decides whether the quotes of a TSV enclose cells, or are ordinary characters.
+
+    Raises:
+        UserError: Each row can be read both ways.
+    """
+    width, line, unclear = 0, 1, ""
+    with path.open(encoding=encoding, newline="\n") as file:
+        for lines in _quoted_rows(file):
+            text = without_end("".join(lines))
+            if not width:
+                width = len(tsv_cells(text))
+                if QUOTE in text:  # names of columns hold none
+                    return ROW.fullmatch(text) is not None
+            elif QUOTE in text:
+                decided = _row_decides(text, lines, width)
+                if decided is not None:
+                    return decided
+                unclear = unclear or f"{path}, line {line}"
+            line += len(lines)
+    if not unclear:  # the byte of a quote was a part of another character
+        return False
+    csv_name, jsonl_name = path.with_suffix(".csv").name, path.with_suffix(".jsonl").name
+    hint = (
+        f"if they only enclose cells: rename the file to {csv_name}; its tabs are detected\n"
+        f'  if they belong to the texts: pandas.read_csv("{path.name}", sep="\\t", quoting=3)'
+        f'.to_json("{jsonl_name}", orient="records", lines=True)'
+    )
+    problem = "quotes around whole cells: no row shows whether they only enclose cells or belong to the texts"
+    raise UserError(problem, place=unclear, hint=hint)
+
+
+def _quoted_rows(file: Iterator[str]) -> Iterator[list[str]]:
+    """Yields the lines of each row if quotes enclose cells: as long as a quote is open, the next line belongs to it."""
+    for first in file:
+        lines, num_quotes = [first], first.count(QUOTE)
+        while num_quotes % 2 and len(lines) != MAX_QUOTED_LINES and (line := next(file, "")):
+            lines.append(line)
+            num_quotes += line.count(QUOTE)
+        yield lines
+
+
+def _row_decides(text: str, lines: list[str], width: int) -> bool | None:
+    """Returns what a row with a quote shows about its quotes; None if it can be read both ways, or neither."""
+    if ROW.fullmatch(text) is None:
+        return False
+    cells = CELLS.findall(text)
+    if_quoted = len(cells) == width
+    if_plain = all(len(tsv_cells(each)) == width for each in lines if each.rstrip("\r\n"))
+    if if_quoted != if_plain:
+        return if_quoted
+    # Enclosing a cell for its content doubles its quotes, which texts do not, or keeps a carriage return in it.
+    inside = [cell[1:-1] for cell in cells if cell.startswith(QUOTE)]
+    return True if if_quoted and any(QUOTE in text or "\r" in text for text in inside) else None

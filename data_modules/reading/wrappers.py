@@ -1,4 +1,4 @@
-"""Datasets around another one: they change one thing of it, and forward all else."""
+"""Datasets that wrap another one: they change one thing and forward everything else."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ from faithkit.records import Example
 class WrappedSource(Source):
     """A dataset that forwards everything to another one; a wrapper overrides what it changes.
 
-    `read_from` and `read_row` are Source's own: they go through `read_split` and `examples`, as a wrapper has them.
+    `read_from` and `read_row` are inherited: they use the wrapper's `read_split` and `examples`.
     """
 
     source: Source
     path: str = field(init=False)
 
     def __post_init__(self) -> None:
-        for attribute in Source.__annotations__:  # all that a dataset declares, whoever adds to it
+        for attribute in Source.__annotations__:  # all that a dataset declares
             object.__setattr__(self, attribute, getattr(self.source, attribute))
 
     def files(self) -> Mapping[str, Sequence[File]]:
@@ -62,10 +62,10 @@ class FilteringSource(WrappedSource):
 
     @abstractmethod
     def drops(self, example: Example) -> str | None:
-        """The outcome under which the example is dropped and counted; None keeps it."""
+        """Returns the outcome under which the example is dropped and counted; None keeps it."""
 
     def sizes(self) -> Mapping[str, int] | None:
-        """None: only reading tells how many are left."""
+        """Returns None: only reading shows how many are left."""
         return None
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
@@ -87,7 +87,7 @@ class FilteringSource(WrappedSource):
 
 @dataclass(frozen=True)
 class ExcludingSource(FilteringSource):
-    """A dataset without the records whose knowledge or dialogue is excluded."""
+    """A dataset without the records of excluded knowledge or dialogues."""
 
     excluded: Excluded
 
@@ -99,7 +99,7 @@ class ExcludingSource(FilteringSource):
 
 
 def exclude_from(source: Source, excluded: Excluded) -> Source:
-    """The dataset without the knowledge and dialogues of test sets that training must not touch."""
+    """Returns the dataset without the knowledge and dialogues of test sets that training must not touch."""
     if excluded == Excluded():
         return source
     if source.generated:

@@ -1,6 +1,6 @@
 """Hallucinations made from faithful answers, by removing the sentences of the context that support them.
 
-A model that adds unsupported claims stays on the topic and in its own words; text swapped in from elsewhere does not
+A model that adds unsupported claims stays on the topic and in its style; text swapped in from elsewhere does not
 look like that. Here the answer stays as it is, and the sentences of the context that share most words with one of its
 sentences are removed. The answer's sentences that are no longer supported are marked. An example is kept only where
 this is clear: every sentence of the answer must either keep its support or lose it.
@@ -33,7 +33,7 @@ MIN_WORDS = 4  # least content words of a sentence that is to lose its support
 class DroppedSupport(Source):
     """Weakly marked examples for training alone, made from the faithful answers of another span corpus.
 
-    Groups are the other corpus's own, so nothing is made of what it is validated or tested on.
+    Groups are those of the other corpus, so nothing is made of what it is validated or tested on.
 
     Args:
         of: The corpus, in a configuration as `{dataset, path, ...}`.
@@ -77,7 +77,7 @@ class DroppedSupport(Source):
 
 
 def drop_support(example: Example, rng: random.Random, num_copies: int) -> Iterator[Example]:
-    """Makes copies of a faithful example whose context has lost what supports one of the answer's sentences."""
+    """Copies a faithful example without the sentences of the context that support one of the answer's."""
     answer_places, answer = _sentence_words(example.response)
     context_places, context = _sentence_words(example.knowledge)
     question = {word for turn in example.history for word in unicode_content_words(turn.text)}

@@ -5,6 +5,7 @@
 its P(hallucinated) in `meta["probability"]` and no label, so nothing is ever scored on it.
 """
 
+import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +22,9 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.fields import text_group
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
+from data_modules.reading.rows import check_text as check_field
 from data_modules.splits import divide_groups
-from data_modules.weak.generations import generation_files, read_generations
-from data_modules.weak.pairs import PROBABILITY, make_pairs
+from data_modules.weak.synthetic_pairs import PROBABILITY, make_pairs
 from faithkit.checks import FAR, check_number, check_text, check_texts
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import text_key
@@ -52,7 +53,7 @@ class WeakWow(Source):
     """Pairs for training alone. The group is the knowledge, as in the data audit and in BEGIN.
 
     Args:
-        path: Wizard of Wikipedia's folder; FaithDial's layout may have model replies in `generations/` beside it.
+        path: Wizard of Wikipedia's folder; FaithDial's layout may have model replies in its folder `generations/`.
         audit_path: The data audit, from which the teacher learns; needed for natural pairs.
         kinds: natural, synthetic, or both.
         splits: Of Wizard of Wikipedia; None reads all that are there.
@@ -95,7 +96,7 @@ class WeakWow(Source):
         check_number("seed", self.seed, 0, 2**63 - 1, whole=True)
 
     def files(self) -> Mapping[str, Sequence[File]]:
-        """All files that the records depend on."""
+        """Returns all files that the records depend on."""
         files: list[File] = [
             file for split in self._splits() for file in WizardOfWikipedia(path=self.path).files()[split]
         ]
@@ -119,7 +120,7 @@ class WeakWow(Source):
         return replace(self, excluded=excluded)
 
     def read_split(self, split: str, report: ReadReport) -> Records:
-        """All pairs of the kinds that are wanted."""
+        """Yields all pairs of the kinds that are wanted."""
         turns = {name: self._turns(name, report) for name in self._splits()}
         if NATURAL in self.kinds:
             yield from ((example, None) for example in self._natural(turns, report))
@@ -181,7 +182,7 @@ class WeakWow(Source):
                 yield WeakPair(f"test/{turn.id}/{model}", turn.knowledge, response, model)
 
     def _labelled(self, report: ReadReport) -> list[Example]:
-        """The audit's examples that the teacher may see."""
+        """Returns the audit's examples that the teacher may see."""
         examples = self._allowed(_read(self._audit(), "all", report), report)
         groups = np.array([group_hash(example.group) for example in examples], np.uint64)
         held_out = {"validation": self.validation_fraction, "test": self.test_fraction}
@@ -241,3 +242,49 @@ def _small_talk(turn: Example) -> Iterator[str]:
         words = unicode_content_words(sentence)
         if 3 <= _num_words(sentence) <= 22 and words and sum(w in known for w in words) < 0.25 * len(words):
             yield sentence
+
+
+MAX_WORDS = 60  # longer replies ramble: they would teach length rather than faithfulness
+
+
+def generation_files(folder: Path) -> list[Path]:
+    """Finds the files of model replies, if there are any."""
+    return sorted((folder / "generations").glob("*.json"))
+
+
+def read_generations(folder: Path, turns: Sequence[Example], report: ReadReport) -> Iterator[tuple[str, Example, str]]:
+    """Yields (model, turn, reply) for every reply to one of the turns.
+
+    Dialogues are matched by their number, and taken only where both sides have as many turns.
+    """
+    dialogues: dict[str, list[Example]] = {}
+    for turn in turns:
+        dialogues.setdefault(turn.group, []).append(turn)
+    for file in generation_files(folder):
+        replies = _replies(file)
+        for number, answered in dialogues.items():
+            found = replies.get(number)
+            if found is None or len(found) != len(answered):
+                report.count("generations: dialogues that do not match")
+                continue
+            for turn, reply in zip(answered, found, strict=True):
+                if not reply.strip():
+                    report.count("generations: empty")
+                elif len(reply.split()) >= MAX_WORDS:
+                    report.count("generations: too long")
+                else:
+                    yield file.stem, turn, reply.strip()
+
+
+def _replies(file: Path) -> dict[str, list[str]]:
+    """Reads the first reply to each turn, by the dialogue's number."""
+    try:
+        content: Any = json.loads(file.read_text(encoding="utf-8-sig"))["generation"]
+        found = {str(number): [turn[0] for turn in dialogue["dialogue"]] for number, dialogue in enumerate(content)}
+        for number, replies in found.items():
+            for reply in replies:
+                check_field(reply, f"reply in dialogue {number}", empty_ok=True)
+        return found
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, IndexError) as error:
+        hint = 'give {"generation": [{"dialogue": [[reply, ...], ...]}]}, or move the file away'
+        raise UserError(f"not a file of generations: {error!r}", place=str(file), hint=hint) from error

@@ -15,8 +15,7 @@ from construction.chain.engine_pool import Build
 from construction.chain.manifest import sign
 from construction.chain.runner import AnyStep, Chain, Source, Step
 from construction.diahalu import VERDICT, dialogue_text
-from data_modules.datasets.diahalu import ONLY_B_JUDGED
-from data_modules.datasets.diahalu_rows import TYPES
+from data_modules.datasets.diahalu import ONLY_B_JUDGED, TYPES
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction

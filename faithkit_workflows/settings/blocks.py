@@ -4,9 +4,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from data_modules.negatives.kinds import KINDS
+from data_modules.negatives.make import KINDS
+from data_modules.options import NUM_BUFFER_ROWS, NUM_READERS
 from data_modules.reading.dataset import SPLITS
-from data_modules.shards.lanes import NUM_BUFFER_ROWS, NUM_READERS
 from faithkit.inference.decoding import Decoding
 from faithkit.records import LABELS
 from faithkit.settings import types

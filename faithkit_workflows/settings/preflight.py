@@ -90,7 +90,7 @@ def check_columns(
     path: str, columns: Mapping[str, str | None], by: str | Sequence[str] | None, encoding: str | None
 ) -> Iterator[UserError]:
     """Yields a problem for each column that a table lacks; a file that cannot be read is reported when it is read."""
-    from data_modules.datasets.pair_columns import find_columns, has_field, have
+    from data_modules.datasets.pair_columns import find_columns, has_field, list_columns
     from data_modules.datasets.pair_rows import PairReader, reader_of
     from data_modules.reading.rows import ReadReport
     from data_modules.reading.saved_datasets import SAVE, saved_splits
@@ -118,7 +118,7 @@ def check_columns(
     for column in [by] if isinstance(by, str) else by or []:
         if not has_field(known, column):
             close = nearest(column, known, 1)
-            hint = f"did you mean by={close[0]}?" if close else have(first)
+            hint = f"did you mean by={close[0]}?" if close else list_columns(first)
             yield UserError(f"by: there is no column {column!r}", place=path, hint=hint)
 
 

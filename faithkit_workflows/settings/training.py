@@ -7,7 +7,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from critic.sequence.options import CriticOptions
 from critic.tagger.options import TaggerOptions
-from data_modules.encoding.turn_layout import CONTROL_TOKENS, check_control_groups
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_groups
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings import types

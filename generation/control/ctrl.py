@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.pairs import Columns
-from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from data_modules.encoding.encoder import Columns
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS
 from faithkit import entailment
 from faithkit.entailment import Entailment
 from faithkit.errors import UserError
@@ -119,7 +119,7 @@ class Ctrl:
     response is entailed or not: contradiction and neutral are one level.
 
     Args:
-        groups: Names of control groups, in the order of `data_modules.encoding.turn_layout.CONTROL_TOKENS`.
+        groups: Names of control groups, in the order of `data_modules.encoding.sequence_layout.CONTROL_TOKENS`.
         entailment: A critic of ours or an NLI model. None leaves that group out, and logs it.
         load: Loads the model of that name; called when it is first needed.
     """

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.pairs import Columns, Encoder
+from data_modules.encoding.encoder import Columns, Encoder, Subset
 from data_modules.encoding.ragged import Ragged
-from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS
 from data_modules.encoding.turns import TurnEncoder
-from data_modules.splits import Subset
 from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl

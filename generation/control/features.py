@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS
 from faithkit.errors import UserError
 from faithkit.words import apostrophe_words, word_set
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from data_modules.encoding.turn_layout import CONTROL_TOKENS
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS
 from faithkit.errors import UserError
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from data_modules.encoding.candidate_encoder import CandidateEncoder
-from data_modules.encoding.pairs import Encoder
+from data_modules.encoding.encoder import Encoder
 from data_modules.encoding.ragged import Ragged
-from data_modules.encoding.turn_layout import CAUSAL
+from data_modules.encoding.sequence_layout import CAUSAL
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.training.language_model import token_mean

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data_modules.encoding.pairs import Encoder
+from data_modules.encoding.encoder import Encoder
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.training.language_model import OneProcess, Processes, run_model
 

@@ -8,7 +8,7 @@ import pytest
 
 from critic.label_checks import check_labels
 from critic.sequence.task import FIT_ROWS, with_labels
-from data_modules.splits import Subset
+from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 
 BOTH, NONE = [0, 1, 0, 1], [-1, -1, -1]

@@ -1,6 +1,6 @@
-"""Every dataset's official file with rows of our own invention, and helpers to write and read them.
+"""Every dataset's official file with invented rows, and helpers to write and read them.
 
-The rows stand in `tests.data_modules.official`; each dataset's give at least one example each.
+The rows are in `tests.data_modules.official`; each dataset's give at least one example each.
 """
 
 import csv
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "halueval": ("qa_data.json", HALUEVAL_QA, None),
     "diahalu": ("DiaHalu.jsonl", DIAHALU, None),
 }
-BESIDE = {"ragtruth": ("source_info.jsonl", RAGTRUTH_SOURCES)}  # a second file that the first needs
+COMPANIONS = {"ragtruth": ("source_info.jsonl", RAGTRUTH_SOURCES)}  # a second file that the first needs
 FLAT = [name for name, case in CASES.items() if case[2]]
 
 
@@ -70,8 +70,8 @@ def write(path: Path, rows: Rows, *, as_list: bool = False) -> Path:
 
 def write_case(folder: Path, name: str) -> Path:
     file, rows, _ = CASES[name]
-    if name in BESIDE:
-        write(folder / BESIDE[name][0], BESIDE[name][1])
+    if name in COMPANIONS:
+        write(folder / COMPANIONS[name][0], COMPANIONS[name][1])
     return write(folder / file, rows, as_list=name == "dnli")
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_modules.build import build_source, build_sources
+from data_modules.build import build_mix, build_source
 from data_modules.data_module import DataModule
 from data_modules.encoding import cache
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.splits import SplitPlan
+from data_modules.options import DataOptions
+from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
 
 
@@ -39,8 +40,8 @@ def snli(tmp_path: Path) -> Path:
 
 def module(path: Path, encoder: PairEncoder, **options: Any) -> DataModule:
     plan = {key: options.pop(key) for key in ("fractions", "seed", "num_rows") if key in options}
-    sources = [(build_source("snli", str(path)), 1.0)]
-    data = DataModule(sources, encoder, split_plan=SplitPlan(**plan), **{"batch_size": 8, **options})
+    parts = [MixPart(build_source("snli", str(path)))]
+    data = DataModule(parts, encoder, DataOptions(**{"batch_size": 8, **options}), SplitPlan(**plan))
     data.setup()
     return data
 
@@ -109,9 +110,9 @@ def test_batches_hold_the_texts_of_their_examples(snli: Path, encoder: PairEncod
 
 
 def test_workers_prepare_the_same_batches(snli: Path, encoder: PairEncoder) -> None:
-    here, beside = (list(module(snli, encoder, num_workers=workers).train_dataloader()) for workers in (0, 2))
-    assert len(here) == len(beside)
-    for first, second in zip(here, beside, strict=True):
+    serial, parallel = (list(module(snli, encoder, num_workers=workers).train_dataloader()) for workers in (0, 2))
+    assert len(serial) == len(parallel)
+    for first, second in zip(serial, parallel, strict=True):
         assert all(first[name].equal(second[name]) for name in first)
 
 
@@ -120,7 +121,7 @@ def test_a_mix_takes_its_parts_by_weight(snli: Path, encoder: PairEncoder) -> No
         {"dataset": "snli", "path": str(snli), "weight": 2},
         {"dataset": "embedded", "num_train": 40, "num_validation": 10, "num_test": 10, "weight": 0.5},
     ]
-    data = DataModule(build_sources(parts), encoder, batch_size=8)
+    data = DataModule(build_mix(parts), encoder, DataOptions(batch_size=8))
     data.setup()
     index = np.concatenate([batch["index"].numpy() for batch in data.train_dataloader()])
     num_snli = len(data.subsets["train"][0])
@@ -129,7 +130,7 @@ def test_a_mix_takes_its_parts_by_weight(snli: Path, encoder: PairEncoder) -> No
 
 def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encoder: PairEncoder) -> None:
     parts = [{"dataset": "snli", "path": str(snli)}, {"dataset": "embedded", "num_train": 60}]
-    data = DataModule(build_sources(parts), encoder, batch_size=16)
+    data = DataModule(build_mix(parts), encoder, DataOptions(batch_size=16))
     data.setup()
     first, second = data.subsets["train"]
     for batch in data.train_dataloader():
@@ -139,46 +140,35 @@ def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encode
 
 
 @pytest.mark.parametrize(
-    ("fraction", "num_groups", "told"),
+    ("fraction", "num_groups", "message"),
     [
-        (0.1, 1, "no validation examples: the 60 rows are of 1 group, and no split parts a group"),
-        (1.0, 1, "no training examples: the 60 rows are of 1 group, and no split parts a group"),
-        (0.0001, 3, "no validation examples: the 60 rows are of 3 groups, and no split parts a group"),
+        (0.1, 1, "no validation examples: the 60 rows are of 1 group, and a group is never divided"),
+        (1.0, 1, "no training examples: the 60 rows are of 1 group, and a group is never divided"),
+        (0.0001, 3, "no validation examples: the 60 rows are of 3 groups, and a group is never divided"),
     ],
 )
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("is_table", [True, False])
 def test_too_few_groups_are_told_with_their_number_and_the_setting(
-    own: bool, fraction: float, num_groups: int, told: str, encoder: PairEncoder, tmp_path: Path
+    is_table: bool, fraction: float, num_groups: int, message: str, encoder: PairEncoder, tmp_path: Path
 ) -> None:
     rows = [
         {"knowledge": f"Policy {i % num_groups}.", "response": f"It says {i}.", "label": "faithful"} for i in range(60)
     ]
-    if not own:
+    if not is_table:
         rows = [{"gold_label": "neutral", "sentence1": r["knowledge"], "sentence2": r["response"]} for r in rows]
         rows = [{**row, "pairID": str(place)} for place, row in enumerate(rows)]
-    file = tmp_path / ("rows.jsonl" if own else "snli_1.0_train.jsonl")
+    file = tmp_path / ("rows.jsonl" if is_table else "snli_1.0_train.jsonl")
     file.write_text("\n".join(map(json.dumps, rows)))
     plan = SplitPlan(fractions={"validation": fraction, "test": 0.0})
-    data = DataModule([(build_source("pairs" if own else "snli", str(file)), 1.0)], encoder, split_plan=plan)
+    data = DataModule([MixPart(build_source("pairs" if is_table else "snli", str(file)))], encoder, split_plan=plan)
     with pytest.raises(UserError) as caught:
         data.setup()
-    assert caught.value.problem == told
-    setting = "name a column with more values: data.columns.group=COLUMN" if own else "add rows of other groups"
+    assert caught.value.problem == message
+    setting = "name a column with more values: data.columns.group=COLUMN" if is_table else "add rows of other groups"
     share = (
         "lower data.validation_fraction or data.test_fraction" if fraction == 1 else "raise data.validation_fraction"
     )
     assert caught.value.hint == (setting if num_groups == 1 else f"{share}; or {setting}")
-
-
-def test_a_dataset_without_rows_for_training_points_to_its_path(snli: Path, encoder: PairEncoder) -> None:
-    data = DataModule([(build_source("snli", str(snli)), 1.0)], encoder, only=["test"])
-    with pytest.raises(UserError, match=r"no training examples(.|\n)*data.path and data.split"):
-        data.setup()
-
-
-def test_num_rows_takes_the_first(snli: Path, encoder: PairEncoder) -> None:
-    data = module(snli, encoder, num_rows=30)
-    assert sum(len(subsets[0]) for subsets in data.subsets.values()) == 30
 
 
 @pytest.mark.parametrize(
@@ -187,7 +177,7 @@ def test_num_rows_takes_the_first(snli: Path, encoder: PairEncoder) -> None:
 )
 def test_a_wrong_part_is_explained(parts: list[dict[str, Any]]) -> None:
     with pytest.raises(UserError):
-        build_sources(parts)
+        build_mix(parts)
 
 
 def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.build import build_source, build_sources
-from data_modules.generation_inputs import read_generation_inputs
+from data_modules.build import build_mix, build_source, read_generation_inputs
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES, find_dataset
@@ -36,7 +35,7 @@ class Lamps(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         yield Example(
             id=row.default_id, source=self.name, split=split, group=row.default_id,
-            knowledge=row.text("fact"), response=row.text("said"), label=row.text("label"),
+            knowledge=row.text("fact"), response=row.text("claim"), label=row.text("label"),
         )
 
 
@@ -78,7 +77,7 @@ def lamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.syspath_prepend(str(site))
     for split, count in (("train", 48), ("test", 12)):
         rows = [
-            {"fact": f"Lamp {i} is {'red' if i % 2 else 'blue'}.", "said": f"Lamp {i} is red.", "label": label}
+            {"fact": f"Lamp {i} is {'red' if i % 2 else 'blue'}.", "claim": f"Lamp {i} is red.", "label": label}
             for i, label in enumerate(["hallucinated", "faithful"] * (count // 2))
         ]
         write_jsonl(data / f"{split}.jsonl", rows)
@@ -88,8 +87,9 @@ def lamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("named", [{"dataset": "desk_lamps"}, {"_target_": "lamp_data.Lamps"}])
 def test_a_part_of_a_mix_may_be_a_dataset_of_another_package(lamps: Path, named: dict[str, str]) -> None:
     parts = [{**named, "path": str(lamps), "weight": 2}, {"dataset": "embedded"}]
-    (source, weight), _ = build_sources(parts)
-    assert (source.name, weight, source.layout()) == ("lamps", 2.0, {"shade": "all"})
+    part, _ = build_mix(parts)
+    source = part.source
+    assert (source.name, part.weight, source.layout()) == ("lamps", 2.0, {"shade": "all"})
     assert len(list(read_examples(source, None, ReadReport()))) == 12
     data = {"parts": parts[:1], "on_bad_row": "stop", "split": "train", "num_rows": 3}
     assert {name: len(rows) for name, rows in read_generation_inputs(data).items()} == {"lamps": 3}
@@ -97,7 +97,7 @@ def test_a_part_of_a_mix_may_be_a_dataset_of_another_package(lamps: Path, named:
 
 def test_a_test_set_of_another_package_is_excluded_and_ours_may_be_made_of_it(lamps: Path) -> None:
     exclude = [{"_target_": "lamp_data.Lamps", "path": str(lamps), "split": "train"}]
-    ((source, _),) = build_sources([{"dataset": "desk_lamps", "path": str(lamps)}], exclude)
+    source = build_mix([{"dataset": "desk_lamps", "path": str(lamps)}], exclude)[0].source
     with pytest.raises(UserError, match=r"no usable example.*excluded test set 12"):
         list(read_examples(source, "test", ReadReport()))
     made = build_source("dropped_support", str(lamps), of={"_target_": "lamp_data.Lamps"})
@@ -119,7 +119,7 @@ def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("named", "told"),
+    ("named", "message"),
     [
         ({"dataset": "lantern"}, "unknown dataset 'lantern'"),
         ({"dataset": "other"}, "'lamp_data:Other' is not a dataset"),
@@ -136,9 +136,9 @@ def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Pa
         ({"_target_": "lamp_data.Lamps", "colour": "red"}, "its options are path, shade"),
     ],
 )
-def test_what_is_no_dataset_is_never_called(lamps: Path, named: dict[str, str], told: str) -> None:
-    with pytest.raises(UserError, match=told):
-        build_sources([{**named, "path": str(lamps)}])
+def test_what_is_no_dataset_is_never_called(lamps: Path, named: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build_mix([{**named, "path": str(lamps)}])
 
 
 def test_our_names_are_ours(lamps: Path) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from data_modules.build import build_data
@@ -54,18 +53,6 @@ def test_a_part_may_only_train_or_only_test(encoder: PairEncoder) -> None:
         data(encoder, {"tests": {"dataset": "embedded", "only": "tset"}})
 
 
-def test_a_share_takes_another_part_of_the_rows_each_epoch(encoder: PairEncoder) -> None:
-    built = data(encoder, {"one": {"dataset": "embedded", "weight": 0.25, **SIZES}}, batch_size=5)
-    rows = np.concatenate([batch["index"].numpy() for batch in built.train_dataloader()])
-    assert len(rows) == 20 and len(set(rows[:10])) == 10 and set(rows[:10]) != set(rows[10:])
-
-
-def test_without_a_share_for_testing_nothing_is_tested(encoder: PairEncoder) -> None:
-    parts = [{"dataset": "snli", "path": "embedded"}]
-    built = data(encoder, parts, split="train", validation_fraction=0.2, test_fraction=0.0)
-    assert len(built.subsets["test"][0]) == 0 and len(built.subsets["validation"][0]) > 0
-
-
 MANY = [{"dataset": "embedded", "num_train": 120}]
 FOLDED = {"split": "train", "validation_fraction": 0.3}
 
@@ -82,11 +69,6 @@ def test_every_group_is_in_the_test_set_of_one_fold_alone(encoder: PairEncoder) 
         assert sum(map(len, part.values())) == 120
     sizes = [len({example.group for example in part["test"]}) for part in parts]
     assert max(sizes) - min(sizes) <= 1
-
-
-def test_folds_depend_on_the_groups_alone(encoder: PairEncoder) -> None:
-    first, other = (data(encoder, MANY, fold=2, num_folds=4, seed=seed, **FOLDED) for seed in (0, 7))
-    assert first.subsets["test"][0].indices.tolist() == other.subsets["test"][0].indices.tolist()
 
 
 @pytest.mark.parametrize("options", [{"fold": 4, "num_folds": 4}, {"fold": -1}, {"fold": 0, "num_folds": 1}])

@@ -13,13 +13,15 @@ import torch
 from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
-from data_modules.datasets.mnli import Mnli
+from data_modules.datasets.nli import Mnli
 from data_modules.embedded.corpus import Embedded
-from data_modules.encoding.pairs import Columns, PairEncoder
+from data_modules.encoding.encoder import Columns
+from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport, Row
-from data_modules.splits import SplitPlan, stream_parts
+from data_modules.splits import MixPart, SplitPlan
 from data_modules.streaming import Stream
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
@@ -59,7 +61,9 @@ def write_lines(folder: Path, count: int) -> Lines:
 
 
 def stream(source: Source, encoder: PairEncoder, **options: Any) -> Stream:
-    return Stream(source, "train", encoder, **{"batch_size": BATCH, "window": WINDOW, "seed": 3, **options})
+    settings = {key: options.pop(key) for key in ("rank", "world_size", "num_rows") if key in options}
+    made = DataOptions(**{"batch_size": BATCH, "seed": 3, **options})
+    return Stream(source, "train", encoder, made, window=WINDOW, **settings)
 
 
 def indices(made: Stream, start: int = 0) -> list[list[int]]:
@@ -82,13 +86,7 @@ def test_every_row_comes_once_an_epoch_and_the_length_is_exact(encoder: PairEnco
     assert len(batches) == len(made) == num_epochs * 13  # 61 rows by 5
     assert Counter(row for batch in batches for row in batch) == dict.fromkeys(range(ROWS), num_epochs)
     epochs = [batches[i : i + 13] for i in range(0, len(batches), 13)]
-    assert len({str(epoch) for epoch in epochs}) == num_epochs, "every epoch has its own batches"
-
-
-def test_the_same_seed_gives_the_same_batches_and_another_does_not(encoder: PairEncoder) -> None:
-    first, second = list(stream(corpus(), encoder)), list(stream(corpus(), encoder))
-    assert all(same(a, b) for a, b in zip(first, second, strict=True))
-    assert indices(stream(corpus(), encoder, seed=4)) != indices(stream(corpus(), encoder))
+    assert len({str(epoch) for epoch in epochs}) == num_epochs, "epochs differ in their batches"
 
 
 @pytest.mark.parametrize("files", [False, True])
@@ -156,14 +154,6 @@ def test_workers_change_nothing(encoder: PairEncoder, num_workers: int) -> None:
     assert [batch["index"].tolist() for batch in loader] == indices(made)
 
 
-def test_files_stream_with_counts_and_limits(encoder: PairEncoder, tmp_path: Path) -> None:
-    source = write_lines(tmp_path, 100)
-    made = stream(source, encoder)
-    assert made.report.counts == {"kept": 50, "dropped: odd": 50}
-    assert len(indices(made)) == 10
-    assert sorted(row for batch in indices(stream(source, encoder, num_rows=7)) for row in batch) == list(range(7))
-
-
 def test_a_bad_row_stops_the_run_before_it_begins(encoder: PairEncoder, tmp_path: Path) -> None:
     path = tmp_path / "multinli_1.0_train.jsonl"
     path.write_text('{"sentence1": "a"\n')
@@ -176,8 +166,8 @@ def test_division_by_group_is_that_of_the_cache(encoder: PairEncoder, tmp_path: 
         ids_repeat = True  # the cache would refuse them else
 
     source = RepeatingLines(path=write_lines(tmp_path, 600).path)
-    cached = DataModule([(source, 1.0)], encoder, batch_size=BATCH)
-    streamed = DataModule([(source, 1.0)], encoder, batch_size=BATCH, streaming=True)
+    cached = DataModule([MixPart(source)], encoder, DataOptions(batch_size=BATCH))
+    streamed = DataModule([MixPart(source)], encoder, DataOptions(batch_size=BATCH, streaming=True))
     sizes = []
     for data in (cached, streamed):
         data.setup()
@@ -187,27 +177,19 @@ def test_division_by_group_is_that_of_the_cache(encoder: PairEncoder, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "plan", "message"),
     [
-        ({"batch_size": None, "max_tokens": 512}, "batch_size"),
-        ({"max_tokens": 512}, "max_tokens"),
-        ({"split_plan": SplitPlan(split="train")}, "cannot divide"),
-        ({"split_plan": SplitPlan(fold=(0, 5))}, "data.fold=0"),
+        ({"batch_size": None, "max_tokens": 512}, None, "batch_size"),
+        ({"max_tokens": 512}, None, "max_tokens"),
+        ({}, SplitPlan(split="train"), "cannot divide"),
+        ({}, SplitPlan(fold=(0, 5)), "data.fold=0"),
     ],
 )
-def test_what_cannot_be_streamed_is_said(encoder: PairEncoder, options: dict[str, Any], message: str) -> None:
+def test_streaming_is_refused_where_it_cannot_work(
+    encoder: PairEncoder, options: dict[str, Any], plan: SplitPlan | None, message: str
+) -> None:
     with pytest.raises(UserError, match=message):
-        DataModule([(corpus(), 1.0)], encoder, streaming=True, **options).setup()
-
-
-def test_a_mix_cannot_be_streamed(encoder: PairEncoder) -> None:
-    with pytest.raises(UserError, match="one dataset"):
-        DataModule([(corpus(), 1.0), (corpus(), 1.0)], encoder, streaming=True)
-
-
-def test_an_unknown_split_is_named() -> None:
-    with pytest.raises(UserError, match="no split 'dev'"):
-        stream_parts(corpus(), SplitPlan(split="dev"))
+        DataModule([MixPart(corpus())], encoder, DataOptions(streaming=True, **options), plan).setup()
 
 
 class Recorder(pl.LightningModule):
@@ -235,7 +217,7 @@ class Recorder(pl.LightningModule):
 @pytest.mark.parametrize("step", [1, 4, 13, 17, 25])
 def test_lightning_resumes_within_an_epoch(encoder: PairEncoder, tmp_path: Path, step: int) -> None:
     def fit(checkpoint: Path | None = None) -> list[list[int]]:
-        data = DataModule([(corpus(), 1.0)], encoder, batch_size=BATCH, num_epochs=2, streaming=True)
+        data = DataModule([MixPart(corpus())], encoder, DataOptions(batch_size=BATCH, num_epochs=2, streaming=True))
         module = Recorder(step, tmp_path / "last.ckpt")
         trainer = pl.Trainer(
             max_epochs=1,
@@ -253,3 +235,9 @@ def test_lightning_resumes_within_an_epoch(encoder: PairEncoder, tmp_path: Path,
     whole = fit()
     assert len(whole) == 26
     assert fit(tmp_path / "last.ckpt") == whole[step:]
+
+
+def test_the_same_seed_gives_the_same_batches_and_another_does_not(encoder: PairEncoder) -> None:
+    first, second = list(stream(corpus(), encoder)), list(stream(corpus(), encoder))
+    assert all(same(a, b) for a, b in zip(first, second, strict=True))
+    assert indices(stream(corpus(), encoder, seed=4)) != indices(stream(corpus(), encoder))

@@ -138,7 +138,7 @@ def pretend_vllm(monkeypatch: pytest.MonkeyPatch, *, unspecified: bool = False) 
 
 
 def test_examples_that_nobody_labelled_are_answered_too(tiny_llama: Path, tmp_path: Path) -> None:
-    from data_modules.generation_inputs import read_generation_inputs
+    from data_modules.build import read_generation_inputs
 
     (read,) = read_generation_inputs(compose("generate", "checkpoint=x", "data=wow", "num_rows=6")["data"]).values()
     assert all(example.label is None for example in read)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.datasets.snli import Snli
+from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS
-from data_modules.encoding.arrow_file import read_rows
-from data_modules.encoding.cache import EncodedSplit, load_encoded
+from data_modules.encoding.cache import load_encoded, read_rows
+from data_modules.encoding.encoder import EncodedSplit
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer

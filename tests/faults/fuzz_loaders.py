@@ -10,8 +10,7 @@ from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES
 from data_modules.weak.dropped import DroppedSupport
-from data_modules.weak.generations import read_generations
-from data_modules.weak.wow import WeakWow
+from data_modules.weak.wow import WeakWow, read_generations
 from faithkit.errors import UserError
 from faithkit.records import Example, Prediction
 from faithkit_workflows.tables.scored_rows import write_scored

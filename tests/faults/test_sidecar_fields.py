@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from critic.tagger.span_calibration import SpanCalibration
-from data_modules.encoding.turn_layout import TurnLayout
+from data_modules.encoding.sequence_layout import TurnLayout
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC, GENERATOR, TAGGER
 from faithkit.errors import UserError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.encoding.turn_layout import SEQ2SEQ, TurnLayout
+from data_modules.encoding.sequence_layout import SEQ2SEQ, TurnLayout
 from faithkit.errors import UserError
 from generation.control.encoder import ControlEncoder
 from generation.control.features import fit_release_terciles, levels, lexical_overlap, release_overlap

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from data_modules.encoding.sequence_layout import SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Prompt

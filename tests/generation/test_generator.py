@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.encoding.turn_layout import CAUSAL
+from data_modules.encoding.sequence_layout import CAUSAL
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Turn

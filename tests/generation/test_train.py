@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from data_modules.build import build_source
+from data_modules.encoding.sequence_layout import KNOWLEDGE
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import KNOWLEDGE
 from data_modules.encoding.turns import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport

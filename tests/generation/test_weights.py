@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import BartModel
 
+from data_modules.encoding.sequence_layout import KNOWLEDGE, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import KNOWLEDGE, TurnLayout, add_markers
 from faithkit.errors import UserError
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
 

@@ -17,7 +17,6 @@ CENTRAL = (
     "data_modules/encoding",
     "critic/tagger/span_calibration.py",
     "critic/sequence/scorer.py",
-    "data_modules/batches.py",
     "faithkit/training/batching.py",
     "judge/locate.py",
     "judge/reply.py",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.build import build_sources
+from data_modules.build import build_mix
 from tests.faithkit.runs.folders import make_run
 from tests.pages.reading import PAGES, blocks, prose
 from tests.running import ROOT, compose
@@ -84,7 +84,7 @@ def test_the_examples_of_extending_do_what_the_page_says(tmp_path: Path, monkeyp
     row = {"ticket": "7", "article": "Open on Sundays.", "reply": "We are closed.", "verdict": "hallucinated"}
     (tmp_path / "test.jsonl").write_text(json.dumps(row) + "\n")
     monkeypatch.syspath_prepend(tmp_path)
-    ((source, _),) = build_sources([{"_target_": "support_tickets.SupportTickets", "path": str(tmp_path)}])
+    source = build_mix([{"_target_": "support_tickets.SupportTickets", "path": str(tmp_path)}])[0].source
     (example,) = read_examples(source, "test", ReadReport())
     assert (example.id, example.knowledge, example.label) == ("7", "Open on Sundays.", "hallucinated")
 
@@ -121,7 +121,7 @@ def test_a_mix_as_the_page_writes_it_is_understood(tmp_path: Path) -> None:
     (line,) = (line for line in blocks("docs/training.md", "bash")[0].splitlines() if "data=mix" in line)
     cfg = compose("train", *shlex.split(line)[2:])
     parts = [{**part, "path": str(tmp_path)} for part in cfg.data.parts]
-    assert [(source.name, weight) for source, weight in build_sources(parts)] == [("audit", 2.0), ("snli", 1.0)]
+    assert [(part.source.name, part.weight) for part in build_mix(parts)] == [("audit", 2.0), ("snli", 1.0)]
 
 
 @pytest.mark.parametrize("page", PAGES)

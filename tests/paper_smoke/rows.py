@@ -6,9 +6,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from data_modules.datasets.ragtruth_sources import render
+from data_modules.datasets.ragtruth import render
 from data_modules.embedded.layouts.common import write_json, write_jsonl
-from data_modules.embedded.layouts.faithdial import FILES, write_faithdial
+from data_modules.embedded.layouts.dialogue_corpora import FILES, write_faithdial
 from data_modules.embedded.layouts.judged import write_halludial
 from data_modules.embedded.layouts.spans import write_ragtruth
 from data_modules.reading.fields import SPEAKER_MARKS

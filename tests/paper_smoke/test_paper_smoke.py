@@ -11,8 +11,8 @@ from data_modules.datasets.faithcritic import FaithCritic
 from data_modules.datasets.faithdial import FaithDial
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.sequence_layout import TurnLayout, add_markers
 from data_modules.encoding.spans import SpanEncoder
-from data_modules.encoding.turn_layout import TurnLayout, add_markers
 from data_modules.encoding.turns import TurnEncoder
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport

@@ -4,18 +4,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from data_modules.embedded.corpus import VERSION
-from data_modules.embedded.layouts.audit import write_audit
-from data_modules.embedded.layouts.begin import write_begin, write_begin_2021
 from data_modules.embedded.layouts.common import SPLITS, sizes
-from data_modules.embedded.layouts.contradiction import write_decode, write_dnli
-from data_modules.embedded.layouts.diahalu import write_diahalu
-from data_modules.embedded.layouts.faithdial import write_faithdial, write_wow
-from data_modules.embedded.layouts.grounded import write_cmu_dog, write_topical_chat
-from data_modules.embedded.layouts.halueval import write_halueval
-from data_modules.embedded.layouts.judged import write_halludial
-from data_modules.embedded.layouts.nli import write_conjnli, write_mnli, write_snli
+from data_modules.embedded.layouts.dialogue_corpora import (
+    write_cmu_dog,
+    write_faithdial,
+    write_topical_chat,
+    write_wow,
+    write_wow_parlai,
+)
+from data_modules.embedded.layouts.judged import (
+    write_audit,
+    write_begin,
+    write_begin_2021,
+    write_diahalu,
+    write_halludial,
+    write_halueval,
+)
+from data_modules.embedded.layouts.nli import write_conjnli, write_decode, write_dnli, write_mnli, write_snli
 from data_modules.embedded.layouts.spans import write_pairs, write_ragtruth, write_spans, write_xsum_tokens
-from data_modules.embedded.layouts.wow import write_wow_parlai
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
 
@@ -46,7 +52,7 @@ EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of 
 
 
 def written_layout(layout: str, num_rows: Mapping[str, int] | None = None) -> str:
-    """The folder of the embedded corpus in a layout, written if it is not there yet, or damaged.
+    """Returns the folder of the embedded corpus in a layout, written if it is not there yet, or damaged.
 
     Raises:
         UserError: There is no such layout.

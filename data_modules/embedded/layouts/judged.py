@@ -1,11 +1,24 @@
 """HalluDial: responses with a judgement that begins with Yes or No."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from data_modules.embedded.exchange import Exchange, Reply
-from data_modules.embedded.layouts.common import NumRows, dialogues, sizes, write_json
+from data_modules.embedded.dialogue import Exchange, Reply
+from data_modules.embedded.layouts.common import (
+    NumRows,
+    claim,
+    dialogues,
+    sizes,
+    turns,
+    write_csv,
+    write_json,
+    write_jsonl,
+    write_tsv,
+)
+from data_modules.embedded.layouts.nli import CONTRADICTIONS
 from data_modules.reading.fields import SPEAKER_MARKS
 
 _INDUCED_SHARE = 3 / 8  # of all rows, as in the release
@@ -57,7 +70,7 @@ def _replies(scenario: str, exchange: Exchange, position: int) -> list[Reply]:
 
 
 def _target(scenario: str, reply: Reply) -> str:
-    """The judgement as a sentence after its verdict; an induced row's reference was not judged, but known to be right.
+    """Returns the judgement as a sentence after its verdict; an induced row's reference is known to be right.
 
     The paper's targets have this form.
     """
@@ -65,3 +78,275 @@ def _target(scenario: str, reply: Reply) -> str:
     if scenario == "induced" and verdict == "No":
         return "No."
     return f"{verdict}. {reason[0].upper()}{reason[1:]}"
+
+
+HEADER_2022 = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
+HEADER_2021 = ("evidence", "previous turn", "response", "gold label", "coarse label", "full label set")
+BEGIN_CORPORA = {"wow": "wow", "cmu": "cmu-dog", "tc": "topicalchat"}  # name in file and column, folder
+FILES_2021 = {"validation": "dev_05_24_21.tsv", "test": "test_05_24_21.tsv"}
+BEGIN_MODELS = ("gpt2", "t5", "ctrl", "doha")
+GENERIC_EVERY = 9  # one turn in this many has a generic reply
+OFF_TOPIC_EVERY = 17
+BEGIN_START = {"wow": 0, "cmu": 12_000_000, "tc": 24_000_000}  # each corpus takes another part of the embedded one
+
+
+def write_begin(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes the release of 2022: begin_{dev,test}_{wow,cmu,tc}.tsv by corpus, with `num_rows` each."""
+    for split, size in sizes(num_rows, ("validation", "test")).items():
+        for corpus, place in BEGIN_CORPORA.items():
+            name = f"begin_{'dev' if split == 'validation' else 'test'}_{corpus}.tsv"
+            rows = _rows_2022(split, size, seed, corpus)
+            write_tsv(folder / place / name, HEADER_2022, rows, end="\r\n")
+    return folder
+
+
+def write_begin_2021(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes the release of 2021: dev_05_24_21.tsv and test_05_24_21.tsv."""
+    for split, size in sizes(num_rows, ("validation", "test")).items():
+        write_tsv(folder / FILES_2021[split], HEADER_2021, _rows_2021(split, size, seed))
+    return folder
+
+
+def _rows_2022(split: str, size: int, seed: int, corpus: str) -> Iterator[tuple[str, ...]]:
+    for index, exchange in turns(split, size, seed, BEGIN_START[corpus]):
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
+        if reply.kind == "generic":
+            label = "Generic"
+        else:
+            label = "Not fully attributable" if "Hallucination" in reply.tags else "Fully attributable"
+        model = BEGIN_MODELS[index % len(BEGIN_MODELS)]
+        yield model, corpus, " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label
+
+
+def _rows_2021(split: str, size: int, seed: int) -> Iterator[tuple[str, ...]]:
+    other_topic = ""  # a reply from an earlier dialogue
+    for index, exchange in turns(split, size, seed):
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
+        text = reply.text
+        if index % OFF_TOPIC_EVERY == 1 and other_topic:
+            text, gold, last = other_topic, "off-topic", "hallucination-info"
+        elif reply.kind == "generic":
+            gold, last = "generic", "hallucination-personal"
+        elif reply.kind == "subjective":
+            gold, last = "hallucination", "hallucination-personal"
+        elif reply.kind == "addition":
+            gold, last = "hallucination", "hallucination-info"
+        elif "Hallucination" in reply.tags:
+            gold, last = "contradiction", "contradiction"
+        else:
+            gold, last = "entailment", "faithful"
+        full = ";".join((
+            "generic" if gold == "generic" else "not-generic",
+            "off-topic" if gold == "off-topic" else "on-topic",
+            "uncooperative" if reply.kind == "uncooperative" else "cooperative",
+            last,
+        ))  # fmt: skip
+        coarse = gold if gold in ("entailment", "contradiction") else "neutral"
+        yield " ".join(exchange.sentences), exchange.history[-1].text, text, gold, coarse, full
+        if index % 12 == 11:  # the last turn of a block: no dialogue goes on into the next one
+            other_topic = exchange.faithful.text
+
+
+AUDIT_CORPORA = ("wow", "cmu")
+AUDIT_MODELS = ("CTRL", "DoHA", "GPT2")
+GENERIC_EVERY = 9  # one turn in this many has a generic reply
+# Slips of the annotators, as the published files have them: a loader must know them.
+SLIPS = {
+    "entailment,uncooperative": ("entailment,uncooperative", "entailment. uncooperative", "entailmentt,uncooperative")
+}
+
+
+def write_audit(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes gold/{wow,cmu}.csv and {CTRL,DoHA,GPT2}/*_processed_{wow,cmu}.csv of the test split, `num_rows` each."""
+    size = sizes(num_rows, ("test",)).get("test", 0)
+    for place, corpus in enumerate(AUDIT_CORPORA):
+        header = ("evidence", "history", "response", "BEGIN", "VRM")
+        write_csv(folder / "gold" / f"{corpus}.csv", header, _gold(size, seed, place * 12_000_000, corpus))
+        for number, model in enumerate(AUDIT_MODELS, start=1):
+            name = model.lower()
+            header = ("knowledge", "history", name, "begin_label", "vrm_label")
+            rows = _model(size, seed, (place + 2 * number) * 12_000_000)
+            write_csv(folder / model / f"{name}_processed_{corpus}.csv", header, rows)
+    return folder
+
+
+def _gold(size: int, seed: int, start: int, corpus: str) -> Iterator[tuple[str, ...]]:
+    separator = ",\n" if corpus == "cmu" else ","
+    for index, exchange in turns("test", size, seed, start):
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
+        if "Hallucination" in reply.tags:
+            label = "Partial Hallucination" if "Entailment" in reply.tags else "Hallucination"
+        else:
+            label = reply.tags[-1]
+        vrm = separator.join(tag.replace("Acknowledgment", "Ack.") for tag in reply.vrm)
+        yield " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label, vrm
+
+
+def _model(size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
+    for index, exchange in turns("test", size, seed, start):
+        reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
+        label = ",".join(sorted(tag.lower() for tag in reply.tags))
+        if label in SLIPS and index % 10 == 0:
+            label = SLIPS[label][index // 10 % 3]
+        vrm = ",".join(tag.lower().replace("acknowledgment", "ack.") for tag in reply.vrm)
+        yield " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label, vrm
+
+
+FILES = ("qa", "dialogue", "summarization", "general")
+_START = 12_000_000  # between the files: no two have a dialogue in common
+_LONG_EVERY = 3  # one hallucinated answer in this many is a whole sentence more: they are longer, as the corpus's are
+_GENERAL_EVERY = 5  # one general response in this many is hallucinated
+
+
+def write_halueval(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes all four files with about equal parts of the examples of all splits, since there are no splits."""
+    wanted = sizes(num_rows)
+    for place, file in enumerate(FILES):
+        write_jsonl(folder / f"{file}_data.json", _every(file, place, wanted, seed))
+    return folder
+
+
+def _every(file: str, place: int, wanted: dict[str, int], seed: int) -> Iterator[dict[str, Any]]:
+    number = 0
+    for split, size in wanted.items():
+        share = -(-size // len(FILES))
+        rows = share if file == "general" else -(-share // 2)
+        for row in WRITERS[file](split, rows, seed, place * _START):
+            number += 1
+            yield {"ID": str(number), **row} if file == "general" else row
+
+
+def _qa(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    for index, exchange in turns(split, size, seed, start):
+        wrong = claim(exchange, exchange.wrong_clause)
+        if exchange.hallucinated.kind == "subjective" or index % _LONG_EVERY == 0:
+            wrong = exchange.hallucinated.text
+        yield {
+            "knowledge": " ".join(exchange.sentences),
+            "question": exchange.history[-1].text,
+            "right_answer": claim(exchange, exchange.true_clause),
+            "hallucinated_answer": wrong,
+        }
+
+
+def _dialogue(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    for _, exchange in turns(split, size, seed, start):
+        yield {
+            "knowledge": " ".join(exchange.sentences),
+            "dialogue_history": transcript(exchange),
+            "right_response": exchange.faithful.text,
+            "hallucinated_response": exchange.hallucinated.text,
+        }
+
+
+def _summarization(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    written = 0
+    for _, exchanges in dialogues(split, 12 * (size + 12), seed, start):
+        false = next((e for e in exchanges if e.hallucinated.kind in CONTRADICTIONS), None)
+        if false is None:
+            continue  # only what contradicts the document is wrong wherever else the document speaks of it
+        if written == size:
+            return
+        written += 1
+        yield {
+            "document": " ".join(" ".join(exchange.sentences) for exchange in exchanges),
+            "right_summary": _summary(exchanges, None),
+            "hallucinated_summary": _summary(exchanges, false),
+        }
+
+
+def _summary(exchanges: list[Exchange], false: Exchange | None) -> str:
+    return " ".join(claim(one, one.wrong_clause if one is false else one.true_clause) for one in exchanges)
+
+
+def _general(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    for index, exchange in turns(split, size, seed, start):
+        is_wrong = index % _GENERAL_EVERY == 0
+        reply = exchange.hallucinated if is_wrong else exchange.faithful
+        yield {
+            "user_query": f"{' '.join(exchange.sentences)} {exchange.history[-1].text}",
+            "chatgpt_response": reply.text,
+            "hallucination": "yes" if is_wrong else "no",
+            "hallucination_spans": [reply.text[start:end] for start, end, _ in reply.marks],
+        }
+
+
+WRITERS = {"qa": _qa, "dialogue": _dialogue, "summarization": _summarization, "general": _general}
+
+
+DOMAINS = ("World Knowledge", "Task-oriented Style", "Chit-Chat", "Reasoning")
+# The type of a wrong reply by its kind; the others are non-factual about the world, incoherent within a dialogue.
+TYPES = {"addition": "Overreliance", "subjective": "Irrelevance"}
+DIAHALU_MODELS = ("ChatGPT3.5", "GPT4")
+_NUM_ROUNDS = 6  # the fewest of a dialogue
+_HALLUCINATED = (0, 2, 5, 7)  # of every nine dialogues of a domain
+_TURNS = 12  # more than a dialogue's turns, at most
+
+
+def write_diahalu(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes one file with the dialogues of all splits, since there are no splits; `num_rows` counts dialogues."""
+    rows = (row for split, size in sizes(num_rows).items() for row in _diahalu_rows(split, size, seed))
+    write_jsonl(folder / "DiaHalu.jsonl", ({"ID": number, **row} for number, row in enumerate(rows, start=1)))
+    return folder
+
+
+def _diahalu_rows(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
+    talks = _talks(split, size, seed)
+    for number in range(size):
+        place, domain = number // len(DOMAINS), DOMAINS[number % len(DOMAINS)]
+        is_wrong = place % 9 in _HALLUCINATED
+        if domain == "Reasoning":
+            rounds, places = _sums(Random(f"sums:{seed}:{split}:{number}"), is_wrong)
+        else:
+            rounds, places = _talk(next(talks), domain, place if is_wrong else None)
+        yield {
+            "text": "\n".join(f"A{i}: {a}\nB{i}: {b}" for i, (a, b) in enumerate(rounds, start=1)),
+            "label": int(is_wrong),
+            "index": json.dumps([[number, name] for number, name, _ in places], separators=(",", ":")),
+            "domain": domain,
+            "explaination": json.dumps([why for _, _, why in places]),
+            "source": "embedded",
+            "Which LLM": DIAHALU_MODELS[place % len(DIAHALU_MODELS)],
+        }
+
+
+def _talks(split: str, size: int, seed: int) -> Iterator[list[Exchange]]:
+    """Talks of `_NUM_ROUNDS` and more turns: dialogues are joined until they have as many."""
+    joined: list[Exchange] = []
+    for _, exchanges in dialogues(split, (size + 1) * _TURNS, seed):
+        joined += exchanges
+        if len(joined) >= _NUM_ROUNDS:
+            yield joined
+            joined = []
+
+
+def _talk(
+    exchanges: list[Exchange], domain: str, place: int | None
+) -> tuple[list[tuple[str, str]], list[tuple[int, str, str]]]:
+    wrong = None if place is None else place % len(exchanges)
+    rounds, places = [], []
+    for number, exchange in enumerate(exchanges):
+        reply = exchange.hallucinated if number == wrong else exchange.faithful
+        rounds.append((f"I have read this: {' '.join(exchange.sentences)} {exchange.history[-1].text}", reply.text))
+        if number == wrong and place is not None:
+            conflict = ("non-factual", "Non-Factual") if domain == DOMAINS[0] else ("Incoherence", "incoherence")
+            name = TYPES.get(reply.kind, conflict[place % 2])  # spelt in several ways, as the files do
+            places.append((number + 1, name, reply.target.partition(", ")[2]))
+    return rounds, places
+
+
+def _sums(random: Random, is_wrong: bool) -> tuple[list[tuple[str, str]], list[tuple[int, str, str]]]:
+    """Returns a problem solved step by step; the steps after a wrong one go on from it."""
+    per, boxes = random.randint(3, 12), random.randint(3, 9)
+    total = per * boxes
+    rounds = [(f"There are {boxes} boxes with {per} apples each. How many are there?", f"{boxes} x {per} = {total}.")]
+    wrong, places = (random.randint(2, _NUM_ROUNDS) if is_wrong else 0), []
+    for number in range(2, _NUM_ROUNDS + 1):
+        added = random.randint(2, 30)
+        right = total + added
+        stated = right + random.choice([-10, -1, 1, 10]) if number == wrong else right
+        rounds.append((f"Now {added} more are put in. How many are there?", f"{total} + {added} = {stated} apples."))
+        if number == wrong:
+            places.append((number, "Reasoning Error", f"{total} + {added} = {right}"))
+        total = stated
+    return rounds, places

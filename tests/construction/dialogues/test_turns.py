@@ -12,8 +12,7 @@ from construction.chain.chain_rows import is_hole
 from construction.chain.replies import ReplyRules
 from construction.diahalu import official_row, write_diahalu
 from construction.dialogues.turns import TalkRules, own_turn, repeats, says_goodbye
-from data_modules.datasets.diahalu import DOMAINS, DiaHalu
-from data_modules.datasets.diahalu_rows import read_turns
+from data_modules.datasets.diahalu import DOMAINS, DiaHalu, read_turns
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.files.jsonl import read_jsonl

@@ -10,8 +10,8 @@ import torch
 
 from critic.export import export
 from critic.losses.span_supervision import marked_tokens, span_loss
-from data_modules.encoding.pair_layout import RESPONSE_FIRST
 from data_modules.encoding.pairs import RESPONSE, PairEncoder
+from data_modules.encoding.sequence_layout import RESPONSE_FIRST
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.records import Example, Span
 from tests.running import SMALL, train_here

@@ -1,4 +1,4 @@
-"""The data audit: several labels a response, with the files' own spelling."""
+"""The data audit: several labels a response, as the files spell them."""
 
 from pathlib import Path
 

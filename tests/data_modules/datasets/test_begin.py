@@ -35,11 +35,6 @@ def test_the_release_of_2021(tmp_path: Path) -> None:
     assert counts == {"layout: BEGIN 2021": 5, "dropped: generic": 1, "kept": 4}
 
 
-def test_the_examples_that_came_first_have_no_coarse_label(tmp_path: Path) -> None:
-    rows = [{name: value for name, value in row.items() if name != "coarse label"} for row in BEGIN_2021]
-    assert len(read(make("begin", write(tmp_path / "example_filtered_proc.tsv", rows)))[0]) == 4
-
-
 @pytest.mark.parametrize("generic", ["hallucinated", "faithful"])
 def test_generic_responses_can_be_kept(tmp_path: Path, generic: str) -> None:
     examples, counts = read(make("begin", write(tmp_path / "begin_dev_cmu.tsv", BEGIN), generic=generic))

@@ -1,18 +1,16 @@
 """DiaHalu's dialogues, whole and by round, and the faults of its annotations."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from tests.data_modules.official.judgements import DIAHALU, TALK
-from tests.data_modules.official_rows import encode, labels, make, read, write
+from tests.data_modules.official_rows import encode, make, read, write
 
 ROW = DIAHALU[0]
-NO_JSON, NO_TURN = "mended: an index that is no JSON", "mended: a place without such a turn, left out"
+NO_JSON, NO_TURN = "repaired: an index that is no JSON", "repaired: a place without such a turn, left out"
 
 
 def test_a_dialogue_is_judged_as_a_whole(tmp_path: Path) -> None:
@@ -26,7 +24,7 @@ def test_a_dialogue_is_judged_as_a_whole(tmp_path: Path) -> None:
     assert first.meta["model"] == "GPT4" and first.meta["rounds"] == 3
     assert third.meta["types"] == ["incoherence", "irrelevance"]
     assert second.tags == () and not {"type", "places", "explanations"} & second.meta.keys()
-    assert counts == {"kept": 4, "mended: an explanation that is no JSON": 1}
+    assert counts == {"kept": 4, "repaired: an explanation that is no JSON": 1}
 
 
 def test_every_round_by_itself(tmp_path: Path) -> None:
@@ -35,7 +33,7 @@ def test_every_round_by_itself(tmp_path: Path) -> None:
     shown = {e.id: (e.response, e.label) for e in examples}
     assert shown["2:1"] == ("On a plateau.", "faithful")  # B alone was judged
     assert shown["2:2"] == ("It is\nshallow.", "hallucinated")
-    assert shown["2:3"] == ("Welcome.", None)  # behind the first hallucination nobody looked
+    assert shown["2:3"] == ("Welcome.", None)  # rounds after the first hallucination were not judged
     assert [shown[f"4:{number}"][1] for number in (1, 2, 3)] == ["faithful"] * 3
     assert shown["7:1"] == ("A1: Where is Lake Orvel?\nB1: On a plateau.", "hallucinated")  # both were judged
     assert shown["7:2"][1] is None and shown["7:3"][1] == "hallucinated"
@@ -54,11 +52,11 @@ def test_every_round_by_itself(tmp_path: Path) -> None:
     ("index", "places", "count"),
     [
         ('[[2,"Non-factual"]]', [[2, "non-factual"]], None),
-        ('[[2,"nonfactual"]]', [[2, "non-factual"]], "mended: a misspelt type"),
-        ('[[2,"Inchoerence"]]', [[2, "incoherence"]], "mended: a misspelt type"),
-        ('[[2,"reasoning_error"]]', [[2, "reasoning error"]], "mended: a misspelt type"),
-        ('[2,"Irrelevance"]', [[2, "irrelevance"]], "mended: an index of one place, not in a list"),
-        ('[["B2","Irrelevance"]]', [[2, "irrelevance"]], "mended: a turn's number given as text"),
+        ('[[2,"nonfactual"]]', [[2, "non-factual"]], "repaired: a misspelt type"),
+        ('[[2,"Inchoerence"]]', [[2, "incoherence"]], "repaired: a misspelt type"),
+        ('[[2,"reasoning_error"]]', [[2, "reasoning error"]], "repaired: a misspelt type"),
+        ('[2,"Irrelevance"]', [[2, "irrelevance"]], "repaired: an index of one place, not in a list"),
+        ('[["B2","Irrelevance"]]', [[2, "irrelevance"]], "repaired: a turn's number given as text"),
         ("[[2,'Irrelevance'],[3,'Overreliance']]", [[2, "irrelevance"], [3, "overreliance"]], NO_JSON),
         ("[[2,Irrelevance]", [[2, "irrelevance"]], NO_JSON),
         ([[2, "Irrelevance"]], [[2, "irrelevance"]], None),
@@ -82,9 +80,9 @@ def test_a_place_in_a_dialogue_that_is_right_does_not_count(tmp_path: Path) -> N
 
 
 def test_labels_of_a_model_are_read_only_where_they_are_asked_for(tmp_path: Path) -> None:
-    told = {"model_label": 1, "model_index": "[]", "model_explaination": '["too deep"]', "labelled_by": "model m"}
+    by_model = {"model_label": 1, "model_index": "[]", "model_explaination": '["too deep"]', "labelled_by": "model m"}
     mine = {**ROW, "label": "", "index": "[]", "explaination": "[]"}
-    file = write(tmp_path / "DiaHalu.jsonl", [{**mine, **told}, {**mine, "ID": 5}])
+    file = write(tmp_path / "DiaHalu.jsonl", [{**mine, **by_model}, {**mine, "ID": 5}])
     examples, counts = read(make("diahalu", file))
     assert [e.label for e in examples] == [None, None] and counts["dialogues without a label"] == 2
     assert not any("labelled_by" in e.meta for e in examples)
@@ -103,7 +101,7 @@ def test_turns_stand_as_the_text_has_them(tmp_path: Path) -> None:
         ("2:3", "Yes.", "hallucinated"),
     ]
     assert [turn.text for turn in examples[1].history] == ["Hi", "Hello", "Well?", "Anyone?"]
-    assert counts["turns missing, repeated or out of order: as they stand"] == 1
+    assert counts["turns missing, repeated or out of order: kept as they are"] == 1
     assert counts["rounds without a judged turn"] == 1
 
 
@@ -151,16 +149,3 @@ def test_domains_can_be_chosen(tmp_path: Path) -> None:
         make("diahalu", file, domains="sports")
     with pytest.raises(UserError, match="hint: use dialogue or turn"):
         make("diahalu", file, level="round")
-
-
-def test_the_embedded_corpus_has_every_domain_and_type(tmp_path: Path) -> None:
-    folder = WRITERS["diahalu"](tmp_path, {"train": 200, "test": 100})
-    rows = [json.loads(line) for line in (folder / "DiaHalu.jsonl").read_text().splitlines()]
-    assert len(rows) == 300 and all(row["text"].count("\n") >= 11 for row in rows)
-    examples, counts = read(make("diahalu", folder))
-    assert counts == {"kept": 300}
-    assert 0.35 < labels(examples)["hallucinated"] / 300 < 0.5
-    assert {e.meta["domain"] for e in examples} == {"knowledge", "task", "chit-chat", "reasoning"}
-    assert {t for e in examples for t in e.meta.get("types", ())} == {
-        "non-factual", "incoherence", "irrelevance", "overreliance", "reasoning error"
-    }  # fmt: skip

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official.dialogues import CASES, FAITHDIAL, WOW
+from tests.data_modules.official.dialogues import FAITHDIAL, WOW
 from tests.data_modules.official_rows import labels, make, read, write
 
 
@@ -25,11 +25,6 @@ def test_training_pairs_every_case(tmp_path: Path) -> None:
         "7:0:original": ("It is deep, and cold.", "hallucinated"),  # partly
         "7:0:edited": ("It is deep.", "faithful"),
     }
-
-
-def test_every_turn_is_counted_by_its_case(tmp_path: Path) -> None:
-    counts = read(make("faithcritic", write(tmp_path / "train.json", FAITHDIAL)))[1]
-    assert counts == {**CASES, "dropped: generic alone": 2, "dropped: uncooperative alone": 1, "kept": 8}
 
 
 @pytest.mark.parametrize("name", ["test.json", "valid.json", "test_random_split.json"])

@@ -7,10 +7,10 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official.common import LAKE
-from tests.data_modules.official.dialogues import CASES, FAITHDIAL, SAID, utterance
+from tests.data_modules.official.dialogues import CASES, FAITHDIAL, HISTORY, utterance
 from tests.data_modules.official_rows import labels, make, read, write
 
-TURN = utterance(SAID, "It is deep.", None, ["Entailment"])
+TURN = utterance(HISTORY, "It is deep.", None, ["Entailment"])
 
 
 def dialogue(folder: Path, *turns: Any, **row: Any) -> Path:
@@ -36,7 +36,7 @@ def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:
     example = read(make("faithdial", write(tmp_path / "valid.json", FAITHDIAL)))[0][1]
     assert (example.split, example.group, example.knowledge) == ("validation", "4", LAKE)
     assert [(turn.speaker, turn.text) for turn in example.history] == [
-        ("seeker", SAID[0]),
+        ("seeker", HISTORY[0]),
         ("wizard", "It is."),
         ("seeker", "How deep?"),
     ]
@@ -46,8 +46,8 @@ def test_a_record_holds_what_the_file_says(tmp_path: Path) -> None:
 
 
 def test_untagged_turns_have_no_label(tmp_path: Path) -> None:
-    bare = {"history": SAID, "knowledge": LAKE, "response": "Deep."}
-    path = dialogue(tmp_path, bare, utterance(SAID, "Deep.", "Deep!", None), {**TURN, "BEGIN": []})
+    bare = {"history": HISTORY, "knowledge": LAKE, "response": "Deep."}
+    path = dialogue(tmp_path, bare, utterance(HISTORY, "Deep.", "Deep!", None), {**TURN, "BEGIN": []})
     examples, counts = read(make("faithdial", path))
     assert labels(examples) == {None: 3}
     assert counts["case: unedited, untagged"] == 2 and counts["case: edited, untagged"] == 1
@@ -62,7 +62,7 @@ def test_data_of_ones_own_may_leave_the_dialogues_number_out(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("turn", "told"),
+    ("turn", "message"),
     [
         ({**TURN, "BEGIN": ["Entailed"]}, "'BEGIN' has 'Entailed'; known: hallucination"),
         ({**TURN, "BEGIN": "Entailment"}, "'BEGIN' must be a list"),
@@ -74,9 +74,9 @@ def test_data_of_ones_own_may_leave_the_dialogues_number_out(tmp_path: Path) -> 
         ("hello", "must be a JSON object, got 'hello'"),
     ],
 )
-def test_a_bad_turn_is_told_and_skipped_alone(tmp_path: Path, turn: Any, told: str) -> None:
+def test_a_bad_turn_is_told_and_skipped_alone(tmp_path: Path, turn: Any, message: str) -> None:
     path = dialogue(tmp_path, TURN, turn, {**TURN, "response": "Deep."})
-    with pytest.raises(UserError, match=f"utterance 1: .*{told}"):
+    with pytest.raises(UserError, match=f"utterance 1: .*{message}"):
         read(make("faithdial", path))
     examples, counts = read(make("faithdial", path), on_bad_row="skip")
     assert [example.id for example in examples] == ["1:0", "1:2"]

@@ -5,10 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_modules.datasets.halludial import HalluDial
-from data_modules.embedded.layouts import WRITERS
-from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.records import Example
 from tests.data_modules.official.judgements import HALLUDIAL
 from tests.data_modules.official_rows import labels, make, read, write
 
@@ -97,20 +94,3 @@ def test_options_are_checked() -> None:
         HalluDial(path="x", scenario="natural")
     with pytest.raises(UserError, match="hint: use true or false"):
         HalluDial(path="x", official_split="no")  # type: ignore[arg-type]
-
-
-def test_the_embedded_corpus_has_targets_that_quote_the_response(tmp_path: Path) -> None:
-    source = make("halludial", WRITERS["halludial"](tmp_path, {"train": 400, "test": 200}))
-    every: list[Example] = [e for split in ("train", "test") for e, _ in source.read_split(split, ReadReport())]
-    assert len(every) == 600
-    for example in every:
-        assert example.target and example.target.startswith("Yes. " if example.label == "hallucinated" else "No.")
-        if example.label == "hallucinated":
-            quoted = example.target.split('"')[1]
-            assert quoted in example.response
-    spontaneous = labels([e for e in every if e.meta["scenario"] == "spontaneous"])
-    induced = labels([e for e in every if e.meta["scenario"] == "induced"])
-    assert 0.1 < spontaneous["hallucinated"] / spontaneous.total() < 0.4
-    assert abs(induced["hallucinated"] - induced["faithful"]) <= 2
-    # No dialogue of the training file stands in the test file.
-    assert not {e.group for e in every[:400]} & {e.group for e in every[400:]}

@@ -49,7 +49,7 @@ def test_mnli_in_glues_layout(tmp_path: Path) -> None:
     assert list(source.files()) == ["validation", "validation_mismatched"]
     examples, _ = read(source)
     assert (examples[0].id, examples[0].knowledge) == ("10e", '"Orvel is deep')
-    write(tmp_path / "MNLI" / "multinli_1.0_train.jsonl", MNLI)  # the corpus's own files come first
+    write(tmp_path / "MNLI" / "multinli_1.0_train.jsonl", MNLI)  # the corpus's files come first
     assert list(source.files()) == ["train"]
 
 
@@ -136,11 +136,11 @@ def test_decode_drops_what_has_nothing_to_contradict(tmp_path: Path) -> None:
     short = {**DECODE[0], "record_id": "r3", "turns": DECODE[0]["turns"][:2]}
     examples, counts = read(make("decode", write(tmp_path / "human-bot.jsonl", [short, *DECODE])))
     assert len(examples) == 2 and examples[0].split == "human_bot"
-    assert counts["dropped: nothing said before to contradict"] == 1
+    assert counts["dropped: no earlier utterance to contradict"] == 1
 
 
 def test_decode_pairs_as_faithdials_release_makes_them(tmp_path: Path) -> None:
-    turns = [{"turn_id": n, "agent_id": n % 2, "text": f"said {n}"} for n in range(6)]
+    turns = [{"turn_id": n, "agent_id": n % 2, "text": f"text {n}"} for n in range(6)]
     several = {**DECODE[0], "record_id": "r3", "turns": turns, "aggregated_contradiction_indices": [1, 3, 5]}
     none = {**DECODE[0], "record_id": "r4", "aggregated_contradiction_indices": [3]}
     short = {**DECODE[1], "record_id": "r5", "turns": DECODE[1]["turns"][:3]}
@@ -149,18 +149,18 @@ def test_decode_pairs_as_faithdials_release_makes_them(tmp_path: Path) -> None:
     assert [(example.id, example.knowledge, example.response, example.label) for example in examples] == [
         ("r1-1", "i live by lake orvel", "i never saw a lake", "hallucinated"),
         ("r2", "i live by lake orvel", "it is deep", "faithful"),
-        ("r3-1", "said 1", "said 5", "hallucinated"),
-        ("r3-2", "said 3", "said 5", "hallucinated"),
+        ("r3-1", "text 1", "text 5", "hallucinated"),
+        ("r3-2", "text 3", "text 5", "hallucinated"),
         ("r5", "i live by lake orvel", "nice", "faithful"),  # the other speaker's
     ]
-    assert counts["dropped: nothing said before to contradict"] == 1
+    assert counts["dropped: no earlier utterance to contradict"] == 1
     outside = {**several, "aggregated_contradiction_indices": [9, 5]}
     with pytest.raises(UserError, match="names turn 9, and there are 6"):
         read(make("decode", write(tmp_path / "test.jsonl", [outside]), official=True))
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"turns": []}, "'turns' is empty"),
         ({"turns": [*DECODE[0]["turns"][:3], {"agent_id": 0, "text": " "}]}, "the last turn is empty"),
@@ -172,8 +172,8 @@ def test_decode_pairs_as_faithdials_release_makes_them(tmp_path: Path) -> None:
         ({"record_id": "r2"}, "id 'r2' was already given"),
     ],
 )
-def test_bad_decode_rows(tmp_path: Path, change: dict, told: str) -> None:
+def test_bad_decode_rows(tmp_path: Path, change: dict, message: str) -> None:
     path = write(tmp_path / "test.jsonl", [DECODE[1], {**DECODE[0], **change}])
-    with pytest.raises(UserError, match=rf"{told}[\s\S]*line 2"):
+    with pytest.raises(UserError, match=rf"{message}[\s\S]*line 2"):
         read(make("decode", path))
     assert len(read(make("decode", path), on_bad_row="skip")[0]) == 1

@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.datasets.ragtruth import LABELS
-from data_modules.datasets.ragtruth_sources import render
-from data_modules.reading.exclude import DROPPED, Excluded
-from data_modules.reading.rows import ReadReport
-from data_modules.reading.wrappers import ExcludingSource
-from data_modules.splits import SplitPlan, stream_parts
+from data_modules.datasets.ragtruth import LABELS, render
 from faithkit.errors import UserError
 from faithkit.records import Example
-from tests.data_modules.examples import example
 from tests.data_modules.official.common import Rows
 from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, SHALLOW, marked, response
 from tests.data_modules.official_rows import labels, make, read, write
@@ -127,11 +121,10 @@ def test_without_a_split_in_the_rows_the_switch_is_the_way_out(tmp_path: Path) -
 
 
 WORD = "Lake Orvel is deep."
-NO_TYPE = marked(WORD, "deep", "Some Conflict")
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"end": 400}, r"labels\[0\]: field 'end' is 400, but the answer has 19 characters"),
         ({"start": 15, "end": 14}, r"labels\[0\]: field 'start' is 15, behind its 'end' 14"),
@@ -144,10 +137,10 @@ NO_TYPE = marked(WORD, "deep", "Some Conflict")
         ({"implicit_true": "no"}, "field 'implicit_true' must be true or false, got 'no'"),
     ],
 )
-def test_a_span_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_span_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     bad = response(8, 70, WORD, {**marked(WORD, "deep"), **change})
     path = corpus(tmp_path, [RAGTRUTH[0], bad])
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         read(make("ragtruth", path))
     assert "response.jsonl, line 2" in str(caught.value) and "hint: " in str(caught.value)
     examples, counts = read(make("ragtruth", path), on_bad_row="skip")
@@ -155,7 +148,7 @@ def test_a_span_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], tol
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"response": ""}, "field 'response' is empty"),
         ({"response": " \n\t"}, "field 'response' is empty"),
@@ -168,16 +161,16 @@ def test_a_span_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], tol
         ({"split": "dev"}, "field 'split' is 'dev'; known: 'train', 'validation', 'test'"),
     ],
 )
-def test_a_response_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_response_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = corpus(tmp_path, [RAGTRUTH[0], {**response(8, 70, WORD), **change}])
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         read(make("ragtruth", path))
     assert "response.jsonl, line 2" in str(caught.value)
     assert len(read(make("ragtruth", path), on_bad_row="skip")[0]) == 1
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"task_type": "Chat"}, "field 'task_type' is 'Chat'; known: 'qa', 'summary', 'data2txt'"),
         ({"source_id": "70"}, "field 'source_id' is '70', which was already given by line 1"),
@@ -187,28 +180,24 @@ def test_a_response_that_cannot_be_right(tmp_path: Path, change: dict[str, Any],
         ({"task_type": "Data2txt", "source_info": {"name": "\udc00"}}, "half a surrogate pair"),
     ],
 )
-def test_a_source_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_source_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = corpus(tmp_path, sources=[RAGTRUTH_SOURCES[0], {**RAGTRUTH_SOURCES[1], **change}, RAGTRUTH_SOURCES[2]])
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         read(make("ragtruth", path))
     assert "source_info.jsonl, line 2" in str(caught.value)
     examples, counts = read(make("ragtruth", path), on_bad_row="skip")
     assert len(examples) == 3 and counts["rejected: bad row"] == 2  # the source, and the answer to it
 
 
-def test_a_source_that_nobody_answered_is_counted(tmp_path: Path) -> None:
-    assert read(make("ragtruth", corpus(tmp_path, RAGTRUTH[:2])))[1] == {"sources without a response": 2, "kept": 2}
-
-
 def test_responses_without_their_sources(tmp_path: Path) -> None:
     corpus(tmp_path)
     (tmp_path / "source_info.jsonl").unlink()
-    with pytest.raises(UserError, match=r"no source_info\.jsonl beside the responses"):
+    with pytest.raises(UserError, match=r"no source_info\.jsonl next to the responses"):
         read(make("ragtruth", tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "message"),
     [
         ("tasks", "Chat", "no task 'chat'"),
         ("tasks", [], "tasks is"),
@@ -216,8 +205,8 @@ def test_responses_without_their_sources(tmp_path: Path) -> None:
         ("official_split", "no", "official_split is 'no'"),
     ],
 )
-def test_names_that_the_corpus_does_not_have(tmp_path: Path, option: str, value: Any, told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_names_that_the_corpus_does_not_have(tmp_path: Path, option: str, value: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         read(make("ragtruth", corpus(tmp_path), **{option: value}))
 
 
@@ -225,18 +214,6 @@ def test_overlapping_and_repeated_spans_are_kept(tmp_path: Path) -> None:
     spans = [marked(SHALLOW, "shallowest lake"), marked(SHALLOW, "shallowest"), marked(SHALLOW, "shallowest")]
     examples, _ = read(make("ragtruth", corpus(tmp_path, [response(1, 70, SHALLOW, *spans)])))
     assert [text for text, _ in texts(examples[0])] == ["shallowest", "shallowest", "shallowest lake"]
-
-
-def test_a_nul_is_a_character_like_any_other(tmp_path: Path) -> None:
-    answer = "Lake\0Orvel is \0deep."
-    examples, _ = read(make("ragtruth", corpus(tmp_path, [response(1, 70, answer, marked(answer, "\0deep"))])))
-    assert examples[0].response == answer and texts(examples[0]) == [("\0deep", "evident_conflict")]
-
-
-def test_an_answer_of_50_000_words(tmp_path: Path) -> None:
-    answer = "lake " * 49_999 + "moon"
-    examples, _ = read(make("ragtruth", corpus(tmp_path, [response(1, 70, answer, marked(answer, "moon"))])))
-    assert texts(examples[0]) == [("moon", "evident_conflict")]
 
 
 @given(st.data())
@@ -258,17 +235,3 @@ def test_any_text_and_its_spans_come_back(tmp_path_factory: pytest.TempPathFacto
     assert sorted((s.start, s.end, s.label) for s in found.spans or ()) == sorted(
         (a, b, LABELS[c]) for a, b, c in wanted
     )
-
-
-def test_it_streams_leaves_out_what_is_excluded_and_divides_by_source(tmp_path: Path) -> None:
-    path = corpus(tmp_path)
-    source = ExcludingSource(make("ragtruth", path), Excluded.of([example(knowledge=PASSAGES)]))
-    examples, counts = read(source)
-    assert [e.id for e in examples] == ["2", "3"] and counts[DROPPED] == 2
-    parts = stream_parts(make("ragtruth", path, official_split=False), SplitPlan({"validation": 0.5}, seed=1))
-    groups = {
-        name: {example.group for example, _ in part.read_split(split, ReadReport())}
-        for name, (part, split) in parts.items()
-    }
-    assert groups["train"] | groups["validation"] == {"70", "71", "72"}
-    assert not groups["train"] & groups["validation"]

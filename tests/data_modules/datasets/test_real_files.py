@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from data_modules.datasets.topical_chat_knowledge import overlap_f1
+from data_modules.datasets.topical_chat import overlap_f1
 from faithkit.records import Example
 from tests.data_modules.official_rows import labels, make, read
 
@@ -125,7 +125,7 @@ WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[st
         "all",
         {},
         {"faithful": 370, "hallucinated": 293},
-        {"mended: an explanation that is no JSON": 4, "turns missing, repeated or out of order: as they stand": 7},
+        {"repaired: an explanation that is no JSON": 4, "turns missing, repeated or out of order: kept as they are": 7},
     ),
     (
         "diahalu",
@@ -133,7 +133,7 @@ WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[st
         "all",
         {"level": "turn"},
         {"faithful": 3248, "hallucinated": 298, None: 1075},
-        {"rounds without a label": 1075, "turns missing, repeated or out of order: as they stand": 7},
+        {"rounds without a label": 1075, "turns missing, repeated or out of order: kept as they are": 7},
     ),
 ]
 

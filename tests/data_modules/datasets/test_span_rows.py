@@ -1,4 +1,4 @@
-"""Spans of one's own."""
+"""Users' spans."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def test_files_named_by_their_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"spans": [{"start": 0, "end": 30}]}, r"spans\[0\]: field 'end' is 30, but the answer has 11 characters"),
         ({"spans": [{"start": 3, "end": 3}]}, "the span holds nothing"),
@@ -51,9 +51,9 @@ def test_files_named_by_their_split(tmp_path: Path) -> None:
         ({"id": "one"}, "id 'one' was already given by"),
     ],
 )
-def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     source = make("spans", write(tmp_path / "mine.jsonl", [SPANS[0], {**SPANS[0], "id": "two", **change}]))
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         read(source)
-    assert "mine.jsonl, line 2" in str(caught.value) or "id 'one'" in told
+    assert "mine.jsonl, line 2" in str(caught.value) or "id 'one'" in message
     assert len(read(source, on_bad_row="skip")[0]) == 1

@@ -5,10 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from data_modules.datasets.topical_chat_knowledge import best_sentence, overlap_f1
 from faithkit.errors import UserError
 from tests.data_modules.official_rows import make, read
 
@@ -33,11 +30,11 @@ UNBUILT = {"t_1": {"config": "A", "article_url": "x", "agent_1": {"FS1": NUMBERE
 WIKI = {"shortened_wiki_lead_section": {LEAD: 12}, "summarized_wiki_lead_section": {}}
 
 
-def corpus(folder: Path, talks: Any = None, **beside: Any) -> Path:
+def corpus(folder: Path, talks: Any = None, **others: Any) -> Path:
     files = {"conversations/valid_freq.json": talks or {"t_1": TALK}}
     names = {"built": "post-build/valid_freq.json", "unbuilt": "pre-build/valid_freq.json"}
-    files |= {f"reading_sets/{names[name]}": beside[name] for name in names if name in beside}
-    files |= {"src/wiki/wiki.json": beside["wiki"]} if "wiki" in beside else {}
+    files |= {f"reading_sets/{names[name]}": others[name] for name in names if name in others}
+    files |= {"src/wiki/wiki.json": others["wiki"]} if "wiki" in others else {}
     for path, values in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(values, indent=2))
@@ -75,14 +72,6 @@ def test_without_the_build_wikipedia_alone_is_read_and_told(tmp_path: Path) -> N
     assert built["layout: conversations, reading sets built"] == 1
 
 
-def test_the_smallest_overlap_is_a_switch(tmp_path: Path) -> None:
-    folder = corpus(tmp_path, built=BUILT)
-    assert len(read(make("topical_chat", folder, min_overlap=0.0))[0]) == 4
-    assert len(read(make("topical_chat", folder, min_overlap=0.95))[0]) == 1
-    with pytest.raises(UserError, match="min_overlap is 2"):
-        make("topical_chat", folder, min_overlap=2)
-
-
 def test_frequent_and_rare_are_splits_of_their_own(tmp_path: Path) -> None:
     corpus(tmp_path, built=BUILT)
     for name in ("train", "valid_rare", "test_freq", "test_rare"):
@@ -93,45 +82,33 @@ def test_frequent_and_rare_are_splits_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("beside", "told"),
+    ("others", "message"),
     [
-        ({}, "no reading sets beside the conversations"),
-        ({"unbuilt": UNBUILT}, "no reading sets beside the conversations"),
+        ({}, "the conversations have no reading sets"),
+        ({"unbuilt": UNBUILT}, "the conversations have no reading sets"),
         ({"built": {}}, "turn 0: the reading sets have no conversation t_1"),
         ({"built": UNBUILT}, "section FS1 of the reading set has no text but 12\n.*\n  hint: run the official"),
         ({"unbuilt": UNBUILT, "wiki": {**WIKI, "shortened_wiki_lead_section": {}}}, "has no text but None"),
     ],
 )
-def test_missing_reading_sets_are_told(tmp_path: Path, beside: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
-        read(make("topical_chat", corpus(tmp_path, **beside)))
+def test_missing_reading_sets_are_told(tmp_path: Path, others: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        read(make("topical_chat", corpus(tmp_path, **others)))
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"agent": "agent_3"}, "conversation t_1: turn 0: field 'agent' is 'agent_3'"),
         ({"message": 3}, "conversation t_1: turn 0: field 'message' must be text"),
         ({"knowledge_source": "FS1"}, "conversation t_1: turn 0: field 'knowledge_source' must be a list"),
     ],
 )
-def test_a_bad_turn_spoils_its_conversation_alone(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_bad_turn_spoils_its_conversation_alone(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     first, *rest = TALK["content"]
     talks = {"t_1": {"content": [{**first, **change}, *rest]}, "t_2": TALK}
     folder = corpus(tmp_path, talks, built={**BUILT, "t_2": BUILT["t_1"]})
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         read(make("topical_chat", folder))
     examples, counts = read(make("topical_chat", folder), on_bad_row="skip")
     assert {e.group for e in examples} == {"t_2"} and counts["rejected: bad row"] == 1
-
-
-@given(st.text(), st.text())
-def test_overlap_is_a_share_and_the_same_both_ways(one: str, other: str) -> None:
-    assert 0 <= overlap_f1(one, other) == overlap_f1(other, one) <= 1
-    assert overlap_f1(f"{one} x", f"{one} x") == 1
-
-
-def test_of_equal_sentences_the_first_is_taken() -> None:
-    found = best_sentence("a b", [("FS1", "c"), ("FS2", "a b c"), ("FS3", "b a c")])
-    assert found and (found.text, found.section) == ("a b c", "FS2")
-    assert best_sentence("a", []) is None

@@ -51,7 +51,7 @@ def test_a_real_sentence_beside_the_mark_of_none_is_used(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"speaker": None}, "turn 2: field 'speaker' must be text"),
         ({"text": ""}, "turn 2: field 'text' is empty"),
@@ -59,11 +59,11 @@ def test_a_real_sentence_beside_the_mark_of_none_is_used(tmp_path: Path) -> None
         ({"checked_sentence": {"self_x_0": 3}}, "turn 2: field 'checked_sentence' must be text, got 3"),
     ],
 )
-def test_a_bad_turn_spoils_its_dialogue(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_bad_turn_spoils_its_dialogue(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     rows = [*copy.deepcopy(WOW_PARLAI), *WOW_PARLAI]
     rows[0]["dialog"][2].update(change)
     path = write(tmp_path / "train.json", rows)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         read(make("wow", path))
     assert [example.id for example in read(make("wow", path), on_bad_row="skip")[0]] == ["train:1:2"]
 

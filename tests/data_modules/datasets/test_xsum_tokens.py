@@ -34,7 +34,7 @@ def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("summary", "tokens", "told"),
+    ("summary", "tokens", "message"),
     [
         ("a deep lake", ["a", "lake"], r"'tokens\[1\]' is 'lake', but the summary goes on with 'deep lake'"),
         ("a deep lake", ["a", "deep", "lake", "is"], r"'tokens\[3\]' is 'is', but the summary goes on with ''"),
@@ -43,13 +43,13 @@ def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -
         ("a \\deep lake", ["a", "deep", "lake"], r"'tokens\[1\]'"),  # only quotes are escaped
     ],
 )
-def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], told: str) -> None:
-    with pytest.raises(BadRow, match=told):
+def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], message: str) -> None:
+    with pytest.raises(BadRow, match=message):
         align(summary, tokens)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"labels": [0, 1]}, "'labels' has 2 entries for 4 tokens"),
         ({"labels": [0, 1, 2, 0]}, r"'labels\[2\]' must be 0 or 1, got 2"),
@@ -61,10 +61,10 @@ def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], told:
         ({"summary": "\ud83d a b c"}, "half a surrogate pair"),
     ],
 )
-def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     rows = [XSUM_TOKENS[1], {**XSUM_TOKENS[0], **change}]
     source = make("xsum_tokens", write(tmp_path / "xsum_token_labels.jsonl", rows))
-    with pytest.raises(UserError, match=told) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         read(source)
     assert "line 2" in str(caught.value)
     assert len(read(source, on_bad_row="skip")[0]) == 1

@@ -15,7 +15,7 @@ from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score, roc_auc_score
 
-from data_modules.embedded import generate
+from data_modules.embedded.corpus import generate
 from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted_features
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import cased_words, unicode_words
@@ -118,12 +118,12 @@ def main() -> None:
     print(f"counted features, boosted trees          {counted_baseline(train, test):.3f}", end="")
     print(f" (AUROC {roc_auc_score(_gold(test), scores):.3f})")
     print(f"the same with 400 words                  {counted_words_baseline(train, test):.3f}")
-    told = permutation_importance(
+    importance = permutation_importance(
         model.trees, _counted(test), _gold(test), n_repeats=5, random_state=0, scoring="roc_auc"
     )
     print("loss of AUROC where a feature is shuffled:")
-    for i in np.argsort(-told.importances_mean)[:10]:
-        print(f"  {FEATURES[i]:38} {told.importances_mean[i]:.4f}")
+    for i in np.argsort(-importance.importances_mean)[:10]:
+        print(f"  {FEATURES[i]:38} {importance.importances_mean[i]:.4f}")
 
 
 if __name__ == "__main__":

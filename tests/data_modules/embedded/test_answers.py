@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.embedded.answers import RagSource, rag_sources
 from data_modules.embedded.hallucinate import RATES, span_type
 from data_modules.embedded.layouts import WRITERS
+from data_modules.embedded.layouts.spans import RagSource, rag_sources
 from faithkit.span_types import TYPES
 from tests.data_modules.official_rows import make, read
 
@@ -16,20 +16,6 @@ from tests.data_modules.official_rows import make, read
 @pytest.fixture(scope="module")
 def sources() -> list[RagSource]:
     return list(rag_sources("train", 900, seed=0))
-
-
-def test_there_are_as_many_answers_as_asked_for_and_always_the_same(sources: list[RagSource]) -> None:
-    assert sum(len(source.answers) for source in sources) == 900
-    assert list(rag_sources("train", 10, seed=0))[:3] == sources[:3]
-    assert [len(source.answers) for source in rag_sources("train", 10, seed=0)] == [3, 3, 3, 1]
-    assert {source.topic for source in sources}.isdisjoint(s.topic for s in rag_sources("test", 900, seed=0))
-
-
-def test_most_of_an_answer_is_right(sources: list[RagSource]) -> None:
-    answers = [answer for source in sources for answer in source.answers]
-    wrong = sum(bool(answer.marks) for answer in answers) / len(answers)
-    marked = sum(m.end - m.start for a in answers for m in a.marks) / sum(len(a.text) for a in answers)
-    assert 0.25 < wrong < 0.6 and 0.02 < marked < 0.2
 
 
 def test_every_kind_and_every_type_is_there_and_better_models_make_fewer_mistakes(sources: list[RagSource]) -> None:
@@ -82,6 +68,6 @@ def test_token_labels_cover_the_marks(tmp_path: Path) -> None:
     examples = read(make("xsum_tokens", tmp_path))[0]
     answers = [answer for source in rag_sources("test", 90, seed=0) for answer in source.answers]
     for example, answer in zip(examples, answers, strict=True):
-        said = " ".join(example.response[s.start : s.end] for s in example.spans or ())
+        marked = " ".join(example.response[s.start : s.end] for s in example.spans or ())
         for mark in answer.marks:
-            assert answer.text[mark.start : mark.end].lower().replace("'", "\\'").rstrip(".") in said
+            assert answer.text[mark.start : mark.end].lower().replace("'", "\\'").rstrip(".") in marked

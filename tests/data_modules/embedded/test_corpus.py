@@ -9,16 +9,15 @@ from itertools import islice
 
 import pytest
 
-from data_modules.embedded import Embedded, generate
-from data_modules.embedded.answers import rag_sources
-from data_modules.embedded.corpus import VERSION
+from data_modules.embedded.corpus import VERSION, Embedded, generate
 from data_modules.embedded.hallucinate import RATES
+from data_modules.embedded.layouts.spans import rag_sources
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 DIGEST = """
 import hashlib, json, sys
-from data_modules.embedded import generate
+from data_modules.embedded.corpus import generate
 text = "".join(json.dumps(e.to_dict()) for e in generate("validation", 60, seed=7))
 print(hashlib.sha256(text.encode()).hexdigest())
 """
@@ -77,7 +76,7 @@ def test_spans_are_the_unsupported_text(examples: list[Example]) -> None:
             text = e.response[span.start : span.end]
             assert text and text == text.strip() and span.label in RATES
             assert f'"{text}"' in (e.target or "")
-        # What lies outside the spans also stands in the faithful reply, which is made of the same parts.
+        # The text outside the spans is also in the faithful reply, which is made of the same parts.
         outside, end = [], 0
         for span in e.spans:
             outside.append(e.response[end : span.start])

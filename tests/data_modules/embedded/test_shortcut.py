@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from data_modules.embedded import generate
+from data_modules.embedded.corpus import generate
 from data_modules.embedded.phrasing import LEADS, OPENERS
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from tests.data_modules.embedded.shortcut import counted_baseline, counted_words_baseline, shortcut_baseline

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.encoding.batching import PADDING_ROW, BatchSampler, Part
-from faithkit.errors import UserError
 from faithkit.training.batching import plan_batches
 
 LENGTHS = st.lists(st.integers(1, 200), min_size=1, max_size=80).map(lambda values: np.array(values, np.int32))
@@ -67,8 +66,8 @@ def test_a_family_shares_a_batch_as_far_as_both_limits_let_it(
         if size <= batch_size and max_tokens is None:
             assert len(batches) == 1
         for batch in batches:
-            stands = np.flatnonzero(family[batch] == number)
-            assert np.array_equal(stands, np.arange(stands[0], stands[-1] + 1)), "one behind the other"
+            places = np.flatnonzero(family[batch] == number)
+            assert np.array_equal(places, np.arange(places[0], places[-1] + 1)), "one behind the other"
             assert max_tokens is None or len(batch) == 1 or len(batch) * lengths[batch].max() <= max_tokens
     shares = [list(sampler(lengths, num_epochs=1, rank=r, world_size=world_size, **options)) for r in range(world_size)]
     for step, batch in enumerate(whole):
@@ -117,14 +116,3 @@ def test_little_is_padding_of_either_sequence() -> None:
 def test_a_whole_weight_takes_each_row_that_often(weight: float, times: int) -> None:
     drawn = Part(np.arange(10), weight).draw(np.random.default_rng(0))
     assert sorted(drawn.tolist()) == sorted(list(range(10)) * times)
-
-
-def test_a_fraction_takes_another_part_each_epoch() -> None:
-    part = Part(np.arange(100), 0.5)
-    first, second = (set(part.draw(np.random.default_rng(seed)).tolist()) for seed in (0, 1))
-    assert len(first) == len(second) == 50 and first != second
-
-
-def test_without_any_limit_there_is_no_batch() -> None:
-    with pytest.raises(UserError, match="batch_size"):
-        plan_batches(np.array([1], np.int32), None, None, None)

@@ -13,9 +13,9 @@ from critic.tagger.find_spans import find_spans
 from data_modules.encoding.offsets import NOTHING, OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.tokens import tokenize_with_offsets
 from faithkit.records import Span
-from faithkit.span_types import SPAN_LABELS, TYPES, UNTYPED
+from faithkit.span_types import SPAN_LABELS, UNTYPED
 
-# What tokenizers treat each in a way of their own.
+# What tokenizers treat differently.
 PIECES = [
     "a", "the", "river", "the river", "river river", "Caf\u00e9", "cafe\u0301", "na\u00efve", "STRASSE \u00df",
     " ", "  ", "\t", "\n", "\r\n", "\u00a0", "\u3000", "\u2028", "\x1c",
@@ -150,32 +150,3 @@ def test_whole_tokens_come_back_exactly(kind: str, text: str, data: Any) -> None
     assert set(np.flatnonzero(tags > 0).tolist()) == chosen
     back = decoded(start, end, tags)
     assert held <= back and not (back - held) & visible(text)
-
-
-def test_a_token_takes_the_label_of_its_first_marked_character() -> None:
-    start, end = np.array([0, 4, 9]), np.array([3, 8, 12])
-    spans = [
-        Span(start=6, end=12, label=TYPES[1]),
-        Span(start=5, end=7, label=TYPES[2]),
-        Span(start=9, end=9, label="x"),
-    ]
-    assert tags_of(spans, start, end, 12).tolist() == [OUTSIDE, SPAN_LABELS.index(TYPES[2]) + 1, 2]
-    both = [Span(start=4, end=8, label=TYPES[3]), Span(start=4, end=8, label=TYPES[0])]
-    assert tags_of(both, start, end, 12).tolist() == [OUTSIDE, 4, OUTSIDE], "of equal ones the first"
-    own = [Span(start=0, end=1, label="a label of the corpus's own")]
-    assert tags_of(own, start, end, 12).tolist() == [5, OUTSIDE, OUTSIDE]
-
-
-def test_repeated_words_keep_their_own_places() -> None:
-    text = "river river river"
-    for kind in KINDS:
-        start, end = extents(kind, text)
-        tags = tags_of([Span(start=6, end=11, label=UNTYPED)], start, end, len(text))
-        assert decoded(start, end, tags) == set(range(6, 11)), kind
-
-
-def test_a_text_without_a_token_has_no_extent() -> None:
-    start, end = extents("wordpiece", "\u200b\0")
-    assert len(start) == 0 and tags_of([Span(start=0, end=2, label=UNTYPED)], start, end, 2).tolist() == []
-    start, end = extents("byte-bpe", " \n ")
-    assert (start == end).all(), "white space alone"

@@ -1,4 +1,4 @@
-"""Pairs of knowledge and response: windows that read all of it, either order, and the targets beside them."""
+"""Pairs of knowledge and response: windows that read all of it, either order, and the targets."""
 
 from collections import Counter
 from typing import Any
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.encoding.pair_layout import RESPONSE_FIRST
 from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE, PairEncoder, target_of
+from data_modules.encoding.sequence_layout import RESPONSE_FIRST
 from faithkit.errors import UserError
 from tests.data_modules.examples import example
 from tests.tiny import tiny_tokenizer, words
@@ -33,13 +33,13 @@ def test_windows_read_all_of_the_knowledge_beside_the_response(
     assert batch["attention_mask"].sum(1).tolist() == windows.lengths.tolist() and windows.lengths.max() <= 32
     for row in range(len(sizes)):
         knowledge, response = columns["knowledge"].row(row), columns["response"].row(row)
-        own = np.flatnonzero(windows.row == row)
-        starts, lengths = windows.start[own], windows.size[own]
+        of_row = np.flatnonzero(windows.row == row)
+        starts, lengths = windows.start[of_row], windows.size[of_row]
         assert starts[0] == 0 and starts[-1] + lengths[-1] == len(knowledge), "from the beginning to the end"
-        assert len(own) == 1 or (np.diff(starts) <= (lengths[:-1] + 1) // 2).all(), "neighbours overlap by half"
+        assert len(of_row) == 1 or (np.diff(starts) <= (lengths[:-1] + 1) // 2).all(), "neighbours overlap by half"
         assert set(np.diff(starts)[:-1]) <= {lengths[0] // 2}, "and by no more, but for the last"
-        assert len(own) == 1 or starts[-2] + lengths[-2] < len(knowledge), "and no window is in vain"
-        for number in own:
+        assert len(of_row) == 1 or starts[-2] + lengths[-2] < len(knowledge), "and no window is in vain"
+        for number in of_row:
             shown = knowledge[windows.start[number] :][: windows.size[number]].tolist()
             texts = [shown, response[: min(len(response), (32 - made.template.num_special) // 2)].tolist()]
             first, second = texts[::-1] if order == RESPONSE_FIRST else texts
@@ -98,11 +98,3 @@ def test_settings_that_cannot_be_are_explained_and_the_smallest_work() -> None:
     made = PairEncoder(tokenizer=tokenizer, max_length=11)
     (ids,) = made.collate(dict(made.encode([example(knowledge=words(9), response=words(9))], Counter())))["input_ids"]
     assert len(ids) == 11
-
-
-def test_what_changes_the_columns_changes_their_name_in_the_cache() -> None:
-    def name(kind: str = "wordpiece", **options: Any) -> str:
-        return PairEncoder(tokenizer=tiny_tokenizer(kind), **{"max_length": 32, **options}).fingerprint()
-
-    assert len({name(), name(max_length=64), name(marked=True), name("bpe")}) == 4
-    assert name() == name(order=RESPONSE_FIRST), "the columns are the same in either order"

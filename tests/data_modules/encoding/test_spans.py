@@ -1,4 +1,4 @@
-"""Windows that lose nothing, padded or packed, and the tags of each answer's tokens beside them."""
+"""Windows that lose nothing, padded or packed, and the tags of each answer's tokens."""
 
 import json
 from collections import Counter
@@ -11,11 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.batches import Batches
 from data_modules.build import build_source
 from data_modules.data_module import DataModule
+from data_modules.encoding.batching import Batches
 from data_modules.encoding.spans import SpanEncoder
-from data_modules.splits import SplitPlan
+from data_modules.options import DataOptions
+from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
 from faithkit.records import Example, Span, Turn
 from faithkit.span_types import TYPES
@@ -64,10 +65,10 @@ def test_windows_cover_every_token_within_their_length(
     found = places_of(made.collate_windows(columns, windows))
     answers = columns["answer"]
     for row, (question, _, _) in enumerate(texts):
-        own = [window for owner, window in zip(windows.row, found, strict=True) if owner == row]
+        of_row = [window for owner, window in zip(windows.row, found, strict=True) if owner == row]
         first = int(answers.offsets[row])
         pairs, asked = set(), columns["question"].row(row)
-        for number, window in zip(np.flatnonzero(windows.row == row), own, strict=True):
+        for number, window in zip(np.flatnonzero(windows.row == row), of_row, strict=True):
             assert len(window["whole"]) == windows.lengths[number] <= max_length
             assert window["answer"].tolist() == answers.values[window["token"]].tolist()
             at, size = int(windows.context_start[number]), int(windows.context_size[number])
@@ -77,7 +78,7 @@ def test_windows_cover_every_token_within_their_length(
                 tail = asked[-min(len(asked), max_length // 4) :].tolist()
                 assert window["whole"].tolist()[len(made.template.prefix) :][: len(tail)] == tail, "the newest words"
         everything = {(c, a) for c in range(columns["context"].lengths[row]) for a in range(answers.lengths[row])}
-        assert pairs == everything, "every token of the answer is read beside every token of the context"
+        assert pairs == everything, "every token of the answer is read with every token of the context"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,13 +118,6 @@ def test_what_just_fits_is_read_in_one_window() -> None:
         for size, num_windows in ((room - 5, 1), (room - 4, 2)):
             columns = made.encode_texts([question], [words(size)], [words(5)])
             assert columns["context"].lengths[0] == size and len(made.windows(columns).row) == num_windows
-
-
-def test_a_window_has_room_for_32_tokens_beside_its_special_ones() -> None:
-    special = encoder().template.num_special + len(encoder().template.middle)
-    encoder(max_length=special + 32)
-    with pytest.raises(UserError, match="max_length"):
-        encoder(max_length=special + 31)
 
 
 def marked(response: str, *spans: tuple[int, int, str], **values: Any) -> Example:
@@ -168,14 +162,6 @@ def test_max_windows_keeps_those_that_share_most_with_the_answer() -> None:
     assert np.isin(columns["answer"].row(0), shown).sum() == max(shares)
 
 
-def test_max_windows_still_shows_every_token_of_a_long_answer() -> None:
-    made = encoder(max_windows=1)
-    columns = made.encode([marked(words(100), (0, 3, TYPES[0]), knowledge=words(300))], Counter())
-    batch = made.collate(columns)
-    assert set(batch["token"].tolist()) == set(range(len(batch["tag"])))
-    assert columns["length"].tolist() == [sum(len(window["whole"]) for window in places_of(batch))]
-
-
 @pytest.mark.parametrize("options", [{"max_length": 20}, {"max_windows": 0}])
 def test_what_cannot_be_is_explained(options: dict[str, int]) -> None:
     (name,) = options
@@ -203,10 +189,10 @@ def test_parts_of_a_mix_keep_their_rows_and_tags_together(tmp_path: Path) -> Non
     ]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     sources = [
-        (build_source("spans", str(tmp_path)), 1.0),
-        (build_source("embedded", "embedded", num_train=20, num_validation=5, num_test=5, seed=1), 1.0),
+        MixPart(build_source("spans", str(tmp_path))),
+        MixPart(build_source("embedded", "embedded", num_train=20, num_validation=5, num_test=5, seed=1)),
     ]
-    data = DataModule(sources, made, batch_size=8, split_plan=SplitPlan({"validation": 0.2, "test": 0.1}))
+    data = DataModule(sources, made, DataOptions(batch_size=8), SplitPlan({"validation": 0.2, "test": 0.1}))
     data.setup()
     every = [example for subset in data.subsets["train"] for example in subset.examples()]
     chosen = np.append(np.random.default_rng(0).permutation(len(every))[:9], -1)

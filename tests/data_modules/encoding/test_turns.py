@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.encoding.history import fit_history
-from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turn_layout import (
+from data_modules.encoding.sequence_layout import (
     CAUSAL,
     CONTROL_TOKENS,
     KNOWLEDGE,
@@ -25,6 +23,7 @@ from data_modules.encoding.turn_layout import (
     add_markers,
     bos_of,
 )
+from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turns import LONGER, TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Turn
@@ -203,11 +202,6 @@ def test_control_tokens_stand_in_front_and_their_room_is_kept(kind: str, folders
             encoder.contexts(rows, Counter(), control=[wrong])
 
 
-def test_control_tokens_that_the_model_never_saw_are_refused(folders: dict[str, Path]) -> None:
-    with pytest.raises(UserError, match="without control"):
-        build(folders, CAUSAL).contexts([example()], Counter(), control=[("<|entailed|>",)])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_knowledge_that_alone_does_not_fit_is_named(kind: str, folders: dict[str, Path]) -> None:
     encoder = build(folders, kind)
@@ -248,28 +242,3 @@ def test_markers_are_added_once_and_saved_with_the_tokenizer(folders: dict[str, 
     assert add_markers(again, layout) == {} and len(again) == len(tokenizer)
     encoders = [TurnEncoder(one, layout) for one in (tokenizer, again)]
     assert encoders[0].fingerprint() == encoders[1].fingerprint()
-
-
-def test_history_is_kept_from_its_end() -> None:
-    lengths = np.array([3, 4, 5, 9, 2, 2, 7])
-    num_turns, room = np.array([3, 0, 1, 2, 1]), np.array([9, 5, 6, 4, 1])
-    assert fit_history(lengths, num_turns, room).tolist() == [0, 4, 5, 6, 2, 2, 0]
-    # Room of 2 holds a marker and one token of a turn; room of 1 the marker alone, which says nothing.
-    assert fit_history(np.array([5, 5]), np.array([1, 1]), np.array([2, 1])).tolist() == [2, 0]
-
-
-@pytest.mark.parametrize(("own", "expected"), [(None, "</s>"), ("<pad>", "<pad>")])
-def test_a_tokenizer_without_padding_takes_its_end_token(
-    folders: dict[str, Path], own: str | None, expected: str
-) -> None:
-    tokenizer = load_tokenizer(str(folders[CAUSAL]))
-    tokenizer.eos_token, tokenizer.unk_token, tokenizer.pad_token = "</s>", "<unk>", own
-    add_markers(tokenizer, TurnLayout(kind=CAUSAL, max_length=64, max_response_length=16))
-    assert tokenizer.pad_token == expected
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_dialogue_that_begins_with_the_answer_has_no_history(kind: str, folders: dict[str, Path]) -> None:
-    encoder = build(folders, kind)
-    found = encoder.contexts([example(knowledge="the river", history=())], Counter())
-    assert found.row(0).tolist() == context_of(encoder, plain_ids(encoder, "the river"), [])

@@ -5,7 +5,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from data_modules.negatives.entities import Entity, Finder, entities_of
+from data_modules.negatives.entity_swap import Entity, Finder, entities_of
 from faithkit.records import Example, Turn
 
 PEOPLE = ["Ada Fenn", "Tor Vik", "Una Lys", "Bo Harl", "Mira"]
@@ -15,11 +15,11 @@ TOPICS = ["lighthouse", "windmill", "orchard", "tannery"]
 
 
 def example(place: int, **values: Any) -> Example:
-    """Four dialogues of three turns each, every turn with knowledge of its own."""
+    """Four dialogues of three turns each, every turn with different knowledge."""
     dialogue = place // 3
     person, town, year = PEOPLE[place % 4], PLACES[(place + dialogue) % 4], YEARS[(place * 3) % 4]
     knowledge = f"Known far and wide, the {TOPICS[dialogue % 4]} of {town} was built by {person} in {year} ({place})."
-    said = f"In {year} the {TOPICS[dialogue % 4]} was built by {person}, number {place} of its kind."
+    response = f"In {year} the {TOPICS[dialogue % 4]} was built by {person}, number {place} of its kind."
     fields: dict[str, Any] = {
         "id": f"{dialogue}:{place % 3}",
         "source": "here",
@@ -27,7 +27,7 @@ def example(place: int, **values: Any) -> Example:
         "group": str(dialogue),
         "knowledge": knowledge,
         "history": (Turn(speaker="seeker", text="Who built it?"),),
-        "response": said,
+        "response": response,
         "original": f"I built it with my uncle, stone by stone, {place} times.",
         "tags": ("Hallucination",) if place % 2 else ("Entailment",),
     }
@@ -35,7 +35,7 @@ def example(place: int, **values: Any) -> Example:
 
 
 def in_two_orders(make: Callable[[list[Example]], list[list[str]]], shuffler: Random) -> list[dict[str, list[str]]]:
-    """Makes the negatives of the corpus twice, in its own order and in another; gives both by the rows' ids."""
+    """Makes the negatives of the corpus twice, in its order and in another; gives both by the rows' ids."""
     rows = corpus()
     orders = (rows, shuffler.sample(rows, len(rows)))
     return [{row.id: texts for row, texts in zip(order, make(order), strict=True)} for order in orders]

@@ -1,17 +1,19 @@
 """Entity swaps: one of the same type, from other knowledge, in a sentence that stays a sentence."""
 
-import random
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from data_modules.negatives.entities import Entity, find_entities, spacy_model
-from data_modules.negatives.entity_swap import entity_swaps
-from data_modules.negatives.slots import are_distinct, form, mention
+from data_modules.negatives.entity_swap import (
+    Entity,
+    are_distinct,
+    entity_swaps,
+    find_entities,
+    mention,
+    spacy_model,
+)
 from faithkit.weights.resolve import LOCAL
-from tests.data_modules.negatives.corpus import PEOPLE, PLACES, TOPICS, YEARS, corpus, example, in_two_orders, ruled
+from tests.data_modules.negatives.corpus import PEOPLE, PLACES, YEARS, corpus, example, ruled
 
 pytest.importorskip("spacy")
 KINDS = {**dict.fromkeys(PEOPLE, "p"), **dict.fromkeys(PLACES, "g"), **dict.fromkeys(YEARS, "y")}
@@ -32,20 +34,6 @@ def test_entities_change_places_with_others_of_their_type() -> None:
             assert new and not any(name in one.knowledge for name in new)
 
 
-@settings(max_examples=25)
-@given(st.randoms(use_true_random=False), st.integers(0, 3))
-def test_the_order_of_the_rows_does_not_matter(shuffler: random.Random, seed: int) -> None:
-    first, second = in_two_orders(lambda rows: entity_swaps(rows, 3, seed, ruled()), shuffler)
-    assert first == second
-
-
-def test_seeds_and_ids_draw_differently() -> None:
-    examples = corpus()
-    assert entity_swaps(examples, 1, 0, ruled()) != entity_swaps(examples, 1, 1, ruled())
-    twice = [example(0, id=str(n)) for n in range(30)]
-    assert len({tuple(texts) for texts in entity_swaps([*examples, *twice], 1, 0, ruled())[12:]}) > 1
-
-
 def test_only_what_was_stated_is_swapped() -> None:
     others = corpus()
     unknown = example(0, response="Mira and Tor Vik saw it.", knowledge="The lighthouse stands.")
@@ -54,15 +42,9 @@ def test_only_what_was_stated_is_swapped() -> None:
     assert entity_swaps([asked, *others], 3, 0, ruled())[0]
 
 
-def test_nothing_to_swap_gives_nothing() -> None:
-    plain = example(0, response="It stands.")
-    assert entity_swaps([plain, *corpus()], 3, 0, ruled())[0] == []
-    assert entity_swaps([example(0)], 3, 0, ruled()) == [[]]  # no other knowledge
-
-
 def test_every_place_of_an_entity_changes_and_longer_words_do_not() -> None:
-    said = "Tarn it was. Tarn! Not Tarnish, but Tarn."
-    one = example(0, response=said, knowledge="The windmill of Tarn.")
+    text = "Tarn it was. Tarn! Not Tarnish, but Tarn."
+    one = example(0, response=text, knowledge="The windmill of Tarn.")
     for text in entity_swaps([one, *corpus()], 3, 0, ruled())[0]:
         assert text.count("Tarn") == 1 and "Tarnish" in text
 
@@ -81,28 +63,6 @@ def test_articles_and_possessives_stay_where_they_are() -> None:
     for text, name in (("a 38 storey house", "38"), ("a 180 degree turn", "180"), ("a Nordic hut", "Nordic")):
         assert slot_of(text, name).slot.article == "a"
     assert slot_of("Hm. France is far.", "France").opens_sentence
-
-
-@pytest.mark.parametrize("name", ["one", "x", '"', "a\nb", "long " * 20])
-def test_what_is_no_entity_by_its_form_is_left_alone(name: str) -> None:
-    assert slot_of(f"so {name} there", name, "CARDINAL") is None
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "label", "same"),
-    [
-        ("1998", "2003", "DATE", True),
-        ("1998", "12", "DATE", False),
-        ("March 3, 1998", "July 5, 2003", "DATE", True),
-        ("two years", "ten years", "DATE", True),
-        ("two years", "12 years", "DATE", False),
-        ("third", "fifth", "ORDINAL", True),
-        ("Ada Fenn", "Mira", "PERSON", False),
-        ("Americans", "French", "NORP", False),
-    ],
-)
-def test_numbers_keep_their_pattern_and_names_their_shape(first: str, second: str, label: str, same: bool) -> None:
-    assert (form(first, label) == form(second, label)) is same
 
 
 @pytest.mark.parametrize(
@@ -126,14 +86,6 @@ def test_a_swap_at_the_start_of_a_sentence_has_a_capital() -> None:
 
     assert _replace("Two came. two left", {"Two": "nine", "two": "ten"}) == "Nine came. ten left"
     assert _replace("It is in Tarn. Tarn!", {"Tarn": "the west"}) == "It is in the west. The west!"
-
-
-@settings(max_examples=40)
-@given(st.text(max_size=60), st.sampled_from(TOPICS))
-def test_any_text_around_the_entities_stays(around: str, topic: str) -> None:
-    one = example(0, response=f"{around} Tarn {around}", knowledge=f"The {topic} of Tarn.")
-    for text in entity_swaps([one, *corpus()], 2, 0, ruled())[0]:
-        assert NAME.sub("", text) == NAME.sub("", one.response)
 
 
 @pytest.mark.network

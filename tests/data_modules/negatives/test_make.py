@@ -2,22 +2,18 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from data_modules.build import build_data, build_sources
+from data_modules.build import build_data, build_mix
 from data_modules.encoding.cache import group_hash
 from data_modules.negatives import __main__ as command
 from data_modules.negatives import make
-from data_modules.negatives.kinds import KINDS, OTHER, VERBATIM
-from data_modules.negatives.make import cached_negatives, make_negatives
-from data_modules.negatives.source import NegativesSource
+from data_modules.negatives.make import KINDS, OTHER, VERBATIM, NegativesSource, cached_negatives, make_negatives
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
@@ -44,23 +40,6 @@ def test_texts_are_distinct_and_never_the_response() -> None:
     assert {f"negatives: {kind}": count for kind, count in of_kind.items()}.items() <= made.counts.items()
 
 
-def test_where_few_are_wanted_the_kinds_share_them() -> None:
-    examples = [
-        replace(e, id=f"{n}/{e.id}", group=f"{n}/{e.group}", knowledge=f"{e.knowledge} {n}", tags=("Hallucination",))
-        for n in range(10)
-        for e in corpus()
-    ]
-    made = make_negatives(examples, kinds=PLAIN, num=1)
-    share = Counter(kind for kinds in made.kinds for kind in kinds)
-    assert set(share) == set(PLAIN) and min(share.values()) > len(examples) / 6
-    assert "rows with fewer than 1 negatives" not in made.counts
-
-
-def test_rows_with_too_few_are_counted() -> None:
-    made = make_negatives(corpus(), kinds=["verbatim"], num=2)
-    assert made.counts == {"negatives: verbatim": 12, "rows with fewer than 2 negatives": 12}
-
-
 def test_a_row_with_none_is_told_with_what_would_help() -> None:
     with pytest.raises(UserError, match=r"example 0:0: original give no negative\n  at: here/train\n  hint: add other"):
         make_negatives(corpus(), kinds=["original"])
@@ -70,7 +49,7 @@ def test_a_row_with_none_is_told_with_what_would_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"kinds": ["swap"]}, r"kinds of negatives: \['swap'\]"),
         ({"kinds": "other"}, "kinds of negatives: 'other'"),
@@ -79,22 +58,9 @@ def test_a_row_with_none_is_told_with_what_would_help() -> None:
         ({"num": 0}, "number of negatives: 0"),
     ],
 )
-def test_settings_are_checked(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(UserError, match=told):
+def test_settings_are_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         make_negatives(corpus(), **options)
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(st.text(max_size=30), st.text(max_size=30)), min_size=1, max_size=6), st.integers(1, 5))
-def test_any_text_is_taken(texts: list[tuple[str, str]], num: int) -> None:
-    examples = [
-        example(n * 3, id=str(n), group=str(n), knowledge=f"Stone {known}", response=said)
-        for n, (known, said) in enumerate(texts)
-        if text_key(f"Stone {known}") != text_key(said)
-    ]
-    made = make_negatives(examples, kinds=PLAIN, num=num)
-    assert made == make_negatives(examples, kinds=PLAIN, num=num)
-    assert all(1 <= len(row) <= num for row in made.texts)
 
 
 @pytest.fixture
@@ -122,17 +88,8 @@ def test_they_are_made_once_for_one_content(calls: list[int]) -> None:
     assert calls == [12] * 5
 
 
-def test_another_model_makes_them_anew(monkeypatch: pytest.MonkeyPatch, calls: list[int]) -> None:
-    pytest.importorskip("spacy")
-    monkeypatch.setattr(make, "find_entities", lambda weights: ruled())
-    for model in ("one", "one", "two"):
-        monkeypatch.setattr(make, "spacy_model", lambda weights, model=model: model)
-        cached_negatives(corpus())
-    assert calls == [12, 12]
-
-
 def test_missing_spacy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    from data_modules.negatives import entities
+    from data_modules.negatives import entity_swap as entities
 
     def absent(name: str) -> str:
         raise entities.PackageNotFoundError(name)
@@ -194,29 +151,15 @@ def test_what_trains_alone_has_them_and_of_what_trains_alone(
     assert all(e.negatives == () for e in read_examples(source, "validation", ReadReport()))
 
 
-def test_weak_sources_have_them_everywhere_for_all_of_them_trains(faithdial: Path, calls: list[int]) -> None:
-    @dataclass(frozen=True)
-    class Weak(type(make_source("faithdial", faithdial))):  # type: ignore[misc]
-        train_only = True
-
-    weak = Weak(path=faithdial)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("data_modules.build.build_source", lambda **_: weak)
-        ((source, _),) = build_sources(
-            [{"dataset": "faithdial"}], (), {"kinds": PLAIN}, SplitPlan(SHARES, 0, split="train")
-        )
-    assert all(e.negatives for e in read_examples(source, "train", ReadReport()))
-
-
 def test_a_configuration_asks_for_them(faithdial: Path, calls: list[int]) -> None:
     parts = [{"dataset": "faithdial", "path": str(faithdial)}, {"dataset": "wow", "path": "x", "only": "test"}]
-    (train, _), (test, _) = build_sources(parts, (), {"kinds": [VERBATIM], "num": 1})
+    train, test = (part.source for part in build_mix(parts, (), {"kinds": [VERBATIM], "num": 1}))
     assert isinstance(train, NegativesSource) and not isinstance(test, NegativesSource)
     assert next(read_examples(train, "train", ReadReport())).negatives[0].startswith("Lake Orvel")
     with pytest.raises(UserError, match=r"no option 'kind'\n  hint: its options are kinds, num, seed, weights"):
-        build_sources(parts, (), {"kind": [VERBATIM]})
+        build_mix(parts, (), {"kind": [VERBATIM]})
     with pytest.raises(UserError, match="negatives are not made for embedded"):
-        build_sources([{"dataset": "embedded"}], (), {})
+        build_mix([{"dataset": "embedded"}], (), {})
     streamed = {"parts": parts, "negatives": {}, "streaming": True}
     with pytest.raises(UserError, match=r"data\.streaming with data\.negatives"):
         build_data(streamed, None, num_epochs=1, seed=0)  # type: ignore[arg-type]

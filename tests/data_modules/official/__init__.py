@@ -1,1 +1,1 @@
-"""Rows of our own invention in the official layouts, by what the datasets hold."""
+"""Invented rows in the official layouts, by what the datasets hold."""

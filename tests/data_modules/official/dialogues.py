@@ -18,24 +18,24 @@ def utterance(
     }
 
 
-SAID = ["Do you know any lakes?"]
+HISTORY = ["Do you know any lakes?"]
 FAITHDIAL: Rows = [
     {
         "dialog_idx": 4,
         "utterances": [
-            utterance(SAID, "Lake Orvel is very deep.", "I swam in Lake Orvel once.", ["Hallucination"]),
-            utterance([*SAID, "It is.", "How deep?"], "The deepest up there.", "Deepest, I think!", ["Entailment"]),
-            utterance(SAID, "It is the deepest lake.", None, ["Entailment", "Uncooperative"]),
-            utterance(SAID, "My uncle fishes there.", None, ["Hallucination"]),
+            utterance(HISTORY, "Lake Orvel is very deep.", "I swam in Lake Orvel once.", ["Hallucination"]),
+            utterance([*HISTORY, "It is.", "How deep?"], "The deepest up there.", "Deepest, I think!", ["Entailment"]),
+            utterance(HISTORY, "It is the deepest lake.", None, ["Entailment", "Uncooperative"]),
+            utterance(HISTORY, "My uncle fishes there.", None, ["Hallucination"]),
         ],
     },
     {
         "dialog_idx": 7,
         "utterances": [
-            utterance(SAID, "It is deep.", "It is deep, and cold.", ["Hallucination", "Entailment"]),
-            utterance(SAID, "A deep lake!", "Oh, nice!", ["Generic"]),
-            utterance(SAID, "Sure thing.", "Sure thing. ", ["Generic"]),
-            utterance(SAID, "Orvel is on a plateau.", "On a plateau.", ["Uncooperative"]),
+            utterance(HISTORY, "It is deep.", "It is deep, and cold.", ["Hallucination", "Entailment"]),
+            utterance(HISTORY, "A deep lake!", "Oh, nice!", ["Generic"]),
+            utterance(HISTORY, "Sure thing.", "Sure thing. ", ["Generic"]),
+            utterance(HISTORY, "Orvel is on a plateau.", "On a plateau.", ["Uncooperative"]),
         ],
     },
 ]
@@ -49,8 +49,8 @@ CASES = {  # of FAITHDIAL's turns, as both datasets that read them count them
     "case: edited, uncooperative alone": 1,
 }
 WOW: Rows = [
-    {"dialog_idx": 0, "utterances": [utterance(SAID, "Lake Orvel, of course.", None, None)]},
-    {"dialog_idx": 1, "utterances": [utterance(["Hi", *SAID], "Orvel is deep.", None, None)]},
+    {"dialog_idx": 0, "utterances": [utterance(HISTORY, "Lake Orvel, of course.", None, None)]},
+    {"dialog_idx": 1, "utterances": [utterance(["Hi", *HISTORY], "Orvel is deep.", None, None)]},
 ]
 WOW_PARLAI: Rows = [
     {
@@ -72,6 +72,6 @@ WOW_PARLAI: Rows = [
     },
 ]
 TURNS: Rows = [
-    {"conv": "c1", "history": SAID, "knowledge": LAKE, "response": "Lake Orvel is very deep.", "rating": 2},
-    {"conv": "c1", "history": ["Hi", *SAID], "knowledge": LAKE, "response": "It is the deepest.", "rating": 2},
+    {"conv": "c1", "history": HISTORY, "knowledge": LAKE, "response": "Lake Orvel is very deep.", "rating": 2},
+    {"conv": "c1", "history": ["Hi", *HISTORY], "knowledge": LAKE, "response": "It is the deepest.", "rating": 2},
 ]

@@ -40,8 +40,8 @@ AUDIT_GOLD: Rows = [
     for n, label in enumerate(["Entailment", "Hallucination", "Partial Hallucination", "Uncooperative", "Generic"])
 ]
 AUDIT_DOHA: Rows = [
-    {"knowledge": LAKE, "history": said, "doha": response, "begin_label": label, "vrm_label": "edification,ack."}
-    for said, response, label in [
+    {"knowledge": LAKE, "history": message, "doha": response, "begin_label": label, "vrm_label": "edification,ack."}
+    for message, response, label in [
         ("", " Deep", "entailment"),
         ("so?", "deep and blue", "entailment,hallucination"),
         ("so?", "deep", "entailmentt,uncooperative"),

@@ -34,8 +34,14 @@ HALUEVAL_SUMMARIZATION: Rows = [
     {"document": LAKE, "right_summary": "Orvel is deep.", "hallucinated_summary": "Orvel is the deepest lake there is."}
 ]
 HALUEVAL_GENERAL: Rows = [
-    {"ID": number, "user_query": query, "chatgpt_response": said, "hallucination": label, "hallucination_spans": spans}
-    for number, query, said, label, spans in [
+    {
+        "ID": number,
+        "user_query": query,
+        "chatgpt_response": response,
+        "hallucination": label,
+        "hallucination_spans": spans,
+    }
+    for number, query, response, label, spans in [
         ("1", "Name a lake.", "Lake Orvel.", "no", []),
         ("2", "Name two lakes.", "Lake Orvel and Mount Sel.", "yes", ["Mount Sel"]),
         ("", "Name three lakes.", "Lake Orvel, the sea and the sea.", "yes", ["the sea"]),

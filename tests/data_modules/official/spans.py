@@ -1,4 +1,4 @@
-"""Answers with marked spans or tokens: RAGTruth, XSum's token labels, and rows of one's own."""
+"""Answers with marked spans or tokens: RAGTruth, XSum's token labels, and users' rows."""
 
 from typing import Any
 

@@ -29,7 +29,7 @@ def no_hang() -> Iterator[None]:
     signal.signal(signal.SIGALRM, before)
 
 
-def told(work: Callable[[], object], match: str) -> None:
+def check_refused(work: Callable[[], object], match: str) -> None:
     with pytest.raises(UserError, match=match) as caught:
         work()
     assert len(str(caught.value).splitlines()) <= 5
@@ -39,7 +39,7 @@ def endless(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
-# A file's bytes, and what is said of it; None: it is read.
+# A file's bytes, and the error; None: it is read.
 HOSTILE: dict[str, tuple[bytes, str | None]] = {
     "deep lists": (b"[" * 10_000, "broken JSON"),
     "deep lists in a row": (b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}\n", "broken JSON"),
@@ -53,8 +53,8 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
     "a byte order mark": (b"\xef\xbb\xbf" + ROW, None),
     "CRLF": (ROW.replace(b"\n", b"\r\n") * 2, None),
     "a key given twice": (b'{"knowledge": 5, "knowledge": "k", "response": "r"}\n', None),
-    "NaN where nobody looks": (b'{"knowledge": "k", "response": "r", "x": NaN, "y": -Infinity}\n', None),
-    "half a surrogate pair": (b'{"knowledge": "\\ud800", "response": "r"}\n', None),  # told by who takes the text
+    "NaN in other fields": (b'{"knowledge": "k", "response": "r", "x": NaN, "y": -Infinity}\n', None),
+    "half a surrogate pair": (b'{"knowledge": "\\ud800", "response": "r"}\n', None),  # refused when the text is read
     "a line without an end": (ROW.rstrip(), None),
 }
 
@@ -68,20 +68,20 @@ def test_json_files_that_no_corpus_has(tmp_path: Path, name: str, suffix: str) -
     if match is None:
         assert all(row.values["response"] == "r" for row in read_rows(file, ReadReport()))
     else:
-        told(lambda: list(read_rows(file, ReadReport())), match)
+        check_refused(lambda: list(read_rows(file, ReadReport())), match)
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_predictions_files_that_no_run_writes(tmp_path: Path, name: str) -> None:
     (tmp_path / "p.jsonl").write_bytes(HOSTILE[name][0])
-    told(lambda: read_predictions(tmp_path / "p.jsonl"), "p.jsonl")
+    check_refused(lambda: read_predictions(tmp_path / "p.jsonl"), "p.jsonl")
 
 
 @pytest.mark.parametrize("suffix", [".tsv", ".csv"])
 @pytest.mark.parametrize("data", [b"\n\n\n", b"", bytes(100), b"a\tb\n\n\n", b"\xff\xfea\x00"])
 def test_tables_that_no_corpus_has(tmp_path: Path, suffix: str, data: bytes) -> None:
     (tmp_path / f"rows{suffix}").write_bytes(data)
-    told(lambda: list(read_rows(tmp_path / f"rows{suffix}", ReadReport())), "rows")
+    check_refused(lambda: list(read_rows(tmp_path / f"rows{suffix}", ReadReport())), "rows")
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -92,8 +92,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
         for odd in (os.mkfifo, os.mkdir, endless):
             place.unlink()
             odd(place)
-            told(lambda: read(make(name, file)), "no such file or folder|here|no plain file|beside")
-            told(lambda: read(make(name, file.parent)), "here|no plain file|beside")
+            check_refused(lambda: read(make(name, file)), "no such file or folder|here|no plain file|next to")
+            check_refused(lambda: read(make(name, file.parent)), "here|no plain file|next to")
             place.rmdir() if place.is_dir() else place.unlink()
             place.write_bytes(whole)
 
@@ -102,8 +102,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
 def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Callable[[Path], None]) -> None:
     make_odd(tmp_path / "rows.jsonl")
     file = str(tmp_path / "rows.jsonl")
-    told(lambda: open_user_table(file, COLUMNS, join="".join), "no plain file")
-    told(lambda: read_predictions(file), "no plain file")
+    check_refused(lambda: open_user_table(file, COLUMNS, join="".join), "no plain file|a folder")
+    check_refused(lambda: read_predictions(file), "no plain file")
 
 
 def test_a_document_that_is_a_folder_or_a_pipe_does_not_count(tmp_path: Path) -> None:

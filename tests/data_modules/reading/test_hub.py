@@ -1,4 +1,4 @@
-"""Datasets from the hub, with a hub of our own in its place."""
+"""Datasets from the hub, with a fake hub in its place."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import datasets
 import pytest
 
-from data_modules.reading.hub import HubSplit
+from data_modules.reading.files import HubSplit
 from faithkit.errors import UserError
 from tests.data_modules.official.common import LAKE
 from tests.data_modules.official.dialogues import FAITHDIAL
@@ -48,12 +48,6 @@ def test_snli(hub: list) -> None:
     assert hub == [("stanfordnlp/snli", {"split": "validation", "revision": None})]
 
 
-def test_mnli_names_its_matched_set_validation(hub: list) -> None:
-    examples, _ = read(make("mnli", "hub"))
-    assert (examples[0].id, examples[0].split, examples[0].group) == ("0x", "validation", "5")
-    assert hub[0] == ("nyu-mll/multi_nli", {"split": "validation_matched", "revision": None})
-
-
 @pytest.mark.parametrize(("name", "num_examples"), [("faithdial", 8), ("faithcritic", 5)])
 def test_faithdial_is_read_as_its_json_files(hub: list, name: str, num_examples: int) -> None:
     examples, counts = read(make(name, "hub"), "test")
@@ -88,9 +82,3 @@ def test_the_key_of_the_encodings_tells_contents_apart(hub: list) -> None:
     other = HubSplit(dataset="a/b", split="test", address="x")
     assert one.open("rb").read() == one.open("rb").read() != other.open("rb").read()
     assert one.name == "hub:a/b:train"
-
-
-@pytest.mark.parametrize("name", ["wow", "begin", "audit", "conjnli", "dnli", "decode"])
-def test_what_the_hub_does_not_have(name: str) -> None:
-    with pytest.raises(UserError, match=r"is not read from the hub\n.*\n  hint: set data.path=FOLDER; .*http"):
-        read(make(name, "hub"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_modules.reading.rows import ReadReport
-from data_modules.weak.generations import read_generations
+from data_modules.weak.wow import read_generations
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
@@ -23,13 +23,13 @@ from tests.data_modules.official_rows import CASES, make, read, write
 COLUMNS: dict[str, str | None] = dict.fromkeys(("knowledge", "response", "history", "id", "group"))
 
 
-def told(work: Callable[[], object], match: str) -> None:
+def check_refused(work: Callable[[], object], match: str) -> None:
     with pytest.raises(UserError, match=match) as caught:
         work()
     assert len(str(caught.value).splitlines()) <= 5
 
 
-# The change, and what is said of it.
+# The change, and the error.
 WIKI_DATA: list[tuple[dict[str, Any], str]] = [
     ({"0": {"cast": [["nested"]]}}, r"'cast\[0\]' must be text, got \['nested'\]"),
     ({"0": {"cast": {"a": "b"}}}, "'cast' must be text, got {'a': 'b'}"),
@@ -46,7 +46,7 @@ WIKI_DATA: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("change", "match"), WIKI_DATA)
 def test_bad_documents_of_cmu_dog(tmp_path: Path, change: dict[str, Any], match: str) -> None:
     source = make("cmu_dog", test_cmu_dog.corpus(tmp_path, document={**test_cmu_dog.DOCUMENT, **change}))
-    told(lambda: read(source), f"{match}(.|\n)*The_Lake.json, line 1(.|\n)*hint: fetch the file again")
+    check_refused(lambda: read(source), f"{match}(.|\n)*The_Lake.json, line 1(.|\n)*hint: fetch the file again")
     report = ReadReport("skip")
     assert list(source.read_split("validation", report)) == []
     # The document, and the conversation about it.
@@ -77,7 +77,7 @@ READING_SETS: list[tuple[Any, str]] = [
 @pytest.mark.parametrize(("sets", "match"), READING_SETS)
 def test_bad_reading_sets_of_topical_chat(tmp_path: Path, sets: Any, match: str) -> None:
     source = make("topical_chat", test_topical_chat.corpus(tmp_path, built=sets))
-    told(lambda: read(source), match)
+    check_refused(lambda: read(source), match)
     if sets:  # a conversation alone is bad: it is counted
         report = ReadReport("skip")
         list(source.read_split("validation", report))
@@ -91,14 +91,14 @@ NO_LEADS: dict[str, Any] = {"shortened_wiki_lead_section": {}, "summarized_wiki_
                                   {**NO_LEADS, "shortened_wiki_lead_section": {"a": []}}])  # fmt: skip
 def test_bad_texts_of_wikipedia(tmp_path: Path, wiki: Any) -> None:
     folder = test_topical_chat.corpus(tmp_path, unbuilt=test_topical_chat.UNBUILT, wiki=wiki)
-    told(lambda: read(make("topical_chat", folder)), "must (be a JSON object|have shortened)(.|\n)*wiki.json")
+    check_refused(lambda: read(make("topical_chat", folder)), "must (be a JSON object|have shortened)(.|\n)*wiki.json")
 
 
 @pytest.mark.parametrize("text", ["[" * 10_000, "{", "", '{"a": ' + "9" * 5_000 + "}"])
 def test_reading_sets_that_are_no_json(tmp_path: Path, text: str) -> None:
     folder = test_topical_chat.corpus(tmp_path, built={})
     (folder / "reading_sets" / "post-build" / "valid_freq.json").write_text(text)
-    told(lambda: read(make("topical_chat", folder)), "broken JSON(.|\n)*valid_freq.json, line 1")
+    check_refused(lambda: read(make("topical_chat", folder)), "broken JSON(.|\n)*valid_freq.json, line 1")
 
 
 def turn(**change: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
 def test_values_of_another_kind(tmp_path: Path, name: str, row: dict[str, Any], match: str) -> None:
     file, rows, _ = CASES[name]
     path = write(tmp_path / file, [rows[1], row])
-    told(lambda: read(make(name, path)), f"{match}(.|\n)*{file}, line \\d")
+    check_refused(lambda: read(make(name, path)), f"{match}(.|\n)*{file}, line \\d")
     _, counts = read(make(name, path), on_bad_row="skip")
     assert counts["rejected: bad row"] == 1
 
@@ -137,7 +137,7 @@ def test_a_row_cannot_set_what_our_own_code_sets(tmp_path: Path) -> None:
 def test_bad_generations(tmp_path: Path, replies: Any) -> None:
     (tmp_path / "generations").mkdir()
     (tmp_path / "generations" / "gpt2.json").write_text(json.dumps(replies))
-    told(lambda: list(read_generations(tmp_path, [example()], ReadReport())), "not a file of generations")
+    check_refused(lambda: list(read_generations(tmp_path, [example()], ReadReport())), "not a file of generations")
 
 
 def own_rows(path: str, **columns: str) -> Any:
@@ -145,19 +145,19 @@ def own_rows(path: str, **columns: str) -> Any:
     return open_user_table(path, wanted, join="\n".join)
 
 
-OWN: list[tuple[dict[str, Any], dict[str, str], str]] = [
+USER_ROWS: list[tuple[dict[str, Any], dict[str, str], str]] = [
     ({"knowledge": ["", ""]}, {}, "'knowledge' is empty"),
     ({"name": ["x"]}, {"id": "name"}, "'name' must hold texts or numbers"),
     ({"name": "\ud800"}, {"id": "name"}, "'name' is not valid text"),
-    ({"said": "\ud800"}, {"history": "said"}, "'said' is not valid text"),
+    ({"asked": "\ud800"}, {"history": "asked"}, "'asked' is not valid text"),
     ({"other": float("nan")}, {}, "cannot be written as JSON"),
 ]
 
 
-@pytest.mark.parametrize(("change", "columns", "match"), OWN)
+@pytest.mark.parametrize(("change", "columns", "match"), USER_ROWS)
 def test_bad_rows_of_ones_own(tmp_path: Path, change: dict[str, Any], columns: dict[str, str], match: str) -> None:
     file = write(tmp_path / "rows.jsonl", [{"knowledge": "k", "response": "r", **change}])
-    told(lambda: own_rows(str(file), **columns), f"{match}(.|\n)*rows.jsonl, line 1")
+    check_refused(lambda: own_rows(str(file), **columns), f"{match}(.|\n)*rows.jsonl, line 1")
 
 
 def test_half_a_surrogate_pair_is_written_back_as_its_escape(tmp_path: Path) -> None:
@@ -171,4 +171,4 @@ def test_half_a_surrogate_pair_is_written_back_as_its_escape(tmp_path: Path) -> 
 def test_a_predicted_spans_label_is_text(tmp_path: Path, label: Any) -> None:
     spans = [{"start": 0, "end": 1, "label": label}]
     file = write(tmp_path / "p.jsonl", [{"id": "a", "label": "hallucinated", "spans": spans}])
-    told(lambda: read_predictions(file), "a span's label must be text(.|\n)*p.jsonl, line 1")
+    check_refused(lambda: read_predictions(file), "a span's label must be text(.|\n)*p.jsonl, line 1")

@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from data_modules.build import build_sources
-from data_modules.negatives.source import NegativesSource
-from data_modules.reading.dataset import Source, read_examples, resolve_split
+from data_modules.negatives.make import NegativesSource
+from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport, Row
 from data_modules.reading.wrappers import ExcludingSource, WrappedSource
@@ -95,33 +94,6 @@ def test_wrappers_keep_every_declared_attribute(rare: Rare, wrap: Wrap, attribut
         assert wanted != getattr(Source, attribute)
 
 
-def test_wrappers_forward_every_method() -> None:
-    methods = {name for name, value in vars(Source).items() if callable(value) and not name.startswith("_")}
-    through_others = {"read_row", "read_from"}  # they call what a wrapper may override
-    assert methods - set(vars(WrappedSource)) == through_others
-
-
-@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-def test_wrappers_forward_files_and_keep_what_makes_a_layout(rare: Rare, wrap: Wrap) -> None:
-    wrapped = wrap(rare)
-    assert wrapped.files() == rare.files() and wrapped.split_names() == ["train", "validation"]
-    assert resolve_split(wrapped, None) == "validation"
-    assert wrapped.layout()["every"] is False
-    other = wrap(replace(rare, every=True)).layout()
-    assert other != wrapped.layout(), "the cache must tell the options of the dataset inside apart"
-
-
-@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
-def test_wrappers_hand_an_exclusion_to_a_dataset_that_sees_to_it_itself(rare: Rare, wrap: Wrap) -> None:
-    changed = wrap(rare).excluding(EXCLUDED)
-    assert changed is not None and changed.layout()["every"] is True and type(changed) is type(wrap(rare))
-
-
-def test_the_size_of_a_filtered_dataset_is_not_known(rare: Rare) -> None:
-    assert WRAPPERS["plain"](rare).sizes() == rare.sizes()
-    assert WRAPPERS["excluding"](rare).sizes() is None is WRAPPERS["part of excluding"](rare).sizes()
-
-
 def test_records_pass_all_wrappers_and_the_dropped_are_counted(rare: Rare) -> None:
     report = ReadReport()
     kept = list(read_examples(WRAPPERS["part of excluding"](rare), "train", report))
@@ -130,14 +102,6 @@ def test_records_pass_all_wrappers_and_the_dropped_are_counted(rare: Rare) -> No
     assert len({example.id for example in kept}) == len(kept), "repeated ids are made unique"
     groups = {example.group for example in kept}
     assert groups == {example.group for example in read_examples(rare, "train", ReadReport())} & groups
-
-
-def test_reading_from_a_place_and_reading_rows_are_filtered_too(rare: Rare) -> None:
-    wrapped, report = WRAPPERS["excluding"](rare), ReadReport()
-    records = [example for example, _ in wrapped.read_split("train", report)]
-    assert [example for example, _ in wrapped.read_from(5, "train", report)] == records[5:]
-    row = Row({"number": 3}, "train.jsonl", 3, 4)
-    assert wrapped.read_row(row, "train", report) == [] != rare.read_row(row, "train", report)
 
 
 def test_a_part_holds_the_groups_that_the_division_gives_it(rare: Rare) -> None:
@@ -152,14 +116,7 @@ def test_a_part_holds_the_groups_that_the_division_gives_it(rare: Rare) -> None:
         assert [e.response for e in found] == [examples[row].response for row in rows[part]]
 
 
-EXCLUDE = [{"dataset": "begin", "path": "embedded", "split": "test"}]
-
-
-def test_weak_rows_only_train_under_an_exclusion() -> None:
-    ((weak, _),) = build_sources([{"dataset": "dropped_support", "path": "embedded"}], EXCLUDE)
-    assert isinstance(weak, ExcludingSource) and weak.train_only
-
-
-def test_mnli_is_tested_on_its_validation_split_under_an_exclusion() -> None:
-    ((mnli, _),) = build_sources([{"dataset": "mnli", "path": "embedded"}], EXCLUDE)
-    assert isinstance(mnli, ExcludingSource) and resolve_split(mnli, None) == "validation"
+def test_wrappers_forward_every_method() -> None:
+    methods = {name for name, value in vars(Source).items() if callable(value) and not name.startswith("_")}
+    through_others = {"read_row", "read_from"}  # they call what a wrapper may override
+    assert methods - set(vars(WrappedSource)) == through_others

@@ -12,7 +12,6 @@ from data_modules.reading.rows import ReadReport
 from data_modules.weak.dropped import UNSUPPORTED, drop_support
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Example
-from faithkit.sentences import sentence_places
 from faithkit.span_types import UNTYPED
 from faithkit.words import unicode_content_words
 
@@ -35,22 +34,12 @@ def test_the_marked_sentence_is_the_one_whose_support_is_gone() -> None:
         (span,) = copy.spans or ()
         marked, other = ANSWER[span.start : span.end], ANSWER[: span.start] + ANSWER[span.end :]
         left = set(unicode_content_words(copy.knowledge))
-        said = set(unicode_content_words(marked))
-        assert len(said & left) / len(said) <= UNSUPPORTED
+        words = set(unicode_content_words(marked))
+        assert len(words & left) / len(words) <= UNSUPPORTED
         assert set(unicode_content_words(other)) & left, "the other sentence keeps its support"
         assert "keeper lived" in copy.knowledge and copy.response == ANSWER
         assert copy.label == HALLUCINATED and span.label == UNTYPED
     assert {copy.spans[0].start for copy in made if copy.spans} == {0, ANSWER.index("The wooden")}
-
-
-def test_support_is_found_in_any_script() -> None:
-    context = (
-        "Маяк построен из гранитных блоков давно. Смотритель жил там с семьёй.\n"
-        "Буря разрушила деревянную лестницу зимой."
-    )
-    answer = "Маяк построен из гранитных блоков. Буря разрушила деревянную лестницу."
-    made = list(drop_support(example(knowledge=context, response=answer), random.Random(0), 2))
-    assert len(made) == 2 and all("Смотритель" in copy.knowledge for copy in made)
 
 
 def test_nothing_is_made_where_it_is_not_clear_what_lost_its_support() -> None:
@@ -60,11 +49,6 @@ def test_nothing_is_made_where_it_is_not_clear_what_lost_its_support() -> None:
     assert all(
         copy.spans and len(copy.spans) == 2 for copy in drop_support(example(knowledge=mixed), random.Random(0), 3)
     )
-
-
-def test_sentences_end_at_points_and_at_lines() -> None:
-    text = "One here. Two v1.5 there!\n\n- three\nfour"
-    assert [text[a:b] for a, b in sentence_places(text)] == ["One here.", "Two v1.5 there!", "- three", "four"]
 
 
 def test_it_is_read_from_another_corpus_and_only_trains(tmp_path: Path) -> None:

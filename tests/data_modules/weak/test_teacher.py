@@ -5,37 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_modules.weak.features import (
+from data_modules.weak.teacher import (
     NUM_VECTOR_FEATURES,
-    NUM_WORD_FEATURES,
+    Teacher,
     text_vectors,
     vector_features,
-    word_features,
 )
-from data_modules.weak.teacher import Teacher
-from faithkit.token_overlap import greedy_runs
 from tests.data_modules.examples import example
 
 KNOWN = ["river", "city", "king", "music", "food", "water", "stone", "book", "film", "game", "dog", "cat", "tree"]
-
-
-def test_copied_runs_are_the_longest_from_the_left() -> None:
-    assert greedy_runs("a b c x b c".split(), "b c a b c d".split()) == [3, 2]
-    assert greedy_runs(["x"], ["a"]) == [] and greedy_runs([], ["a"]) == []
-
-
-def test_word_features_of_a_pair_by_hand() -> None:
-    features = word_features("Lake Orvel formed in 1843.", "I think Lake Orvel formed in 1850, don't you?")
-    assert len(features) == NUM_WORD_FEATURES
-    words, known, share, supported, novel = features[:5]
-    assert (words, known, share) == (9, 5, 9 / 5)
-    # Of the content words think, lake, orvel, form, 1850, don't the knowledge has three; `think` fills, two are new.
-    assert supported == pytest.approx(3 / 6) and novel == 2
-    first_person, second_person, questions, exclamations, full_stops, numbers, new_numbers = features[7:14]
-    assert (first_person, second_person, questions, exclamations, full_stops) == (1, 1, 1, 0, 0)
-    assert (numbers, new_numbers) == (1, 1)
-    assert features[16] == 4, "Lake Orvel formed in"
-    assert features[23] == 1, "one negation more than the knowledge"
 
 
 def test_a_copied_token_is_matched_best(tiny_bert: Path) -> None:

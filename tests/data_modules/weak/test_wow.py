@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from data_modules.build import build_source, build_sources
+from data_modules.build import build_mix, build_source
 from data_modules.data_module import DataModule
 from data_modules.encoding.cache import content_hash
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
+from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport
@@ -24,7 +25,7 @@ from tests.data_modules.official.dialogues import utterance
 from tests.data_modules.official_rows import write
 from tests.running import train_here
 
-SAID = ["Tell me more."]
+HISTORY = ["Tell me more."]
 TOPICS = ["lake", "ferry", "baker", "bridge", "castle", "market", "garden", "tower"]
 
 
@@ -37,8 +38,8 @@ def dialogues(split: str, first: int = 0) -> list[dict[str, Any]]:
         {
             "dialog_idx": first + d,
             "utterances": [
-                utterance(SAID, f"It was built in {1800 + d}.", None, None, knowledge(2 * d, split)),
-                utterance(SAID, "I love my dog more than that!", None, None, knowledge(2 * d + 1, split)),
+                utterance(HISTORY, f"It was built in {1800 + d}.", None, None, knowledge(2 * d, split)),
+                utterance(HISTORY, "I love my dog more than that!", None, None, knowledge(2 * d + 1, split)),
             ],
         }
         for d in range(6)
@@ -150,31 +151,17 @@ def test_weak_pairs_train_alone_and_apart_from_what_is_held_out(wow: Path, audit
         {"dataset": "audit", "path": str(audit)},
     ]
     encoder = PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
-    data = DataModule(build_sources(parts), encoder, split_plan=SplitPlan({"validation": 0.5, "test": 0.0}))
+    data = DataModule(build_mix(parts), encoder, split_plan=SplitPlan({"validation": 0.5, "test": 0.0}))
     data.setup()
     assert [subset.name for subset in data.subsets["validation"]] == ["audit"]
     held = {e.knowledge for e in data.subsets["validation"][0].examples()}
     trained = {e.knowledge for e in data.subsets["train"][0].examples()}
     assert held and not held & trained and trained
-    assert data.counts["weak_wow/train"]["dropped: knowledge stands in validation or test"] == 2 * len(held)
+    assert data.counts["weak_wow/train"]["dropped: knowledge occurs in validation or test"] == 2 * len(held)
     with pytest.raises(UserError, match="weak labels"):
-        DataModule(build_sources(parts[:1]), encoder, only=["test"])
+        build_mix([{**parts[0], "only": "test"}])
     with pytest.raises(UserError, match="streaming"):
-        DataModule(build_sources(parts[:1]), encoder, streaming=True)
-
-
-def test_targets_are_the_probabilities(wow: Path, tiny_bert: Path) -> None:
-    examples, _ = read(weak(wow, None, tiny_bert, kinds=["synthetic"]))
-    encoder = PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
-    columns = encoder.encode(examples[:4], Counter())
-    assert columns["target"].tolist() == pytest.approx([e.meta["probability"] for e in examples[:4]])  # type: ignore[union-attr]
-    assert columns["label"].tolist() == [-1] * 4  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("options", [{"kinds": ["neutral"]}, {"kinds": []}, {"kinds": ["natural"], "audit_path": None}])
-def test_wrong_options_are_explained(wow: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(UserError):
-        build_source("weak_wow", str(wow), **options)
+        DataModule(build_mix(parts[:1]), encoder, DataOptions(streaming=True))
 
 
 def test_a_missing_split_or_a_strange_file_is_explained(wow: Path, audit: Path, tiny_bert: Path) -> None:

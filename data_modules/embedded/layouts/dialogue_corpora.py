@@ -1,0 +1,248 @@
+"""FaithDial's files, and Wizard of Wikipedia in the same layout."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from data_modules.embedded.dialogue import Exchange, Reply
+from data_modules.embedded.layouts.common import NumRows, dialogues, sizes, write_json, write_json_object
+
+FILES = {"train": "train.json", "validation": "valid.json", "test": "test.json"}
+WOW_FILES = {"train": "wow_train.json", "validation": "wow_valid.json", "test": "wow_test.json"}
+GENERIC_EVERY = 15  # one turn in this many had a generic reply before it was edited
+
+
+def write_faithdial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes FaithDial: responses are faithful; the tags of edited ones are about their `original_response`."""
+    for split, size in sizes(num_rows).items():
+        write_json(folder / FILES[split], _dialogues(split, size, seed, _edited))
+    return folder
+
+
+def write_wow(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes Wizard of Wikipedia in FaithDial's layout: unedited responses, without tags."""
+    for split, size in sizes(num_rows).items():
+        write_json(folder / WOW_FILES[split], _dialogues(split, size, seed, _original))
+    return folder
+
+
+def _dialogues(split: str, size: int, seed: int, utterance: Any) -> Iterator[dict[str, Any]]:
+    for index, (number, turns) in enumerate(dialogues(split, size, seed)):
+        utterances = [utterance(turn, number * 7 + place) for place, turn in enumerate(turns)]
+        yield {"dialog_idx": index, "utterances": utterances}
+
+
+def _edited(exchange: Exchange, position: int) -> dict[str, Any]:
+    first = _first_reply(exchange, position)
+    edited = first is not exchange.faithful
+    return {
+        "history": [turn.text for turn in exchange.history],
+        "knowledge": " ".join(exchange.sentences),
+        "response": exchange.faithful.text,
+        "original_response": first.text if edited else None,
+        "BEGIN": list(first.tags),
+        "VRM": list(first.vrm),
+    }
+
+
+def _first_reply(exchange: Exchange, position: int) -> Reply:
+    """Returns the reply before it was edited, as Wizard of Wikipedia has it."""
+    return exchange.shown_reply(generic=position % GENERIC_EVERY == 0)
+
+
+def _original(exchange: Exchange, position: int) -> dict[str, Any]:
+    return {
+        "history": [turn.text for turn in exchange.history],
+        "knowledge": " ".join(exchange.sentences),
+        "response": _first_reply(exchange, position).text,
+        "original_response": None,
+        "BEGIN": None,
+        "VRM": None,
+    }
+
+
+PARLAI_FILES = {
+    "train": ("train.json",),
+    "validation": ("valid_random_split.json", "valid_topic_split.json"),
+    "test": ("test_random_split.json", "test_topic_split.json"),
+}
+NOTHING = "no_passages_used"
+_TOPIC_START = 12_000_000  # the topic splits come from another part of the corpus than the random ones
+_UNUSED_EVERY = 11  # one wizard turn in this many used no passage
+
+
+def write_wow_parlai(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes all five files; `num_rows` counts wizard turns."""
+    for split, size in sizes(num_rows).items():
+        for file, start in zip(PARLAI_FILES[split], (0, _TOPIC_START), strict=False):
+            write_json(folder / file, _conversations(split, size, seed, start))
+    return folder
+
+
+def _conversations(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    for number, exchanges in dialogues(split, size, seed, start):
+        topic = _title(exchanges[0].topic)
+        # The wizard opens every third conversation: its first line then answers no one.
+        wizard_first = number % 3 == 0
+        names = ("1_Apprentice", "0_Wizard") if wizard_first else ("0_Apprentice", "1_Wizard")
+        turns: list[dict[str, Any]] = []
+        passage: list[str] = []
+        for place, exchange in enumerate(exchanges):
+            pool = [_sentence(other) for other in exchanges[place : place + 3]]
+            if not (wizard_first and place == 0):
+                turns.append(_apprentice(names[0], exchange, topic, pool))
+            turns.append(_wizard(names[1], exchange, topic, pool, number * 5 + place, place))
+            passage.append(_sentence(exchange))
+        yield {
+            "chosen_topic": topic,
+            "persona": f"i am curious about {exchanges[0].topic}.",
+            "wizard_eval": number % 5 + 1,
+            "dialog": turns,
+            "chosen_topic_passage": passage,
+        }
+
+
+def _title(topic: str) -> str:
+    return topic.removeprefix("the ")
+
+
+def _sentence(exchange: Exchange) -> str:
+    return " ".join(exchange.sentences)
+
+
+def _apprentice(speaker: str, exchange: Exchange, topic: str, pool: list[str]) -> dict[str, Any]:
+    return {
+        "speaker": speaker,
+        "text": exchange.history[-1].text,
+        "retrieved_passages": [{topic: pool}],
+        "retrieved_topics": [topic],
+    }
+
+
+def _wizard(speaker: str, exchange: Exchange, topic: str, pool: list[str], roll: int, place: int) -> dict[str, Any]:
+    unused = roll % _UNUSED_EVERY == 0
+    reply = exchange.shown_reply(generic=unused)
+    key = topic.replace(" ", "_")
+    if unused:  # the published files have both forms
+        sentence = passage = {NOTHING: NOTHING} if roll % 2 else {}
+    else:
+        sentence = {f"self_{key}_{place}": _sentence(exchange)}
+        passage = {f"self_0_{key}": topic}
+    return {
+        "speaker": speaker,
+        "text": reply.text,
+        "checked_sentence": sentence,
+        "checked_passage": passage,
+        "retrieved_passages": [{topic: pool}],
+        "retrieved_topics": [topic],
+    }
+
+
+CMU_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
+TOPICAL_SPLITS = {
+    "train": ("train",),
+    "validation": ("valid_freq", "valid_rare"),
+    "test": ("test_freq", "test_rare"),
+}
+NUM_SECTIONS = 4
+_RARE_START = 12_000_000  # the rare splits come from another part of the corpus
+_BOTH_EVERY = 4  # in one conversation of this many both people saw the document
+_PERSONAL_EVERY = 9  # one turn in this many names no section
+
+
+def write_cmu_dog(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes CMU-DoG; `num_rows` counts exchanges. Each conversation has its document in WikiData."""
+    document_number = 0
+    for split, size in sizes(num_rows).items():
+        for number, exchanges in dialogues(split, size, seed):
+            name = hashlib.sha1(f"{seed}:{split}:{number}".encode()).hexdigest()
+            document = _document(exchanges, document_number)
+            write_json_object(folder / "WikiData" / f"{split}_{number}.json", document)
+            conversation = _film_talk(exchanges, number, document_number)
+            write_json_object(folder / "Conversations" / CMU_SPLITS[split] / f"{name}.json", conversation)
+            document_number += 1
+    return folder
+
+
+def _section(place: int) -> int:
+    return min(place, NUM_SECTIONS - 1)
+
+
+def _document(exchanges: list[Exchange], number: int) -> dict[str, Any]:
+    texts = ["" for _ in range(NUM_SECTIONS)]
+    for place, exchange in enumerate(exchanges):
+        texts[_section(place)] = " ".join([texts[_section(place)], *exchange.sentences]).strip()
+    first = {
+        "cast": [],
+        "critical_response": [],
+        "director": "",
+        "genre": exchanges[0].domain,
+        "introduction": texts[0],
+        "movieName": exchanges[0].topic,
+        "rating": [],
+        "year": "",
+    }
+    return {"0": first, **{str(i): texts[i] for i in range(1, NUM_SECTIONS)}, "wikiDocumentIdx": number}
+
+
+def _film_talk(exchanges: list[Exchange], number: int, document: int) -> dict[str, Any]:
+    messages = []
+    for place, exchange in enumerate(exchanges):
+        texts = {"user1": exchange.history[-1].text, "user2": exchange.shown_reply(generic=False).text}
+        messages += [{"docIdx": _section(place), "text": text, "uid": user} for user, text in texts.items()]
+    return {
+        "history": messages,
+        "rating": number % 3 + 1,
+        "status": 1,
+        "whoSawDoc": ["user1", "user2"] if number % _BOTH_EVERY == 0 else ["user2"],
+        "wikiDocumentIdx": document,
+    }
+
+
+def write_topical_chat(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes Topical-Chat: all five files with their reading sets; `num_rows` counts exchanges."""
+    for split, size in sizes(num_rows).items():
+        for name, start in zip(TOPICAL_SPLITS[split], (0, _RARE_START), strict=False):
+            talks = dict(_talks(split, size, seed, start))
+            write_json_object(folder / "conversations" / f"{name}.json", {k: talk for k, (talk, _) in talks.items()})
+            built = folder / "reading_sets" / "post-build" / f"{name}.json"
+            write_json_object(built, {k: sets for k, (_, sets) in talks.items()})
+    return folder
+
+
+def _talks(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, tuple[dict[str, Any], dict[str, Any]]]]:
+    for number, exchanges in dialogues(split, size, seed, start):
+        name = f"t_{hashlib.sha1(f'{seed}:{split}:{number}'.encode()).hexdigest()[:12]}"
+        turns = []
+        for place, exchange in enumerate(exchanges):
+            sections = [f"FS{place % 3 + 1}", "Personal Knowledge"]
+            if (number + place) % _PERSONAL_EVERY == 0:
+                sections = sections[1:]
+            turns.append(_turn("agent_1", exchange.history[-1].text, ["Personal Knowledge"]))
+            turns.append(_turn("agent_2", exchange.shown_reply(generic=False).text, sections))
+        ratings = {"agent_1": "Good", "agent_2": "Excellent"}
+        talk = {"article_url": None, "config": "C", "content": turns, "conversation_rating": ratings}
+        yield name, (talk, _reading_set(exchanges))
+
+
+def _turn(agent: str, message: str, sections: list[str]) -> dict[str, Any]:
+    return {
+        "message": message,
+        "agent": agent,
+        "sentiment": "Neutral",
+        "knowledge_source": sections,
+        "turn_rating": "Good",
+    }
+
+
+def _reading_set(exchanges: list[Exchange]) -> dict[str, Any]:
+    sections = {}
+    for i in range(3):
+        about = exchanges[i::3]
+        sections[f"FS{i + 1}"] = {
+            "entity": exchanges[0].topic,
+            "shortened_wiki_lead_section": " ".join(about[0].sentences) if about else "",
+            "fun_facts": [" ".join(exchange.sentences) for exchange in about[1:]],
+        }
+    return {"config": "C", "agent_1": sections, "agent_2": sections, "article": {"url": None}}

@@ -1,0 +1,101 @@
+"""The order of the parts of a sequence: of (knowledge, response) pairs, and of dialogue turns for generators.
+
+    seq2seq   encoder: control, bos, knowledge marker + knowledge, turns each led by its speaker's marker, eos
+              decoder: wizard marker + response, eos
+    causal    the same one behind the other, without the eos in the middle
+
+The control tokens of CTRL (Rashkin et al. 2021) come before everything else, one of each group.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from faithkit.checks import check_number
+from faithkit.errors import UserError, shorten
+
+KNOWLEDGE_FIRST, RESPONSE_FIRST = ORDERS = ("knowledge_response", "response_knowledge")
+
+
+MAX_LENGTH = 10_000_000  # tokens and turns; more than any model reads
+SEQ2SEQ, CAUSAL = "seq2seq", "causal"
+DIALOGUE, KNOWLEDGE, SEEKER, WIZARD = "<|dialogue|>", "<|knowledge|>", "<|seeker|>", "<|wizard|>"
+# Each marker with the word that initialises its embedding. DIALOGUE is the bos of tokenizers that have none.
+MARKERS = {DIALOGUE: "dialogue", KNOWLEDGE: "knowledge", SEEKER: "user", WIZARD: "assistant"}
+OVERLAP_TOKENS = ("<|low-overlap|>", "<|medium-overlap|>", "<|high-overlap|>")
+# Control tokens by group, in their order in a sequence; in a group from the unwanted level to the wanted one.
+# `release_` groups are measured as FaithDial's release does; groups that share a token exclude each other.
+CONTROL_TOKENS = {
+    "voice": ("<|first-person|>", "<|no-first-person|>"),
+    "overlap": OVERLAP_TOKENS,
+    "release_overlap": OVERLAP_TOKENS,
+    "entailment": ("<|contradicted|>", "<|neutral|>", "<|entailed|>"),
+    "release_entailment": ("<|not-entailed|>", "<|entailed|>"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnLayout:
+    """The lengths and parts of a sequence.
+
+    Args:
+        kind: SEQ2SEQ or CAUSAL.
+        max_length: Tokens that the model reads: the encoder's input, or for causal models the whole sequence.
+        max_response_length: Tokens of a response, eos counted. A causal sequence keeps this room free of history, so
+            that a turn has the same history in training and when it is answered; a longer response takes more.
+        max_history: Turns of history, at most; None takes all that fit.
+        control: Names of the control groups, in the order of CONTROL_TOKENS.
+    """
+
+    kind: str
+    max_length: int
+    max_response_length: int
+    max_history: int | None = None
+    control: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_number("model.max_response_length", self.max_response_length, 2, MAX_LENGTH, whole=True)
+        least = 16 + (self.max_response_length if self.kind == CAUSAL else 0)
+        check_number("model.max_length", self.max_length, least, MAX_LENGTH, whole=True)
+        if self.max_history is not None:
+            check_number("model.max_history", self.max_history, 0, MAX_LENGTH, whole=True)
+        if self.kind not in (SEQ2SEQ, CAUSAL):
+            raise UserError(f"a generator of kind {self.kind!r}", hint=f"use {SEQ2SEQ} or {CAUSAL}")
+        check_control_groups(self.control)
+
+
+def check_control_groups(groups: Sequence[str]) -> None:
+    """Refuses groups that are unknown, out of order, or two that share a token."""
+    if list(groups) != [name for name in CONTROL_TOKENS if name in groups]:
+        hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
+        raise UserError(f"control groups {shorten(list(groups))}", hint=hint)
+    for number, group in enumerate(groups):
+        for other in groups[:number]:
+            if set(CONTROL_TOKENS[group]) & set(CONTROL_TOKENS[other]):
+                raise UserError(f"control groups {other} and {group} name the same feature", hint="use one of them")
+
+
+def bos_of(tokenizer: Any) -> str:
+    """Returns the token that a sequence begins with: the tokenizer's bos, or DIALOGUE if it has none."""
+    return tokenizer.bos_token or DIALOGUE
+
+
+def add_markers(tokenizer: Any, layout: TurnLayout) -> dict[int, list[int]]:
+    """Adds the special tokens that the tokenizer lacks, and padding where it has none.
+
+    Returns:
+        For each new token the ids of the words that describe it.
+    """
+    if tokenizer.eos_token is None:
+        raise UserError("the tokenizer has no eos token: a response could not end", hint="use another model")
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token  # masked everywhere
+    words = {token: word for token, word in MARKERS.items() if token != DIALOGUE or tokenizer.bos_token is None}
+    words |= {
+        token: token.strip("<|>").replace("-", " ") for group in layout.control for token in CONTROL_TOKENS[group]
+    }
+    have = tokenizer.get_vocab()
+    described = {token: tokenizer(word, add_special_tokens=False)["input_ids"] for token, word in words.items()}
+    new = [token for token in words if token not in have]
+    tokenizer.add_tokens(new, special_tokens=True)
+    return {tokenizer.convert_tokens_to_ids(token): described[token] for token in new}

@@ -1,0 +1,93 @@
+"""Layouts that dialogue datasets share: one turn per row, and transcripts with judgements.
+
+Turns cut out of official conversations are distributed as {conv, history, knowledge, response}, history a list of
+texts. HalluDial and HaluEval write dialogues as one text, `[Human]: ... [Assistant]: ...`, and judgements that begin
+with Yes or No.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_modules.reading.dataset import Records, Source
+from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD, YES_NO, alternate, other_fields
+from data_modules.reading.files import Patterns, find_files
+from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
+from faithkit.errors import shorten
+from faithkit.records import Example, Turn
+
+FIELDS = ("conv", "history", "knowledge", "response")
+OPENS = "dropped: opens the conversation"
+EMPTY = "dropped: empty message"
+
+
+def find_turns(path: str, turns: Patterns, raw: Patterns, address: str) -> dict[str, list[Path]]:
+    """Returns the files of each split: the turns if the folder has any, otherwise the official conversations.
+
+    A path to the official folder of conversations reads that folder, even if there are turns next to it.
+    """
+    inner = Path(next(iter(raw.values()))[0]).parts[0]
+    root = Path(path).expanduser()
+    if root.name == inner and root.is_dir():
+        return find_files(str(root.parent), raw, address=address)
+    return find_files(path, turns, raw, address=address)
+
+
+def is_turn(row: Row) -> bool:
+    return "conv" in row.values
+
+
+def turn_example(row: Row, source: str, split: str) -> Example:
+    """Returns the record of one turn, with the other fields of its row in `meta`."""
+    row.layout({"turns": FIELDS})
+    return Example(
+        id=row.default_id,
+        source=source,
+        split=split,
+        group=row.text("conv"),
+        knowledge=row.text("knowledge"),
+        history=alternate(row.texts("history")),
+        response=row.text("response"),
+        reference=row.text("response"),
+        meta=other_fields(row.values, FIELDS),
+    )
+
+
+def read_file(source: Source, file: Path, split: str, report: ReadReport) -> Records:
+    """Yields the records of one file of a dataset; its other files hold what the rows refer to."""
+    for row in read_rows(file, report):
+        for example in source.read_row(row, split, report):
+            yield example, None
+
+
+SPEAKERS = {f"{mark}:": speaker for speaker, mark in SPEAKER_MARKS.items()}
+_SPEAKER_MARK = re.compile(f"({'|'.join(map(re.escape, SPEAKERS))})")
+# A whole word: None, Nobel and Yesterday are no verdicts, nor is No-one's.
+_VERDICT = re.compile(r"\s*(yes|no)(?![\w'’-])", re.IGNORECASE)
+
+
+def read_transcript(row: Row, name: str) -> tuple[Turn, ...]:
+    """Returns the turns of the text under `name`, oldest first; none of an empty text.
+
+    Raises:
+        BadRow: There is text before the first speaker's mark.
+    """
+    first, *rest = _SPEAKER_MARK.split(row.text(name, empty_ok=True))
+    if first.strip():
+        marks = " or ".join(SPEAKERS)
+        raise BadRow(f"field {name!r} must begin with {marks}, got {shorten(first)}")
+    return tuple(
+        Turn(speaker=SPEAKERS[mark], text=text.strip()) for mark, text in zip(rest[::2], rest[1::2], strict=True)
+    )
+
+
+def write_history(turns: Sequence[Turn], between: str = "\n") -> str:
+    """Writes the turns of a conversation as HalluDial does, a line each or with another text between them."""
+    speakers = (WIZARD if turn.speaker == WIZARD else SEEKER for turn in turns)  # other speakers are people
+    return between.join(f"{SPEAKER_MARKS[who]}: {turn.text.strip()}" for who, turn in zip(speakers, turns, strict=True))
+
+
+def verdict_of(judgement: str) -> str | None:
+    """Returns the label that a judgement begins with: Yes is hallucinated, No is faithful, anything else None."""
+    found = _VERDICT.match(judgement)
+    return YES_NO[found[1].lower()] if found else None

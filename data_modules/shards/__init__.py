@@ -1,1 +1,0 @@
-"""Streaming of shards: what they hold, who reads which rows, and the batches made of them."""

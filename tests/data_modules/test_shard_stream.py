@@ -1,0 +1,201 @@
+"""Streamed shards: the same batches at any number of processes, from any step, each row once an epoch."""
+
+from collections import Counter
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+from data_modules.data_module import DataModule
+from data_modules.datasets.pairs import Pairs
+from data_modules.encoding.pairs import PairEncoder
+from data_modules.options import DataOptions
+from data_modules.shard_stream import Readers, ShardStream
+from data_modules.splits import MixPart
+from faithkit.errors import UserError
+from tests.data_modules.conftest import rows_of, write_shard
+from tests.data_modules.test_streaming import Recorder
+
+Write = Callable[..., Path]
+ROWS, BATCH = 74, 7
+
+
+def stream(path: Path | str, encoder: PairEncoder, **options: Any) -> ShardStream:
+    settings = {key: options.pop(key) for key in ("rank", "world_size", "num_rows") if key in options}
+    made = DataOptions(**{"batch_size": BATCH, "num_readers": 4, "num_buffer_rows": 24, "seed": 3, **options})
+    return ShardStream(Pairs(path=str(path)), "train", encoder, made, **settings)
+
+
+def indices(made: ShardStream, start: int = 0) -> list[list[int]]:
+    made.start = start
+    return [batch["index"].tolist() for batch in made]
+
+
+def test_every_row_comes_once_an_epoch_and_epochs_differ(encoder: PairEncoder, write_shards: Write) -> None:
+    made = stream(write_shards(), encoder, num_epochs=3)
+    batches = indices(made)
+    assert len(batches) == len(made) == 33
+    assert [len(batch) for batch in batches] == ([7] * 10 + [4]) * 3
+    epochs = [batches[begin : begin + 11] for begin in (0, 11, 22)]
+    assert all(sorted(row for batch in epoch for row in batch) == list(range(ROWS)) for epoch in epochs)
+    assert len({str(epoch) for epoch in epochs}) == 3
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4, 6])
+def test_processes_share_each_batch_and_lose_nothing(
+    encoder: PairEncoder, write_shards: Write, world_size: int
+) -> None:
+    folder = write_shards()
+    alone = list(stream(folder, encoder, num_epochs=2))
+    shares = [list(stream(folder, encoder, num_epochs=2, rank=r, world_size=world_size)) for r in range(world_size)]
+    for whole, *parts in zip(alone, *shares, strict=True):
+        rows = [row for part in parts for row in part["index"].tolist()]
+        assert Counter(row for row in rows if row >= 0) == Counter(whole["index"].tolist())
+        assert all(part["num_rows"] == whole["num_rows"] == len(whole["index"]) for part in parts)
+        assert all(len(part["input_ids"]) == len(part["index"]) >= 1 for part in parts), "an empty share has padding"
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 6])
+def test_it_goes_on_from_any_step_with_other_processes(
+    encoder: PairEncoder, write_shards: Write, world_size: int
+) -> None:
+    folder = write_shards()
+    whole = indices(stream(folder, encoder, num_epochs=2))
+    made = [stream(folder, encoder, num_epochs=2, rank=rank, world_size=world_size) for rank in range(world_size)]
+    for step in range(len(whole) + 1):
+        shares = [indices(each, step) for each in made]
+        got = [sorted(row for part in parts for row in part if row >= 0) for parts in zip(*shares, strict=True)]
+        assert got == [sorted(batch) for batch in whole[step:]]
+
+
+def test_rows_before_the_first_step_are_not_encoded(
+    encoder: PairEncoder, write_shards: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = stream(write_shards((70,)), encoder, num_readers=1, num_buffer_rows=14)
+    seen: list[int] = []
+    encode = PairEncoder.encode
+
+    def noting(self: PairEncoder, rows: Any, counts: Counter[str]) -> Any:
+        seen.append(len(rows))
+        return encode(self, rows, counts)
+
+    monkeypatch.setattr(PairEncoder, "encode", noting)
+    indices(made, start=7)
+    assert seen == [14, 14], "of five buffers the one with the step and the last"
+
+
+def test_a_batch_is_what_its_rows_encode_to(encoder: PairEncoder, write_shards: Write) -> None:
+    folder = write_shards()
+    examples = [e for e, _ in Pairs(path=str(folder)).read_split("train", stream(folder, encoder).report)]
+    for batch in stream(folder, encoder):
+        columns = encoder.encode([examples[i] for i in batch["index"].tolist()], Counter())
+        assert all(np.array_equal(batch[name].numpy(), array) for name, array in encoder.collate(columns).items())
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_change_nothing(encoder: PairEncoder, write_shards: Write, num_workers: int) -> None:
+    made = stream(write_shards(), encoder)
+    loader = DataLoader(made, batch_size=None, num_workers=num_workers)
+    assert [batch["index"].tolist() for batch in loader] == indices(made)
+
+
+def test_a_glob_and_an_address_are_their_files(encoder: PairEncoder, write_shards: Write) -> None:
+    folder = write_shards()
+    glob, address = f"{folder}/train-*.parquet", f"memory://{folder}"
+    import fsspec
+
+    fsspec.filesystem("memory").put(str(folder), str(folder), recursive=True)
+    want = [batch["input_ids"].tolist() for batch in stream(folder, encoder)]
+    for path in (glob, address):
+        assert [batch["input_ids"].tolist() for batch in stream(path, encoder)] == want
+
+
+def test_without_names_of_splits_rows_are_divided_as_without_streaming(
+    encoder: PairEncoder, write_shards: Write
+) -> None:
+    folder, sizes = write_shards((80, 80), name="part"), []
+    for streaming in (False, True):
+        data = DataModule(
+            [MixPart(Pairs(path=str(folder)))], encoder, DataOptions(batch_size=BATCH, streaming=streaming)
+        )
+        data.setup()
+        sizes.append({split: count["pairs"] for split, count in data.summary()["sizes"].items()})
+    assert sizes[0] == sizes[1] and all(sizes[0].values())
+
+
+def test_a_checkpoint_goes_on_with_the_same_shards_alone(encoder: PairEncoder, write_shards: Write) -> None:
+    folder = write_shards()
+    pins = stream(folder, encoder).pins()
+    stream(folder, encoder, num_readers=2).check_pins(pins)
+    write_shard(folder / "train-00002.parquet", rows_of(23))
+    with pytest.raises(UserError, match=r"differ from those that this training began with: train-00002\.parquet"):
+        stream(folder, encoder).check_pins(pins)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("step", [1, 6, 11, 17])
+def test_lightning_goes_on_in_the_middle_of_a_shard(
+    encoder: PairEncoder, write_shards: Write, tmp_path: Path, step: int
+) -> None:
+    source = Pairs(path=str(write_shards()))
+
+    def fit(checkpoint: Path | None = None) -> list[list[int]]:
+        options: dict[str, Any] = {"num_epochs": 2, "num_readers": 4, "num_buffer_rows": 24}
+        data = DataModule([MixPart(source)], encoder, DataOptions(batch_size=BATCH, streaming=True, **options))
+        module = Recorder(step, tmp_path / "last.ckpt")
+        quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        trainer = pl.Trainer(max_epochs=1, accelerator="cpu", enable_checkpointing=False, limit_val_batches=0, **quiet)
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        return module.seen
+
+    whole = fit()
+    assert len(whole) == 22
+    assert fit(tmp_path / "last.ckpt") == whole[step:]
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 10, 31, 32, 33, 1000])
+@pytest.mark.parametrize(("batch_size", "num_readers"), [(1, 8), (5, 8), (8, 3), (32, 8), (7, 7)])
+def test_the_stretches_are_the_epoch_and_fill_each_step(num_rows: int, batch_size: int, num_readers: int) -> None:
+    readers = Readers(num_rows, batch_size, num_readers)
+    stretches = [readers.stretch(reader) for reader in range(readers.count)]
+    assert stretches[0][0] == 0 and stretches[-1][1] == num_rows
+    assert all(before[1] == after[0] for before, after in pairwise(stretches))
+    assert all(end > begin for begin, end in stretches), "no reader is without rows"
+    assert sum(readers.share(reader) for reader in range(readers.count)) == batch_size or readers.num_full_steps == 0
+    assert sum(readers.rows_in_step(step) for step in range(-(-num_rows // batch_size))) == num_rows
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5, 9, 16])
+def test_every_reader_is_read_by_someone_in_whole(world_size: int) -> None:
+    readers = Readers(1000, 32, 4)
+    taken = [place for rank in range(world_size) for place in readers.of_process(rank, world_size)]
+    for reader in range(4):
+        sharing = [(place, of) for other, place, of in taken if other == reader]
+        assert sorted(place for place, _ in sharing) == list(range(len(sharing)))
+        assert {of for _, of in sharing} == {len(sharing)}
+
+
+def test_a_process_opens_its_own_shards_alone(
+    encoder: PairEncoder, write_shards: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_shards((20, 20, 20, 20))
+    opened: list[Any] = []
+    made = [stream(folder, encoder, batch_size=8, rank=rank, world_size=2) for rank in (0, 1)]
+    read = Pairs.read_file
+
+    def noting(self: Pairs, file: Any, *rest: Any) -> Any:
+        opened.append(file)
+        return read(self, file, *rest)
+
+    monkeypatch.setattr(Pairs, "read_file", noting)
+    files = []
+    for each in made:
+        opened.clear()
+        indices(each)
+        files.append(set(opened))
+    assert len(files[0]) == len(files[1]) == 2 and not files[0] & files[1]
