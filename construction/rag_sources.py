@@ -1,7 +1,8 @@
-"""Rows of RAGTruth's tasks: a question with its passages, a text to summarize, or data to put into words.
+"""Reads the sources of RAGTruth's tasks: a question with its passages, a text to summarize, or data to describe.
 
-The file has a JSON object a line, as RAGTruth's `source_info.jsonl`: `source_id`, `task_type` (QA, Summary, Data2txt),
-`source_info` (an object of `question` and `passages`; a text; any object), and perhaps `source`, the corpus's name.
+The file has one JSON object per line, as RAGTruth's `source_info.jsonl`: `source_id`, `task_type` (QA, Summary,
+Data2txt), `source_info` (an object of `question` and `passages`; a text; any object), and optionally `source`, the name
+of the corpus.
 """
 
 import json
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from construction.chain.chain_rows import KEY, Row
+from construction.chain.steps import KEY, Row
 from data_modules.datasets.ragtruth import FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as FileRow
@@ -20,7 +21,7 @@ from faithkit.files.hashes import hash_files
 from faithkit.words import unicode_words
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"
-MOST_WORDS, WORD_SHARE = 200, 4  # of a summary: at most 200 words, and a quarter of the text's (RAGTruth, Table 9)
+MAX_WORDS, WORD_RATIO = 200, 4  # of a summary: at most 200 words and a quarter of the text's (RAGTruth, Table 9)
 KEEP, DROP = NULLS = ("keep", "drop")
 _NEGATION = re.compile(r"\b(?:no|not|without|lacks?|lacking|neither|nor|never|unavailable)\b|n't\b", re.IGNORECASE)
 _SENTENCE = re.compile(r"\S[^.!?\n]*[.!?]?")
@@ -28,14 +29,14 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class RagSources:
-    """The sources of a file.
+    """Reads the sources of a file.
 
     Args:
         path: The file, the folder with `source_info.jsonl`, or `embedded`.
-        limit: The first sources alone.
+        limit: Reads only the first sources.
 
     Raises:
-        UserError: The file is not there.
+        UserError: The file does not exist.
     """
 
     def __init__(
@@ -83,12 +84,12 @@ def _row(row: FileRow, source_id: str) -> Row:
         inside = row.inside(info)
         inside.text("question"), inside.text("passages")
     else:
-        row.inside(info)  # which refuses what is no object
+        row.inside(info)  # refuses what is no object
     return {KEY: source_id, "task": task, "corpus": row.text("source", empty_ok=True), "source_info": info}
 
 
 def prompt_values(row: Row, nulls: str) -> dict[str, str]:
-    """The values that a source puts into its task's prompt.
+    """Gives the values of a source for its task's prompt.
 
     Args:
         nulls: KEEP shows empty fields as `null`, which models take for "no"; DROP leaves them out.
@@ -97,14 +98,14 @@ def prompt_values(row: Row, nulls: str) -> dict[str, str]:
     if row["task"] == QA:
         return {"question": info["question"], "passages": info["passages"]}
     if row["task"] == SUMMARY:
-        words = max(1, min(MOST_WORDS, len(info.split()) // WORD_SHARE))
+        words = max(1, min(MAX_WORDS, len(info.split()) // WORD_RATIO))
         return {"max_words": str(words), "document": info}
     shown = without_nulls(info) if nulls == DROP else info
     return {"data": json.dumps(shown, ensure_ascii=False, indent=1)}
 
 
 def without_nulls(value: Any) -> Any:
-    """Leaves out the fields of an object that are null, and the objects that have no others."""
+    """Removes the fields of an object that are null, and objects that have no others."""
     if isinstance(value, Mapping):
         kept = {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
         return {key: inner for key, inner in kept.items() if not (inner == {} and value[key] != {})}
@@ -112,16 +113,16 @@ def without_nulls(value: Any) -> Any:
 
 
 def null_fields(value: Any, name: str = "") -> list[str]:
-    """Names the fields that are null, those inside others by dots."""
+    """Names the fields that are null; nested ones have dotted names."""
     if isinstance(value, Mapping):
         return [found for key, inner in value.items() for found in null_fields(inner, f"{name}.{key}" if name else key)]
     return [name] if value is None and name else []
 
 
 def null_mentions(row: Row, response: str) -> list[dict[str, Any]]:
-    """Finds sentences that deny what the source leaves open, for annotators to look at: `due_to_null` in RAGTruth.
+    """Finds sentences that may deny what the source leaves open (`due_to_null` in RAGTruth), for annotators to check.
 
-    A sentence counts where it has a negation and the name of a field that is null, as one word or as several.
+    A sentence counts if it has a negation and the name of a null field, as one word or as several.
     """
     fields = null_fields(row["source_info"]) if row["task"] == DATA else []
     wanted = [(field, names, "".join(names)) for field in fields if (names := _words_of(field))]
@@ -135,6 +136,6 @@ def null_mentions(row: Row, response: str) -> list[dict[str, Any]]:
 
 
 def _words_of(field: str) -> list[str]:
-    """The words of the last part of a field's name, however it joins them, in the singular."""
+    """Splits the last part of a field's name into words, in the singular."""
     name = _CAMEL.sub(" ", field.rpartition(".")[2]).replace("_", " ")
     return [word.removesuffix("s") for word in unicode_words(name)]

@@ -1,7 +1,7 @@
-"""Tables that people fill in with a spreadsheet or an editor: CSV in UTF-8, read back as the spreadsheets save it.
+"""Writes and reads tables that people fill in with a spreadsheet: CSV in UTF-8, as spreadsheets save it.
 
-Commas, semicolons and tabs part cells, by the header. A cell that a spreadsheet would take for a formula gets an
-apostrophe before it, which is taken off again when it is read.
+The header decides whether commas, semicolons or tabs separate cells. A cell that a spreadsheet would take for a formula
+is written with an apostrophe before it, which reading removes.
 """
 
 import csv
@@ -13,7 +13,7 @@ from data_modules.reading import formats  # noqa: F401 - it raises the limit on 
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import atomic_file, disk_errors
 
-BOM = "\ufeff"  # by which spreadsheets know UTF-8
+BOM = "\ufeff"  # spreadsheets recognize UTF-8 by it
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula begins with
 DELIMITERS = (",", ";", "\t")
 
@@ -26,16 +26,16 @@ def write_sheet(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
             file.write((BOM + _line(columns)).encode())
         for row in rows:
             with disk_errors(path):
-                file.write(_line([guarded(_cell(row.get(name))) for name in columns]).encode(errors="backslashreplace"))
+                file.write(_line([_cell(row.get(name)) for name in columns]).encode(errors="backslashreplace"))
             count += 1
     return count
 
 
 def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yields the place and the cells of each row; other columns, and empty rows, are passed over.
+    """Yields the place and the cells of each row; skips other columns and empty rows.
 
     Raises:
-        UserError: A column is missing, or the file is no such table.
+        UserError: A column is missing, or the file is no valid CSV.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")  # line ends within cells stay as they are
@@ -55,34 +55,34 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
             place = f"{path}, line {reader.line_num}"
             if len(cells) != len(names):
                 problem = f"{len(cells)} cells where the header has {len(names)}"
-                raise UserError(problem, place=place, hint="quote cells that hold the character between cells")
+                raise UserError(problem, place=place, hint="quote cells that contain the separator")
             found = dict(zip(names, cells, strict=True))
-            yield place, {name: unguarded(found[name]) for name in columns}
+            yield place, {name: unescape_formula(found[name]) for name in columns}
     except csv.Error as error:
         raise UserError(f"broken CSV: {error}", place=f"{path}, line {reader.line_num}", hint="save it anew") from error
 
 
-def guarded(text: str) -> str:
-    """Makes a cell that no spreadsheet takes for a formula."""
+def escape_formula(text: str) -> str:
+    """Writes a cell that spreadsheets do not take for a formula."""
     return f"'{text}" if text.lstrip("'").startswith(FORMULA) else text
 
 
-def unguarded(cell: str) -> str:
-    """Gives the text of a cell.
+def unescape_formula(cell: str) -> str:
+    """Reads a cell that `escape_formula` wrote.
 
-    >>> unguarded(guarded("-5 degrees"))
+    >>> unescape_formula(escape_formula("-5 degrees"))
     '-5 degrees'
     """
     return cell[1:] if cell.startswith("'") and cell.lstrip("'").startswith(FORMULA) else cell
 
 
-def plain(text: str) -> str:
-    """Makes all white space single spaces: what editors change without being asked."""
+def normalize_spaces(text: str) -> str:
+    """Replaces all white space by single spaces, since editors change it."""
     return " ".join(text.split())
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else str(value)
+    return "" if value is None else escape_formula(str(value))
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -97,7 +97,7 @@ def construct(run: "RunFolder", config: dict[str, Any]) -> None:
     pipeline(run, config)
 
 
-def with_own_pipeline(arguments: Sequence[str]) -> list[str]:
+def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:
     """Adds the pipeline of a resumed run, whose keys may then be set; a run that cannot be read says so later."""
     from faithkit.errors import UserError
     from faithkit.files.saved_config import read_config
@@ -114,7 +114,7 @@ def with_own_pipeline(arguments: Sequence[str]) -> list[str]:
 
 def run() -> None:
     """The command line."""
-    sys.argv[1:] = with_own_pipeline(sys.argv[1:])
+    sys.argv[1:] = with_resumed_pipeline(sys.argv[1:])
     run_script(main, "construct", __doc__ or "", GROUPS, "faithkit_workflows.settings.construction:ConstructSettings")
 
 

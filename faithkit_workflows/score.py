@@ -38,8 +38,8 @@ def main(cfg: Any) -> None:
 
     if cfg.get("engine") and cfg.engine.name:
         from faithkit.settings.check import check_settings
-        from faithkit_workflows.ray.run import work_on_shards
-        from faithkit_workflows.ray.scoring import Scoring
+        from faithkit_workflows.ray.run_shards import work_on_shards
+        from faithkit_workflows.ray.shard_work import Scoring
 
         check_settings(config := resolve_config(cfg), ScoreSettings)
         work_on_shards(Scoring(config))

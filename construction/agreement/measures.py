@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from construction.agreement.ratings import MISSING, Ratings
+from construction.agreement.answers import MISSING, Ratings
 from faithkit.errors import UserError
 from faithkit.metrics.judging import cohen_kappa
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap

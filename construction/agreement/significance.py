@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from construction.agreement.answers import NOMINAL, ORDINAL, Answered
 from construction.agreement.measures import library
-from construction.agreement.ratings import NOMINAL, ORDINAL, Answered
 from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
 from faithkit.statistics.metric import NUMBER, Metric
 

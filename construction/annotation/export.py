@@ -1,24 +1,159 @@
 """Reads what Label Studio exports, JSON or JSON-MIN, and checks it against the rows of the project.
 
 Each annotation is checked alone. One that is bad stops the reading, or with `on_bad_annotation=skip` is left out;
-either way its kind and its place are told: construction/annotation/export_report.py.
+either way its kind and its place are told: construction/annotation/export.py.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from construction.annotation.controls import Answers, BadAnswer
-from construction.annotation.export_report import ExportReport
-from construction.annotation.exported_spans import placed_flags, read_spans
-from construction.annotation.offsets import shown_text
-from construction.annotation.project import KEY, AnnotationRow
+from construction.annotation.project import KEY, AnnotationRow, from_utf16, same_quote, shown_text, to_original
+from construction.annotation.questions import Answers, BadAnswer, Spans
 from construction.annotation.schemes import Scheme
-from construction.annotation.span_control import Spans
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
+
+STOP, SKIP = "stop", "skip"
+# What is wrong with an annotation or a task: it stops the reading, or is left out.
+BAD = {
+    "unknown task": "a task whose row the project does not have",
+    "edited text": "a task whose text is no longer the row's",
+    "unknown question": "a result of a tag that the scheme does not have",
+    "unknown label": "a label that the scheme does not have",
+    "several labels": "more labels than the question allows",
+    "number out of range": "a rating or round outside its scale",
+    "unreadable answer": "a result that is not in Label Studio's form",
+    "offsets beyond the text": "a span that ends behind its text, or begins before it",
+    "empty span": "a span without a character",
+    "text at another place": "a span whose quoted text does not stand at its offsets",
+}
+# What is left out or mended without a stop: it happens in every project.
+COUNTED = {
+    "missing task": "a row that the export does not have",
+    "task without annotation": "nobody has annotated it, or all were cancelled",
+    "cancelled annotation": "skipped by its annotator: left out",
+    "task twice": "imported twice: its annotations are read together",
+    "annotator twice": "one annotator's second annotation of a row: the later one counts",
+    "unanswered question": "a required question without an answer: the rest counts",
+    "overlapping spans": "of one label: joined; of several labels: kept as they are",
+    "flag without its span": "JSON-MIN does not say of which span a flag is: left out where there are several",
+    "offsets in UTF-16 units": "of an old Label Studio: converted to characters",
+}
+HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
+
+
+@dataclass(slots=True)
+class ExportReport:
+    """The faults that reading found: counts by kind, and each with its place."""
+
+    on_bad_annotation: str = STOP
+    counts: Counter[str] = field(default_factory=Counter)
+    problems: list[dict[str, str]] = field(default_factory=list)
+
+    def count(self, kind: str, place: str, problem: str) -> None:
+        """Counts what does not stop the reading."""
+        self.counts[kind] += 1
+        self.problems.append({"kind": kind, "place": place, "problem": problem})
+
+    def reject(self, kind: str, place: str, problem: str) -> None:
+        """Stops, or counts and goes on."""
+        if self.on_bad_annotation == STOP:
+            raise UserError(f"{kind}: {problem}", place=place, hint=HINT)
+        self.count(kind, place, problem)
+
+
+def placed_flags(
+    spans: Sequence[Any], flags: Sequence[Any], row: AnnotationRow, place: str, report: ExportReport
+) -> list[Any]:
+    """The flags with their places, which JSON-MIN does not have: there they are those of an only span, or nobody's."""
+    placed = []
+    for value in flags:
+        if isinstance(value, Mapping) and "start" in value:
+            placed.append(value)
+        elif len(spans) == 1 and isinstance(spans[0], Mapping):
+            where = {name: spans[0].get(name) for name in ("start", "end")}
+            placed.append({**where, "choices": value.get("choices") if isinstance(value, Mapping) else value})
+        else:
+            report.count("flag without its span", place, f"{shorten(value)} of row {row.id}: export JSON, not JSON-MIN")
+    return placed
+
+
+def read_spans(
+    given: list[dict[str, Any]], row: AnnotationRow, place: str, report: ExportReport
+) -> list[dict[str, Any]]:
+    spans = []
+    for span, (start, end, converted) in zip(given, _places(given, shown_text(row.text)), strict=True):
+        if converted:
+            report.count("offsets in UTF-16 units", place, f"{span['start']} to {span['end']} of row {row.id}")
+        spans.append(
+            {"start": to_original(row.text, start), "end": to_original(row.text, end), "label": span["label"]}
+            | ({"flags": span["flags"]} if span.get("flags") else {})
+        )
+    joined, overlaps = join_overlaps(spans)
+    for _ in range(overlaps):
+        report.count("overlapping spans", place, f"in row {row.id}")
+    return joined
+
+
+def _places(spans: Sequence[Mapping[str, Any]], text: str) -> list[tuple[int, int, bool]]:
+    """Offsets of spans in characters, and whether they had to be converted from UTF-16 units.
+
+    The quoted texts decide, those of one annotation together: a quote that stands at several places may fit both ways.
+    """
+    as_units = [_from_utf16(span, text) for span in spans]
+    if not all(_fits(span, span["start"], span["end"], text) for span in spans) and all(as_units):
+        return [(*place, True) for place in as_units if place]
+    places = []
+    for span, units in zip(spans, as_units, strict=True):
+        start, end = span["start"], span["end"]
+        if not _fits(span, start, end, text) and units:  # some count so, some so: an old release, new suggestions
+            places.append((*units, True))
+            continue
+        if not 0 <= start <= end <= len(text):
+            raise BadAnswer("offsets beyond the text", f"{start} to {end}, but the text has {len(text)} characters")
+        if start == end:
+            raise BadAnswer("empty span", f"it begins and ends at {start}")
+        if not _fits(span, start, end, text):
+            problem = f"{start} to {end} is {shorten(text[start:end])}, and not {shorten(span['text'])}"
+            raise BadAnswer("text at another place", problem)
+        places.append((start, end, False))
+    return places
+
+
+def _fits(span: Mapping[str, Any], start: int, end: int, text: str) -> bool:
+    inside = 0 <= start < end <= len(text)
+    return inside and ("text" not in span or same_quote(span["text"], text[start:end]))
+
+
+def _from_utf16(span: Mapping[str, Any], text: str) -> tuple[int, int] | None:
+    """The span's offsets in characters, if they are UTF-16 units and lead to the quoted text."""
+    start, end = from_utf16(text, span["start"]), from_utf16(text, span["end"])
+    if "text" not in span or start is None or end is None or not _fits(span, start, end, text):
+        return None
+    return start, end
+
+
+def join_overlaps(spans: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+    """Joins overlapping spans of one label, with the flags of both; returns them and how many overlaps there were.
+
+    Overlaps of several labels are counted too, and kept: RAGTruth's files have them.
+    """
+    kept: list[dict[str, Any]] = []
+    overlaps = 0
+    for span in sorted(spans, key=lambda span: (span["start"], span["end"], span["label"])):
+        crossing = [other for other in kept if other["end"] > span["start"]]
+        overlaps += bool(crossing)
+        same = next((other for other in crossing if other["label"] == span["label"]), None)
+        if same is None:
+            kept.append(dict(span))
+            continue
+        same["end"] = max(same["end"], span["end"])
+        if flags := [*same.get("flags", []), *span.get("flags", [])]:
+            same["flags"] = list(dict.fromkeys(flags))
+    return kept, overlaps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,23 +4,68 @@
     tasks.json         import it; pre-annotations stand in it as predictions
     rows.jsonl         what the tasks were made of: reading an export needs it
 
-A task shows text as a browser does (construction/annotation/offsets.py), and `row` in it names its line of rows.jsonl.
+A task shows text as a browser does (construction/annotation/project.py), and `row` in it names its line of rows.jsonl.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from construction.annotation.controls import Answers
-from construction.annotation.offsets import shown_text, to_shown
+from construction.annotation.questions import Answers, Spans
 from construction.annotation.schemes import SCHEMES, Scheme
-from construction.annotation.span_control import Spans
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_numbered_jsonl, write_jsonl
 from faithkit.records import Example, Prediction
+
+_BREAK = re.compile("\r\n?")
+_NUL, _REPLACEMENT = "\0", "\ufffd"  # HTML has no NUL: a browser shows this in its place
+
+
+def shown_text(text: str) -> str:
+    """Rewrites a text as a browser shows it: with "\\n" as the only line break, and without NUL."""
+    return _BREAK.sub("\n", text).replace(_NUL, _REPLACEMENT)
+
+
+def to_shown(text: str, offset: int) -> int:
+    """Converts an offset of the text to one of the shown text; inside "\\r\\n" it becomes that of the line break."""
+    return offset - text.count("\r\n", 0, offset)
+
+
+def to_original(text: str, offset: int) -> int:
+    """Reverses `to_shown`: an offset behind a line break stays behind the whole of it."""
+    removed = 0
+    for match in re.finditer("\r\n", text):
+        if match.start() - removed >= offset:
+            break
+        removed += 1
+    return offset + removed
+
+
+def from_utf16(text: str, offset: int) -> int | None:
+    """Converts an offset in UTF-16 units to characters; None inside a character and beyond the text."""
+    units = 0
+    for place, character in enumerate(text):
+        if units >= offset:
+            return place if units == offset else None
+        units += 2 if ord(character) > 0xFFFF else 1
+    return len(text) if units == offset else None
+
+
+def same_quote(quoted: str, text: str) -> bool:
+    """Compares a span's text with what Label Studio quotes of it.
+
+    It may write a line break as the two characters "\\\\n", and leave out spaces that a browser does not show.
+    """
+    return _visible(quoted.replace("\\n", "\n")) == _visible(text.replace("\\n", "\n"))
+
+
+def _visible(text: str) -> str:
+    return "".join(text.split())
+
 
 CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
 KEY = "row"  # not `id`: JSON-MIN puts Label Studio's own number there
@@ -109,7 +154,7 @@ def label_config(scheme: Scheme, fields: Iterable[str]) -> str:
 
 def _add_text(view: Element, field: str) -> None:
     SubElement(view, "Header", {"value": field.capitalize(), "size": "4"})
-    # Said outright: where Label Studio runs in its secure mode, it would take the text for an address.
+    # ModelReply outright: where Label Studio runs in its secure mode, it would take the text for an address.
     SubElement(view, "Text", {"name": field, "value": f"${field}", "valueType": "text", "saveTextResult": "yes"})
 
 

@@ -3,22 +3,82 @@
 `SCHEMES` is the table. A scheme of one's own is one more `Scheme` in it, with a writer in layouts.py.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from construction.annotation.controls import Answers, Choices, FreeText, Number, Question, Rating
-from construction.annotation.dialogue_text import rounds_text
-from construction.annotation.labels import (
-    BEGIN_LABELS,
-    DIAHALU_LABELS,
-    QUALITIES,
-    RAGTRUTH_LABELS,
-    SPAN_TYPES,
-    VRM_LABELS,
-)
-from construction.annotation.span_control import Spans
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from construction.annotation.questions import Answers, Choices, FreeText, Number, Question, Rating, Spans
+from construction.official_layouts import GOOD, REFUSED, TRUNCATED
+from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_SPELLINGS
+from data_modules.reading.fields import WIZARD
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Turn
+
+_ROUNDS = re.compile(r"\s*A\s*\d+\s*[:：]")
+_BREAKS = re.compile(r"\s*[\r\n]+\s*")
+
+
+def rounds_text(example: Example) -> str:
+    """Writes history and response as rounds; a response that is a dialogue in this form already stays as it is.
+
+    In rounds A asks and B answers. Where the history leaves B to open, A's first turn is empty; several turns of one
+    speaker in a row are one. A line break within a turn becomes a space, as it could look like a turn.
+    """
+    if not example.history and _ROUNDS.match(example.response):
+        return example.response
+    turns: list[tuple[str, list[str]]] = [("A", [])]
+    for who, text in [*(_who(turn) for turn in example.history), ("B", example.response)]:
+        if turns[-1][0] != who:
+            turns.append((who, []))
+        turns[-1][1].append(text)
+    lines, number = [], 0
+    for who, texts in turns:
+        number += who == "A"
+        lines.append(f"{who}{number}: {_BREAKS.sub(' ', ' '.join(texts)).strip()}")
+    return "\n".join(lines)
+
+
+def _who(turn: Turn) -> tuple[str, str]:
+    return ("B" if turn.speaker == WIZARD else "A"), turn.text
+
+
+RAGTRUTH_LABELS = {  # evident ones are the severe ones to the paper
+    "Evident Conflict": "Says the opposite of the source, plain to see: a wrong name, number or fact.",
+    "Evident Baseless Info": "Adds a fact or a detail that the source does not have.",
+    "Subtle Conflict": "Departs from the source in meaning: another word changes what is implied, or how strongly.",
+    "Subtle Baseless Info": "Adds what was inferred or felt: an insight, a mood, a common assumption.",
+}
+BEGIN_LABELS = {
+    "Hallucination": "Nothing of what is said stands in the knowledge.",
+    "Partial Hallucination": "Some of it stands in the knowledge, some does not.",
+    "Uncooperative": "True to the knowledge, but it does not answer or help the other speaker.",
+    "Generic": "Says nothing that the knowledge could support or not: That's nice.",
+    "Entailment": "All of it follows from the knowledge.",
+}
+VRM_LABELS = {  # verbal response modes (Stiles 1992)
+    "Disclosure": "Tells thoughts, feelings or experiences of the speaker's own.",
+    "Edification": "States objective information.",
+    "Advisement": "Advises, suggests or guides.",
+    "Confirmation": "Compares the speaker's view with the other's: agrees or disagrees.",
+    "Question": "Asks for information or guidance.",
+    "Acknowledgment": "Shows that something was heard: Oh. I see. Hello.",
+    "Interpretation": "Explains or judges the other speaker.",
+    "Reflection": "Puts into words what the other speaker said or felt.",
+}
+DIAHALU_LABELS = {
+    "non-factual": "Not in line with facts, or something that does not exist.",
+    "incoherence": "Contradicts what was said before, the other speaker, or itself; or makes no sense here.",
+    "irrelevance": "Does not belong to the topic, or misunderstands the question.",
+    "overreliance": "Trusts a wrong premise, or answers what cannot be answered.",
+    "reasoning error": "Any error within a reasoning dialogue.",
+}
+QUALITIES = {
+    TRUNCATED: "The response breaks off.",
+    REFUSED: "It refuses, though the source has the answer.",
+    GOOD: "Neither of them.",
+}
+SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LABELS}  # as predictions name them
+
 
 YES, NO = "Yes", "No"
 NONE = "(none)"  # shown where a row has no knowledge or history: an empty text is no text to Label Studio

@@ -1,12 +1,12 @@
-"""The step that asks a language model: a prompt filled with each row, and its reply read into a new row."""
+"""The step that asks a language model: fills a prompt with each row, and reads the reply into a new row."""
 
 import gc
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from construction.chain.chain_rows import HOLE, KEY, TRIES, Row, hole, is_hole
-from construction.chain.steps import PORTION
+from construction.chain.steps import CHUNK_SIZE, FAILURE, KEY, TRIES, Row, Step, failed_row, is_failed
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.request_cache import CachedEngine
@@ -15,17 +15,18 @@ from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, EngineOp
 
 NO_REPLY = "no reply"
 MODEL_KEYS = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`: what replies depend on
-LOCAL_PORTION = 256  # it is batched by length, so its rows may come from the last to the first
-LEAST_ROUNDS = 16  # of requests in a portion: its end, where places stay empty, is a small part of it
+LOCAL_CHUNK_SIZE = 256  # local engines batch by length, so all rows of a chunk may come at its end
+MIN_ROUNDS = 16  # of concurrent requests in a chunk, so that few connections idle at its end
+Build = Callable[[EngineOptions], TextEngine]
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ModelReply:
     """The reply of a model to a row.
 
     Args:
-        finished: The model ended it; otherwise it was cut at its most tokens.
-        probabilities: Of the choices that were weighed, where some were and the engine tells.
+        finished: The model ended it; otherwise it was cut at the maximal number of tokens.
+        probabilities: Of the choices, where choices were given and the engine returns them.
     """
 
     text: str
@@ -34,7 +35,7 @@ class Said:
 
     @property
     def likeliest(self) -> str:
-        """The choice of the highest probability; empty where none was weighed."""
+        """The most probable choice; empty without choices."""
         return max(self.probabilities, key=lambda choice: self.probabilities[choice], default="")
 
 
@@ -42,50 +43,63 @@ class Said:
 class Ask:
     """Asks a model about each row.
 
-    A request that fails leaves a hole. Its id is the row's key, so its samples depend on seed and key alone: not on
-    what is asked beside it, nor on the order in which replies come.
+    A request that fails makes a failed row. Its id is the row's key, so its samples depend on seed and key alone: not
+    on the other requests, nor on the order of the replies.
 
     Args:
-        step: The step's name, in holes.
-        options: The model; it is loaded when the step begins and let go when it ends.
-        prompts: By name, `which` names that of a row.
-        values: What a row puts in the place of the prompt's fields.
-        read: Makes a row, or a hole, of a row and the reply to it.
-        pretend: Makes a row as if the model had replied: for a dry run.
-        choices: Beginnings of a reply that are weighed too; none for no weighing.
-        build: Makes the engine of the options.
+        step: The step's name, for failed rows.
+        options: The model; it is loaded when the step begins and freed when it ends.
+        prompts: By name; `which` chooses the one of a row.
+        values: Gives the values of the prompt's fields.
+        read: Makes a row, or a failed row, from a row and its reply.
+        pretend: Makes a row as if the model had replied, for a dry run.
+        choices: Beginnings of a reply whose probabilities are computed too.
+        build: Makes the engine.
     """
 
     step: str
     options: EngineOptions
     prompts: Mapping[str, TextPrompt]
     values: Callable[[Row], Mapping[str, str]]
-    read: Callable[[Row, Said], Row]
+    read: Callable[[Row, ModelReply], Row]
     pretend: Callable[[Row], Row]
     decoding: Decoding
     which: Callable[[Row], str] | None = None
     choices: tuple[str, ...] = ()
-    build: Callable[[EngineOptions], TextEngine] = build_text_engine
+    build: Build = build_text_engine
     _engine: TextEngine | None = field(default=None, repr=False)
 
     def settings(self, **others: Any) -> dict[str, Any]:
         """Collects what the replies depend on, and further settings of the step."""
-        model = {key: value for key, value in asdict(self.options).items() if key in MODEL_KEYS}
-        prompts = {prompt.name: prompt.fingerprint for prompt in self.prompts.values()}
         return {
-            "model": model,
-            "prompts": prompts,
+            "model": {key: value for key, value in asdict(self.options).items() if key in MODEL_KEYS},
+            "prompts": {prompt.name: prompt.fingerprint for prompt in self.prompts.values()},
             "decoding": asdict(self.decoding),
             "choices": list(self.choices),
             **others,
         }
 
     @property
-    def portion(self) -> int:
-        """Rows at a time."""
+    def chunk_size(self) -> int:
+        """The number of rows in a chunk."""
         if self.options.name in (AUTO, TRANSFORMERS):
-            return LOCAL_PORTION
-        return max(PORTION, LEAST_ROUNDS * self.options.concurrency)
+            return LOCAL_CHUNK_SIZE
+        return max(CHUNK_SIZE, MIN_ROUNDS * self.options.concurrency)
+
+    def as_step(self, *, after: Sequence[str], branch: str = "", **settings: Any) -> Step:
+        """Makes the step of a chain.
+
+        Args:
+            settings: What its rows depend on besides the model, the prompts and the decoding.
+        """
+        return Step(
+            name=self.step,
+            work=self,
+            settings=self.settings(**settings),
+            after=tuple(after),
+            branch=branch,
+            chunk_size=self.chunk_size,
+        )
 
     def open(self) -> str:
         """Loads the model."""
@@ -98,7 +112,7 @@ class Ask:
         return prompt.messages(**self.values(row))
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Yields rows as the replies come."""
+        """Yields rows in the order of the replies."""
         assert self._engine is not None, "it is opened first"
         by_id = {f"{row[KEY]}#{row[TRIES]}" if TRIES in row else row[KEY]: row for row in rows}
         requests = [Request(id_, self.messages(row)) for id_, row in by_id.items()]
@@ -109,27 +123,53 @@ class Ask:
     def _row(self, row: Row, reply: Reply, weighed: Reply | None) -> Row:
         tries = row.pop(TRIES, 0) + 1
         if reply.problem or not reply.texts:
-            return hole(row[KEY], self.step, NO_REPLY, reply.problem, tries)
-        said = Said(reply.texts[0], reply.finished[0], weighed.probabilities if weighed else {})
-        made = self.read(row, said)
-        return {**made, HOLE: {**made[HOLE], TRIES: tries}} if is_hole(made) else made
+            return failed_row(row[KEY], self.step, NO_REPLY, reply.problem, tries)
+        made = self.read(row, ModelReply(reply.texts[0], reply.finished[0], weighed.probabilities if weighed else {}))
+        return {**made, FAILURE: {**made[FAILURE], TRIES: tries}} if is_failed(made) else made
 
     def close(self) -> str:
-        """Lets the model go; says how many replies were known, and what a server counted."""
-        engine, self._engine, said = self._engine, None, list[str]()
+        """Frees the model; returns how many replies came from the cache, and what a server counted."""
+        engine, self._engine, usage = self._engine, None, list[str]()
         if isinstance(engine, CachedEngine):
-            said.append(f"{engine.known:,} replies known, {engine.asked:,} asked")
+            usage.append(f"{engine.known:,} replies known, {engine.asked:,} asked")
             engine = engine.engine
-        if (usage := getattr(engine, "usage", None)) is not None:
-            said.append(str(usage))
+        if (counted := getattr(engine, "usage", None)) is not None:
+            usage.append(str(counted))
         engine = None
         if self.options.name != OPENAI:
-            gc.collect()  # a model may hold itself in a circle, and the next step may need its memory
-        return "; ".join(said)
+            gc.collect()  # models may have reference cycles, and the next step may need the memory
+        return "; ".join(usage)
 
 
 def sampling(temperature: float, max_new_tokens: int, seed: int) -> Decoding:
-    """Gives the settings at a temperature, over all tokens; of 0 the likeliest token at every step."""
+    """Gives the decoding at a temperature, over all tokens; greedy decoding for 0."""
     if temperature == 0:
         return Decoding(strategy=GREEDY, max_new_tokens=max_new_tokens)
     return Decoding(strategy=NUCLEUS, top_p=1.0, temperature=temperature, max_new_tokens=max_new_tokens, seed=seed)
+
+
+class EnginePool:
+    """Builds engines and reuses them in later steps; the least recently used one is freed first.
+
+    The engine of a server is built anew each time: that costs nothing, and it counts the usage of each step.
+
+    Args:
+        places: The number of local models held at a time: two for the two sides of a dialogue.
+    """
+
+    def __init__(self, build: Build = build_text_engine, places: int = 2):
+        self.build, self.places = build, places
+        self._engines: OrderedDict[EngineOptions, TextEngine] = OrderedDict()
+
+    def __call__(self, options: EngineOptions) -> TextEngine:
+        """Gives the engine of the options."""
+        if options.name == OPENAI:
+            return self.build(options)
+        engine = self._engines.pop(options, None)
+        while engine is None and len(self._engines) >= self.places:
+            self._engines.popitem(last=False)
+            gc.collect()  # its memory is needed now
+        self._engines[options] = engine = engine or self.build(options)
+        if not isinstance(engine, CachedEngine):
+            return engine
+        return CachedEngine(engine.engine, engine.path, commit_every=engine.commit_every)  # counts from 0

@@ -1,15 +1,15 @@
-"""Tells replies that cannot be used, by kind, each by a rule that can be read here.
+"""Finds replies that cannot be used, and reads induced hallucinations.
 
-The rules, in their order; the first that holds names the reply:
+The rules in their order; the first that matches names the fault:
 
 1. `empty`: it has no letter and no digit.
 2. `refusal`: its first sentence declines ("I cannot answer ...", "I'm sorry, but I am unable to ...", "As an AI ...").
-3. `repeats the prompt`: it has `ECHO_WORDS` words in a row from the instruction, or is the last turn over again.
-   What stands in the knowledge is not looked at: a grounded reply may say it word for word.
-4. `other language`: most of its letters are not Latin, or function words of another language are more than the English
-   ones and at least `FOREIGN_SHARE` of its words.
-5. `over the limit`: it has more words than it may.
-6. `cut off`: the model did not end it within its tokens.
+3. `repeats the prompt`: it has `ECHO_WORDS` words in a row from the instruction, or equals the last turn. Words of
+   the knowledge do not count: a grounded reply may quote it.
+4. `other language`: most of its letters are not Latin, or function words of another language outnumber the English
+   ones and make up at least `FOREIGN_SHARE` of its words.
+5. `over the limit`: it has too many words.
+6. `cut off`: the model did not finish it within its tokens.
 
 >>> rules = ReplyRules(max_words=8)
 >>> [rules.fault(text) for text in ("...", "I'm sorry, I cannot answer that.", "Es ist ein Fluss und er ist lang.")]
@@ -25,11 +25,10 @@ from data_modules.reading.fields import SPEAKER_MARKS
 from faithkit.inference.prompts import FIELD
 from faithkit.words import unicode_words, word_set
 
-EMPTY, REFUSAL, ECHO, LANGUAGE, TOO_LONG, CUT = KINDS = (
-    *("empty", "refusal", "repeats the prompt", "other language", "over the limit", "cut off"),
-)
-ECHO_WORDS = 8  # that nobody writes by chance
-LEAST_WORDS = 6  # below which a text tells too little of its language
+EMPTY, REFUSAL, ECHO = "empty", "refusal", "repeats the prompt"
+LANGUAGE, TOO_LONG, CUT = "other language", "over the limit", "cut off"
+ECHO_WORDS = 8  # too many for a coincidence
+LEAST_WORDS = 6  # of a text whose language is judged
 LEAST_LETTERS = 4
 FOREIGN_SHARE = 0.15
 ENGLISH = "en"
@@ -48,7 +47,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 _FIRST = re.compile(r"^.{0,300}?(?:[.!?\n]|$)", re.DOTALL)
-# Of a turn: its mark with a colon anywhere, and without one where a line begins.
+# Begins a turn: a speaker's mark with a colon anywhere, or without one at the beginning of a line.
 _MARK = re.compile(
     "|".join(rf"{re.escape(mark)}\s*:|^[ \t]*{re.escape(mark)}" for mark in SPEAKER_MARKS.values()),
     re.IGNORECASE | re.MULTILINE,
@@ -58,7 +57,7 @@ _ENGLISH = word_set(
     "you i my your his her their not no do does did have has had can will would which who what when where how there so "
     "if about also one more than because me them him"
 )
-# Function words of languages that models slip into; those that are English words too are left out.
+# Function words of languages that models switch to, without those that are English words too.
 _FOREIGN = {
     "de": word_set("der das und ist nicht ein eine ich sie mit auf für von dem den zu im auch wird sind er oder wie"),
     "fr": word_set("le la les des est et une un que qui dans pour pas sur avec vous je il elle du ce sont au ou"),
@@ -70,23 +69,24 @@ _FOREIGN = {
 
 
 def cut_turns(text: str) -> tuple[str, bool]:
-    """Cuts a reply before the first further turn that the model wrote; tells whether there was one.
+    """Cuts a reply before the first further turn that the model wrote.
 
-    A mark at the very beginning, with which some models begin, is taken off.
+    Returns:
+        The reply without a speaker's mark at its beginning, and whether it was cut.
     """
-    said = text.strip()
-    if (found := _MARK.match(said)) is not None:
-        said = said[found.end() :].strip()
-    found = _MARK.search(said)
-    return (said[: found.start()].strip(), True) if found else (said, False)
+    reply = text.strip()
+    if (found := _MARK.match(reply)) is not None:
+        reply = reply[found.end() :].strip()
+    found = _MARK.search(reply)
+    return (reply[: found.start()].strip(), True) if found else (reply, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyRules:
-    """Rules that a reply has to keep.
+    """Rules for replies.
 
     Args:
-        max_words: That a reply may have; None for any number.
+        max_words: The most words of a reply; None for any number.
         language: ENGLISH, or None for any.
         instruction: The prompt's text, with its fields.
     """
@@ -101,7 +101,7 @@ class ReplyRules:
         object.__setattr__(self, "_runs", frozenset(runs))
 
     def fault(self, text: str, *, finished: bool = True, last_turn: str = "", may_decline: bool = False) -> str | None:
-        """Names what is wrong with a reply; None where nothing is."""
+        """Names the fault of a reply; None without one."""
         words = unicode_words(text)
         if not any(character.isalnum() for character in text):
             return EMPTY
@@ -117,7 +117,7 @@ class ReplyRules:
 
 
 def is_refusal(text: str) -> bool:
-    """Tells whether the first sentence declines to answer."""
+    """Checks whether the first sentence declines to answer."""
     first = _FIRST.match(text.strip().replace("’", "'"))
     return bool(first and _REFUSAL.search(first[0]))
 
@@ -134,5 +134,35 @@ def _is_english(text: str, words: list[str]) -> bool:
     if len(words) < LEAST_WORDS:
         return True
     english = sum(word in _ENGLISH for word in words)
-    foreign = max(sum(word in own for word in words) for own in _FOREIGN.values())
+    foreign = max(sum(word in language for word in words) for language in _FOREIGN.values())
     return foreign <= english or foreign < FOREIGN_SHARE * len(words)
+
+
+FACTUAL, FAITHFULNESS = INDUCED_KINDS = ("factual", "faithfulness")
+MAX_MORE_WORDS = 6  # than the reference has (HalluDial, Tables 13 and 14)
+TOO_MANY_WORDS, NO_EXPLANATION, SAME = "over six words more", "no explanation", "the reference itself"
+_REPLY = re.compile(r"^[\s#*]*hallucinated (?:reply|response)[#*]*\s*:[\s*]*", re.IGNORECASE)
+_EXPLANATION = re.compile(r"(?:^|\n)[\s#*]*(?:hallucination )?explanation[#*]*\s*:[\s*]*", re.IGNORECASE)
+_NEXT = re.compile(r"\n[\s#*]*(?:example \d|knowledge\s*:|conversation\s*:|reference reply\s*:)", re.IGNORECASE)
+
+
+def read_induced(text: str) -> tuple[str, str] | None:
+    """Reads an induced hallucination and its explanation; None where one of them is missing.
+
+    >>> read_induced("It was built in 1922.\\n\\nExplanation:\\nThe hallucinated part is \\"1922\\".")
+    ('It was built in 1922.', 'The hallucinated part is "1922".')
+    """
+    text = _REPLY.sub("", text)
+    if (found := _EXPLANATION.search(text)) is None:
+        return None
+    reply, explanation = text[: found.start()].strip(), text[found.end() :]
+    if (end := _NEXT.search(explanation)) is not None:  # the model went on with another example
+        explanation = explanation[: end.start()]
+    return (reply, explanation.strip()) if reply and explanation.strip() else None
+
+
+def find_induced_fault(reply: str, reference: str) -> str | None:
+    """Names the fault of a hallucinated reply, compared with its reference; None without one."""
+    if unicode_words(reply) == unicode_words(reference):
+        return SAME
+    return TOO_MANY_WORDS if len(reply.split()) > len(reference.split()) + MAX_MORE_WORDS else None

@@ -7,8 +7,7 @@ import numpy as np
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from construction.estimate.estimate_labels import CHANCE, WAVES
-from construction.estimate.estimate_rows import Table
+from construction.estimate.verdict_tables import CHANCE, WAVES, Table
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.pages.tables import escape_terminal, format_metric, new_number_table
 from faithkit.records import FAITHFUL, HALLUCINATED

@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from construction.estimate.estimate_labels import Labels
 from construction.estimate.estimate_report import next_row
-from construction.estimate.estimate_rows import TEXTS
 from construction.estimate.shard_rates import ShardRates
 from construction.estimate.shard_verdicts import BATCH, ShardColumns, check_columns, place_name, read_shard
+from construction.estimate.verdict_tables import TEXTS, Labels
 from faithkit.errors import UserError
 from faithkit.statistics.label_sampling import RANDOM, Wave, inclusion_probabilities, write_waves
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from construction.estimate.estimate_labels import Labels, check_chances, check_finished
 from construction.estimate.estimate_report import ALL, DETECTOR, LABELS, MAX_PARTS, RATE, others_name
 from construction.estimate.estimate_report import Part as Rates
 from construction.estimate.shard_steps import LABEL, SCORE, Counting, LeavingOut, Part, Weighed
 from construction.estimate.shard_sums import ExactSums, PartSums
+from construction.estimate.verdict_tables import Labels, check_chances, check_finished
 from faithkit.errors import UserError, shorten
 from faithkit.statistics.group_counts import proportion_from_counts
 from faithkit.statistics.label_sampling import RANDOM, Wave, check_scores, inclusion_probabilities

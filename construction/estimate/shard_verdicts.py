@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from construction.estimate.estimate_rows import VERDICTS_HINT, label_of, verdict_of
 from construction.estimate.verdict_columns import score_names
+from construction.estimate.verdict_tables import VERDICTS_HINT, label_of, verdict_of
 from data_modules.encoding.cache import group_hash
 from faithkit.errors import UserError, shorten
 from faithkit.statistics.spread import Values

@@ -84,7 +84,7 @@ def _load_answerer(config: Mapping[str, Any]) -> Answerer:
         raise UserError("nothing to score: neither predictions nor checkpoint is given", hint=hint)
     _check_kind(checkpoint)
     if (config.get("engine") or {}).get("name") == RAY:
-        from faithkit_workflows.ray.portions import answerer_on_cluster
+        from faithkit_workflows.ray.chunks import answerer_on_cluster
 
         return answerer_on_cluster(config)
     generator = Generator.load(checkpoint, precision=config["precision"], max_length=config["max_length"])

@@ -50,7 +50,7 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
         benchmark: The rows that are judged. SelfCheckGPT may compare them, and prompt examples are drawn besides them.
     """
     if (config.get("engine") or {}).get("name") == RAY:
-        from faithkit_workflows.ray.portions import load_on_cluster
+        from faithkit_workflows.ray.chunks import load_on_cluster
 
         return load_on_cluster(config)
     if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):

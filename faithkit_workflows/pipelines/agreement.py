@@ -9,8 +9,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from construction.agreement.measures import measure, pair_kappas
-from construction.agreement.ratings import (
+from construction.agreement.answers import (
     NOMINAL,
     ORDINAL,
     SPANS,
@@ -20,8 +19,9 @@ from construction.agreement.ratings import (
     ratings_of,
     read_answers,
 )
+from construction.agreement.measures import measure, pair_kappas
 from construction.agreement.significance import Compared, columns_of, compare_column
-from construction.agreement.spans import marked_items, measure_spans
+from construction.agreement.span_agreement import marked_items, measure_spans
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables

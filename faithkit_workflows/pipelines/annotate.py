@@ -21,13 +21,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from construction.annotation.decisions import read_decisions, read_expert, to_decide
-from construction.annotation.export import Annotation, annotators_of, read_export, to_line
-from construction.annotation.export_report import ExportReport
-from construction.annotation.layouts import Answered, write_layout
+from construction.annotation.export import Annotation, ExportReport, annotators_of, read_export, to_line
 from construction.annotation.project import AnnotationRow, make_row, read_rows, scheme_of, write_project
 from construction.annotation.schemes import Scheme
-from construction.annotation.settle import EXPERT, Settled, settle
+from construction.annotation.settle import EXPERT, Settled, open_rows_to_decide, read_decisions, read_expert, settle
+from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
@@ -82,7 +80,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     settled = _settle(scheme, rows, annotations, block)
     named = {one.row: one for one in settled}
     write_jsonl(run.path / DISAGREEMENTS, _disagreements(settled, annotations))
-    open_rows = write_jsonl(run.path / TO_DECIDE, to_decide(settled, rows, annotations))
+    open_rows = write_jsonl(run.path / TO_DECIDE, open_rows_to_decide(settled, rows, annotations))
     answered = [Answered(rows[one.row], one.answers) for one in settled if not one.open]
     counts = write_layout(scheme.name, run.path / BENCHMARK, answered)
     metrics = _metrics(scheme, rows, named, annotations)

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from construction.chain.manifest import NAME as MANIFEST
+from construction.chain.chain import MANIFEST
 from data_modules.build import build_source
 from data_modules.reading.dataset import Source, read_examples, resolve_split
 from data_modules.reading.rows import ReadReport

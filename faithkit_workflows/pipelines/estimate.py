@@ -5,10 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from construction.estimate.estimate_labels import Labels, check_finished, joined, read_labels
 from construction.estimate.estimate_report import DETECTOR, Part, estimate_table, next_rows, parts_of, plan_line
-from construction.estimate.estimate_rows import Table, read_verdicts
 from construction.estimate.shard_steps import SCORE
+from construction.estimate.verdict_tables import Labels, Table, check_finished, joined, read_labels, read_verdicts
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.rows import ReadReport

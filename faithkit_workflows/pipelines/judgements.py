@@ -1,21 +1,20 @@
-"""The step that annotates replies: a verdict, the hallucinated part, and why (HalluDial, section 2.1).
+"""Steps that annotate replies: a verdict, the hallucinated part, and why (HalluDial, section 2.1).
 
-A language model is asked; or a detector of ours judges, which says no more than its verdict and its marked parts.
+A language model judges, or one of faithkit's detectors, which gives its verdict and the spans it marks.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from construction.chain.ask import Ask, Said, sampling
-from construction.chain.chain_rows import KEY, NO_VERDICT, Row, hole, without_verdict
-from construction.chain.engine_pool import Build
-from construction.dialogues.turn_rows import history_of
+from construction.chain.ask import Ask, Build, ModelReply, sampling
+from construction.chain.steps import KEY, NO_VERDICT, TRIES, Row, failed_row, row_without_verdict
+from construction.dialogues.dialogue_turns import history_of
+from faithkit.detector import Detector
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
-from faithkit.records import FAITHFUL, UNPARSED, Prediction
-from faithkit_workflows.pipelines.detecting import Detect, example_of
-from faithkit_workflows.pipelines.models import build_model
+from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
+from faithkit_workflows.pipelines.run_chain import build_model
 from judge.asking import JUDGEMENT, parse_judgement, target_text
 from judge.reply import CHOICES
 
@@ -23,28 +22,90 @@ ANNOTATE = "annotate"
 FIELDS = ("knowledge", "history", "reference", "response")
 
 
-def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build = build_model) -> Ask:
-    """Asks a judge about the row's response, at temperature 0.
+@dataclass(kw_only=True)
+class Detect:
+    """Judges a text of each row by its knowledge and history, as the work of a step.
 
-    A judgement must begin with Yes or No; one that does not is a hole. With `weigh_verdicts` the likelier of both, as
-    the model's probabilities have it, is put before such a judgement, and the row says so: small models seldom keep
-    to a form. A quoted part that does not stand in the response is counted.
+    Args:
+        path: A run, a folder or a hub name, as for `detector=` of generate.py.
+        text: The field to judge.
+        read: Makes a row, or a failed row, from a row and its prediction.
+        labels: The meaning of the classes of an external critic.
+    """
+
+    path: str
+    text: str
+    read: Callable[[Row, Prediction], Row]
+    precision: str = "auto"
+    labels: Mapping[int | str, str] | None = None
+    _detector: Detector | None = field(default=None, repr=False)
+
+    def settings(self) -> dict[str, Any]:
+        """Collects what the verdicts depend on: the weights, not their place."""
+        from faithkit_workflows.detectors.loading import describe_detector
+
+        described = [[one.kind, one.weights or one.path, one.threshold] for one in describe_detector(self.path)]
+        labels = {"labels": {str(name): label for name, label in self.labels.items()}} if self.labels else {}
+        return {"detector": described, **labels}
+
+    def open(self) -> str:
+        """Loads the detector; returns its weights, or the file that describes it."""
+        from faithkit.weights.used_model import describe_model
+        from faithkit_workflows.detectors.loading import load_detector
+        from faithkit_workflows.settings.engines import is_detector_file
+
+        self._detector = load_detector(self.path, precision=self.precision, batch_tokens=None, labels=self.labels)
+        weights = None if is_detector_file(self.path) else describe_model(self.path).weights
+        return f"detector {weights or self.path}"
+
+    def run(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Yields the judged rows."""
+        assert self._detector is not None, "it is opened first"
+        examples = [example_of(row, str(row[self.text])) for row in rows]
+        for row, prediction in zip(rows, self._detector.predict_examples(examples), strict=True):
+            yield {name: value for name, value in self.read(row, prediction).items() if name != TRIES}
+
+    def close(self) -> str:
+        """Frees the detector."""
+        self._detector = None
+        return ""
+
+
+def example_of(row: Mapping[str, Any], response: str) -> Example:
+    """Makes the example that a detector judges."""
+    return Example(
+        id=row[KEY],
+        source="construction",
+        split="construction",
+        group=row["dialogue"],
+        knowledge=row["knowledge"],
+        history=tuple(Turn(speaker=speaker, text=text) for speaker, text in row["history"]),
+        response=response,
+    )
+
+
+def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build = build_model) -> Ask:
+    """Asks a model to judge the row's response, at temperature 0.
+
+    A judgement must begin with Yes or No, otherwise the row fails. With `weigh_verdicts` the more probable of the two
+    is put before such a judgement, and the row records it: small models rarely follow a form. Quoted parts that are not
+    in the response are counted.
     """
 
     def values(row: Row) -> dict[str, str]:
         return {**{name: row[name] for name in FIELDS if name != "history"}, "history": history_of(row)}
 
-    def read(row: Row, said: Said) -> Row:
-        target, added = said.text.strip(), {}
+    def read(row: Row, reply: ModelReply) -> Row:
+        target, added = reply.text.strip(), {}
         found = parse_judgement(target, row["response"])
-        if found.label == UNPARSED and (verdict := said.likeliest):
-            target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": said.probabilities[verdict]}
+        if found.label == UNPARSED and (verdict := reply.likeliest):
+            target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": reply.probabilities[verdict]}
             found = parse_judgement(target, row["response"])
         if found.label == UNPARSED:
-            return hole(row[KEY], ANNOTATE, NO_VERDICT, said.text)
+            return failed_row(row[KEY], ANNOTATE, NO_VERDICT, reply.text)
         if found.num_unlocated:
             added["unlocated"] = found.num_unlocated
-        if not said.finished:
+        if not reply.finished:
             added["target_cut"] = True
         spans = [[span.start, span.end] for span in found.spans]
         return {**row, "target": target, "label": found.label, "spans": spans, "rationale": found.rationale, **added}
@@ -62,15 +123,15 @@ def annotation(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, A
     )
 
 
-def detection(path: str, labels: Mapping[int | str, str] | None = None) -> Detect:
-    """Has a detector judge the row's response; what it marks is quoted behind its verdict."""
-    return Detect(path=path, text="response", read=_judged, precision="32-true", labels=labels)
+def detect_hallucinations(path: str, labels: Mapping[int | str, str] | None = None) -> Detect:
+    """Judges the row's response with a detector, and quotes the spans it marks after the verdict."""
 
+    def read(row: Row, prediction: Prediction) -> Row:
+        if prediction.label in (None, UNPARSED):
+            return row_without_verdict(row, ANNOTATE, prediction)
+        example = replace(example_of(row, row["response"]), label=prediction.label, spans=prediction.spans)
+        spans = [[span.start, span.end] for span in prediction.spans]
+        judged = {"target": target_text(example, JUDGEMENT), "label": prediction.label, "spans": spans}
+        return {**row, **judged, "rationale": "", "score": prediction.score}
 
-def _judged(row: Row, found: Prediction) -> Row:
-    if found.label in (None, UNPARSED):
-        return without_verdict(row, ANNOTATE, found)
-    example = replace(example_of(row, row["response"]), label=found.label, spans=found.spans)
-    spans = [[span.start, span.end] for span in found.spans]
-    judged = {"target": target_text(example, JUDGEMENT), "label": found.label, "spans": spans, "rationale": ""}
-    return {**row, **judged, "score": found.score}
+    return Detect(path=path, text="response", read=read, precision="32-true", labels=labels)

@@ -1,20 +1,79 @@
-"""Runs a pipeline's chain: or shows what it would ask, in a dry run."""
+"""Runs the chain of a pipeline, or shows in a dry run what it would ask; reports what was written."""
 
-from collections.abc import Mapping, Sequence
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from itertools import islice
 from typing import Any
 
+from rich.text import Text
+
 from construction.chain.ask import Ask
-from construction.chain.dry_run import show_dry_run
-from construction.chain.runner import AnyStep, Chain, Step
+from construction.chain.chain import FOLDER, Chain
+from construction.chain.split_leaks import Division, TextInSplit, find_shared_texts
+from construction.chain.steps import AT, KEY, AnyStep, Each, Row, Source, Step, usable_rows
 from faithkit.environment import environment
+from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.run_folder import RunFolder
+from faithkit.inference.text import TextEngine
+from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
+from faithkit.pages.tables import escape_terminal, new_number_table, print_tables
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash
+OUTPUT = "benchmark"  # in the run's folder: the official layout
+NUM_SHOWN, NUM_MEASURED = 3, 200  # rows whose prompts are printed, and whose lengths are averaged in a dry run
+CHARACTERS_PER_TOKEN = 4.0  # in English text, roughly
+_NO_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+log = logging.getLogger("faithkit")
+
+
+def annotator_of(config: Mapping[str, Any]) -> EngineOptions:
+    """Gives the model of the block `engine`: it annotates, and it also writes unless `models` names others."""
+    return EngineOptions(**config["engine"])
+
+
+def build_model(options: EngineOptions) -> TextEngine:
+    """Loads a model, which may be the run of a judge."""
+    if options.name != OPENAI and options.model:
+        from judge.weights import stored_judge
+
+        options = replace(options, model=stored_judge(options.model).source)
+    return build_text_engine(options)
+
+
+def writers_of(config: Mapping[str, Any]) -> dict[str, EngineOptions]:
+    """Gives the models that write, by branch name: each has the settings of the block `engine` and those of `models`.
+
+    Raises:
+        UserError: Two models have one name.
+    """
+    default, models = annotator_of(config), config["models"] or [config["engine"]["model"]]
+    if isinstance(models, Mapping):
+        known = {one.name for one in fields(EngineOptions)}
+        return {
+            branch_name(name): replace(default, **{k: v for k, v in block.items() if k in known and v is not None})
+            for name, block in models.items()
+        }
+    writers: dict[str, EngineOptions] = {}
+    for model in models:
+        name = branch_name(str(model).rstrip("/").rpartition("/")[2])
+        if name in writers:
+            hint = f"name them: 'models={{one: {{model: {model}}}, other: ...}}'"
+            raise UserError(f"two models have the name {name}", place="models", hint=hint)
+        writers[name] = replace(default, model=model)
+    return writers
+
+
+def branch_name(text: str) -> str:
+    """Makes a name that a file can have."""
+    return _NO_FILE_NAME.sub("-", text).strip(".-") or "model"
 
 
 def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[AnyStep]) -> Chain | None:
-    """Makes the rows of all steps; gives the chain whose last step is read, or None after a dry run."""
+    """Makes the rows of all steps; returns the chain, or None after a dry run."""
     if config["dry_run"]:
         show_dry_run(steps)
         return None
@@ -27,18 +86,117 @@ def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[AnyStep
     return chain
 
 
-def ask_step(ask: Ask, *, after: Sequence[str], branch: str = "", version: int = 1, **settings: Any) -> Step:
-    """Makes the step of an `Ask`.
+def show_dry_run(steps: Sequence[AnyStep]) -> None:
+    """Prints three filled prompts of each step that asks a model, and estimates of tokens and cost."""
+    rows: dict[str, list[Row]] = {}
+    counts: dict[str, int] = {}
+    columns = ("requests", "tokens read, about", "written, at most", "dollars, at most")
+    table = new_number_table("what it would ask", "step", columns, show_edge=True)
+    for step in steps:
+        if isinstance(step, Source):
+            all_rows = iter(step.read())
+            rows[step.name] = list(islice(all_rows, NUM_MEASURED))
+            counts[step.name] = len(rows[step.name]) + sum(1 for _ in all_rows)
+            continue
+        inputs = _join_inputs(step, steps, rows)
+        counts[step.name] = count = sum(counts[name] for name in step.after)
+        if not isinstance(step.work, Ask):
+            rows[step.name] = list(step.work.run(inputs)) if isinstance(step.work, Each) else inputs
+            continue
+        ask, usable = step.work, list(usable_rows(inputs))
+        for number, row in enumerate(usable[:NUM_SHOWN], start=1):
+            print(f"--- {step.name}, prompt {number} of {count:,}: {row[KEY]}")
+            print(*(f"[{message.role}]\n{message.content}" for message in ask.messages(row)), sep="\n", end="\n\n")
+        lengths = [sum(len(message.content) for message in ask.messages(row)) for row in usable]
+        num_read = round(sum(lengths) / CHARACTERS_PER_TOKEN / max(1, len(lengths)) * count)
+        num_written = count * ask.decoding.max_new_tokens
+        cost = "-"
+        if ask.options.price is not None:
+            cost = f"{(num_read * ask.options.price[0] + num_written * ask.options.price[1]) / 1_000_000:,.2f}"
+        else:
+            table.caption = "engine.price=[READ,WRITTEN], for a million tokens each, gives the dollars"
+        table.add_row(step.name, f"{count:,}", f"{num_read:,}", f"{num_written:,}", cost)
+        rows[step.name] = [ask.pretend(row) for row in usable]
+    print_tables(table)
+
+
+def _join_inputs(step: Step, steps: Sequence[AnyStep], rows: Mapping[str, list[Row]]) -> list[Row]:
+    if len(step.after) == 1:
+        return rows[step.after[0]]
+    branches = {one.name: one.branch or one.name for one in steps}
+    return [
+        {**row, KEY: f"{row[KEY]}{AT}{branches[name]}"}
+        for same in zip(*(rows[name] for name in step.after), strict=True)
+        for name, row in zip(step.after, same, strict=True)
+    ]
+
+
+def division_of(config: Mapping[str, Any]) -> Division:
+    """Gives the division into splits that a configuration asks for."""
+    return Division({"test": config["pipeline"]["test_fraction"]}, config["seed"])
+
+
+def report_written(
+    run: RunFolder,
+    config: Mapping[str, Any],
+    chain: Chain,
+    counts: Mapping[str, int],
+    rows: Callable[[], Iterator[Row]],
+    *,
+    group: str = "dialogue",
+    fields: Sequence[str] = ("knowledge", "response"),
+) -> None:
+    """Prints counts and leaks of the rows that were written, and stores both in the manifest.
 
     Args:
-        settings: What its rows depend on beside the model, the prompts and the decoding.
+        counts: Rows by split.
+        rows: Reads the rows again.
+        group: The field that splits keep together.
+        fields: Texts that should not occur in two splits.
     """
-    return Step(
-        name=ask.step,
-        work=ask,
-        settings=ask.settings(**settings),
-        after=tuple(after),
-        branch=branch,
-        portion=ask.portion,
-        version=version,
-    )
+    division = division_of(config)
+    kinds: Counter[str] = Counter()
+    for row in rows():
+        kinds[f"model {row.get('model') or 'none'}"] += 1
+        kinds[f"label {row.get('label')}"] += "label" in row
+        kinds["verdict weighed, not written"] += "verdict_weighed" in row
+        kinds[f"quality {row.get('quality')}"] += "quality" in row
+        kinds["responses that may deny what is null"] += bool(row.get("null_mentions"))
+        kinds["quoted parts that are not in the response"] += row.get("unlocated", 0)
+    failures: Counter[str] = Counter()
+    for step in chain.manifest.steps.values():
+        failures.update({why: number for why, number in step.holes.items() if why.startswith(f"{step.name}: ")})
+    shared = {
+        field: find_shared_texts(
+            lambda field=field: (  # type: ignore[misc]
+                TextInSplit(division.split_of(row[group]), row[group], row[field]) for row in rows()
+            ),
+            config["pipeline"]["near_duplicates"],
+        )
+        for field in fields
+    }
+    kinds = +kinds
+    lines = {f"split {split}": number for split, number in counts.items()} | dict(sorted(kinds.items()))
+    lines |= {f"failed, {name}": number for name, number in sorted(failures.items())}
+    lines |= {f"{field} {name}": number for field, one in shared.items() for name, number in one.lines.items()}
+    print_counts("what was built", "rows", lines)
+    chain.manifest.result = {
+        "rows": dict(counts),
+        "kinds": dict(kinds),
+        "holes": dict(failures),
+        "shared": {field: found.to_dict() for field, found in shared.items()},
+    }
+    chain.manifest.write()
+    if sum(counts.values()):
+        log.info("written: %s", run.path / OUTPUT)
+    else:
+        most = max(failures, key=lambda why: failures[why], default="no input")
+        log.warning("nothing was written: no row could be used (most failed by %s); see %s", most, run.path / FOLDER)
+
+
+def print_counts(title: str, head: str, counts: Mapping[str, float]) -> None:
+    """Prints a table of counts."""
+    table = new_number_table(title, head, ["number"], show_edge=True)
+    for name, number in counts.items():
+        table.add_row(Text(escape_terminal(name)), f"{number:,}")
+    print_tables(table)

@@ -1,88 +1,84 @@
-"""DiaHalu's self-dialogues (Chen et al. 2024, section 4.2): two language models talk, and people mend the user's side.
+"""DiaHalu's self-dialogues (Chen et al. 2024, section 4.2): two language models talk, and people edit the user's turns.
 
-A, the user's side, is `engine.model`; B, the assistant under test, is each of `models`, or the same model. A step a
-turn: A1 is said once, and the branch of each B goes on from it. Where people edited turns of A (`turns_to_edit.csv`),
-the edited dialogues are made anew from there on by a chain of their own under `edits/NN`: the chains before it stay as
-they are. Then a model may judge the dialogues (faithkit_workflows/pipelines/talk_verdicts.py).
+A, the user's side, is `engine.model`; B, the assistant under test, is each of `models`, or the same model. Each turn is
+a step: A1 is generated once, and each B continues from it in a branch. When people edit turns of A
+(`turns_to_edit.csv`), a separate chain under `edits/NN` continues the edited dialogues from there; earlier chains do
+not change. Then a model may judge the dialogues (faithkit_workflows/pipelines/dialogue_verdicts.py).
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from construction.chain.ask import Said, sampling
-from construction.chain.chain_rows import AT, HOLE, KEY, Row, is_hole
-from construction.chain.engine_pool import Build, KeptEngines
+from construction.chain.ask import Build, EnginePool, ModelReply, sampling
+from construction.chain.chain import Chain
 from construction.chain.replies import ReplyRules
-from construction.chain.runner import AnyStep, Chain, Source
-from construction.diahalu import NAME, write_diahalu
+from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, is_failed
 from construction.dialogues.topics import Topics
 from construction.dialogues.turn_edits import Edit, apply_edits, read_edits, write_turns
-from construction.dialogues.turns import AskTurn, TalkRules, side_of, turn_name
+from construction.dialogues.turns import AskTurn, DialogueRules, side_of, turn_name
+from construction.official_layouts import DIAHALU_FILE, VERDICT, write_diahalu
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_prompt
 from faithkit.inference.text_engines import build_text_engine
-from faithkit_workflows.pipelines.dialogue_summary import tell_talks
-from faithkit_workflows.pipelines.models import annotator_of, writers_of
-from faithkit_workflows.pipelines.run_chain import ask_step, run_chain
-from faithkit_workflows.pipelines.talk_verdicts import is_judged, judge_talks, steps_to_show
-from faithkit_workflows.pipelines.written import OUTPUT
+from faithkit_workflows.pipelines.dialogue_verdicts import is_judged, judge_dialogues, steps_to_show
+from faithkit_workflows.pipelines.run_chain import OUTPUT, annotator_of, print_counts, run_chain, writers_of
 
-TOPICS, EDITED = "topics", "edited"
-SHEET, EDITS, LEDGER = "turns_to_edit.csv", "edits", "edits.jsonl"
-FIELDS = ("topic", "max_words")  # that a prompt may have
+TOPICS = "topics"
+SHEET, EDITS, EDITS_FILE = "turns_to_edit.csv", "edits", "edits.jsonl"
+FIELDS = ("topic", "max_words")  # that a prompt may contain
 log = logging.getLogger("faithkit")
 
 
 def run_self_dialogue(run: RunFolder, config: Mapping[str, Any], build: Build = build_text_engine) -> None:
-    """Lets the models talk, takes in what people edited, and writes DiaHalu's layout and the turns to edit."""
-    plan = Plan(config, KeptEngines(build))
-    last = [plan.last(name) for name in plan.writers]
+    """Generates the dialogues, applies people's edits, and writes DiaHalu's layout and the turns to edit."""
+    plan = DialoguePlan(config, EnginePool(build))
+    last = [plan.last_step(name) for name in plan.writers]
     chain = run_chain(run, config, steps_to_show(config, plan.steps(), plan.build, last))
     if chain is None:
         return
-    edited = EditedTalks(run, config, plan, chain)
+    edited = EditedDialogues(run, config, plan, chain)
     for number in edited.numbers():
-        edited.make(number)
+        edited.regenerate(number)
     sheet = run.path / SHEET
     if sheet.exists() and (edits := read_edits(sheet)):
-        edited.make(edited.keep(edits))
+        edited.regenerate(edited.store(edits))
     block, rows = config["pipeline"], edited.rows
     if is_judged(block):
-        rows = judge_talks(run, config, edited.rows, plan.build)
-    written = write_diahalu(run.path / OUTPUT / NAME, rows())
-    listed = write_turns(sheet, edited.editable(), block["edit_domains"])
-    chain.manifest.result = tell_talks(rows(), written, block["rounds"])
+        rows = judge_dialogues(run, config, edited.rows, plan.build)
+    num_written = write_diahalu(run.path / OUTPUT / DIAHALU_FILE, rows())
+    num_turns = write_turns(sheet, edited.editable_rows(), block["edit_domains"])
+    chain.manifest.result = summarize_dialogues(rows(), num_written, block["rounds"])
     chain.manifest.write()
-    log.info("written: %s; %s turns of A to look at: %s", run.path / OUTPUT / NAME, f"{listed:,}", sheet)
+    log.info("written: %s; %s turns of A to review: %s", run.path / OUTPUT / DIAHALU_FILE, f"{num_turns:,}", sheet)
 
 
-class Plan:
-    """The steps of a configuration: those of the whole chain, and those that go on from turns that are there."""
+class DialoguePlan:
+    """The steps of a configuration: those of whole dialogues, and those that continue existing turns."""
 
     def __init__(self, config: Mapping[str, Any], build: Build):
         self.config, self.block, self.build = config, config["pipeline"], build
-        block = self.block
-        chosen = DOMAINS if block["domains"] == ANY else block["domains"]
+        chosen = DOMAINS if self.block["domains"] == ANY else self.block["domains"]
         self.domains = [domain for domain in DOMAINS if domain in chosen]
-        self.a, self.writers = annotator_of(config), writers_of(config)
+        self.user, self.writers = annotator_of(config), writers_of(config)
         self.next_turn = read_text_prompt("construction", "self_next", "history", "name", folder=config["prompts"])
         self.prompts = {side: {domain: self._prompt(side, domain) for domain in self.domains} for side in "AB"}
 
     def _prompt(self, side: str, domain: str) -> TextPrompt:
         name = f"self_{side.lower()}_{domain}"
 
-        def built(text: str, system: str) -> TextPrompt:
-            own = [field for field in FIELDS if field in FIELD.findall(text)]
-            return TextPrompt(f"{system}\n\n{text}".strip(), tuple(own), name=name)
+        def build(text: str, system: str) -> TextPrompt:
+            found = [field for field in FIELDS if field in FIELD.findall(text)]
+            return TextPrompt(f"{system}\n\n{text}".strip(), tuple(found), name=name)
 
-        return read_text("construction", name, self.config["prompts"], built)
+        return read_text("construction", name, self.config["prompts"], build)
 
     def steps(self) -> list[AnyStep]:
-        """The whole chain."""
+        """Makes the steps of whole dialogues."""
         block, paths = self.block, self.block["topics"]
         topics = Topics(
             paths=[paths] if isinstance(paths, str) else paths,
@@ -93,28 +89,28 @@ class Plan:
             on_bad_row=block["on_bad_row"],
         )
         source = Source(name=TOPICS, read=topics.rows, settings=topics.settings())
-        first = self._step(0, "", TOPICS)
-        return [source, first, *(step for name in self.writers for step in self.turns(1, name, first.name))]
+        first = self._turn_step(0, "", TOPICS)
+        return [source, first, *(step for name in self.writers for step in self.turn_steps(1, name, first.name))]
 
-    def turns(self, place: int, name: str, after: str) -> Iterator[AnyStep]:
-        """The turns from a place on, with one of the models as B."""
+    def turn_steps(self, place: int, name: str, after: str) -> Iterator[AnyStep]:
+        """Yields the steps of the turns from a place on, with one of the models as B."""
         for number in range(place, 2 * self.block["rounds"]):
-            step = self._step(number, name, after)
+            step = self._turn_step(number, name, after)
             yield step
             after = step.name
 
-    def last(self, name: str) -> str:
-        """The step that has the whole dialogues with one of the models."""
-        return self._name(2 * self.block["rounds"] - 1, name)
+    def last_step(self, name: str) -> str:
+        """Names the step that has the whole dialogues of one of the models."""
+        return self._step_name(2 * self.block["rounds"] - 1, name)
 
-    def _name(self, place: int, name: str) -> str:
+    def _step_name(self, place: int, name: str) -> str:
         return f"{turn_name(place)}-{name}" if place else turn_name(place)
 
-    def _step(self, place: int, name: str, after: str) -> AnyStep:
-        block, side, step = self.block, side_of(place), self._name(place, name)
+    def _turn_step(self, place: int, name: str, after: str) -> AnyStep:
+        block, side, step = self.block, side_of(place), self._step_name(place, name)
+        settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
         prompts = self.prompts[side]
-        options = self.a if side == "A" else self.writers[name]
-        rules = TalkRules(
+        rules = DialogueRules(
             by_domain={
                 domain: ReplyRules(
                     max_words=block["max_words"],
@@ -126,19 +122,21 @@ class Plan:
             min_rounds=block["min_rounds"],
             heading=self.next_turn.text.partition("{history}")[0].strip(),
         )
-        told = f"for_{side.lower()}"
+
+        def values(row: Row) -> dict[str, str]:
+            return {"topic": row[f"for_{side.lower()}"], "max_words": str(block["max_words"])}
 
         def pretend(row: Row) -> Row:
             return {**row, "turns": [*row["turns"], f"(what {side} says)"]}
 
-        def read(row: Row, said: Said) -> Row:
-            return rules.add(row, said, step)
+        def read(row: Row, reply: ModelReply) -> Row:
+            return rules.add_turn(row, reply, step)
 
         ask = AskTurn(
             step=step,
-            options=options,
+            options=self.user if side == "A" else self.writers[name],
             prompts=prompts,
-            values=lambda row: {"topic": row[told], "max_words": str(block["max_words"])},
+            values=values,
             read=read,
             pretend=pretend,
             decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
@@ -146,73 +144,110 @@ class Plan:
             place=place,
             next_turn=self.next_turn,
         )
-        settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
-        return ask_step(ask, after=[after], branch=name, **settings)
+        return ask.as_step(after=[after], branch=name, **settings)
 
 
-class EditedTalks:
-    """The dialogues of a chain, and in the place of some what was made anew since people edited them.
+class EditedDialogues:
+    """The dialogues of a chain, of which those that people edited are replaced by regenerated ones.
 
     Args:
         chain: Of the whole dialogues; it has run.
     """
 
-    def __init__(self, run: RunFolder, config: Mapping[str, Any], plan: Plan, chain: Chain):
+    def __init__(self, run: RunFolder, config: Mapping[str, Any], plan: DialoguePlan, chain: Chain):
         self.run, self.config, self.plan, self.chain = run.stage(EDITS), config, plan, chain
-        self.anew: dict[str, Row] = {}
-        self.cut: dict[str, Row] = {}  # as far as the edited turn
+        self.regenerated: dict[str, Row] = {}
+        self.cut: dict[str, Row] = {}  # up to the edited turn
 
     def rows(self) -> Iterator[Row]:
-        """Reads the dialogues as they are now, holes among them: the branches of a topic side by side."""
+        """Reads the current dialogues, failed ones included; those of one topic follow each other."""
         names = list(self.plan.writers)
-        for rows in zip(*(self.chain.rows(self.plan.last(name)) for name in names), strict=True):
+        for rows in zip(*(self.chain.rows(self.plan.last_step(name)) for name in names), strict=True):
             for name, row in zip(names, rows, strict=True):
                 key = f"{row[KEY]}{AT}{name}"
-                yield self.anew.get(key) or self._named({**row, KEY: key}, name)
+                yield self.regenerated.get(key) or self._with_model({**row, KEY: key}, name)
 
-    def _named(self, row: Row, name: str) -> Row:
+    def _with_model(self, row: Row, name: str) -> Row:
         return {**row, "branch": name, "model": self.plan.writers[name].model}
 
-    def editable(self) -> Iterator[Row]:
-        """Reads the dialogues as people edit them: of one that failed behind an edit the turns as far as the edit."""
+    def editable_rows(self) -> Iterator[Row]:
+        """Reads the dialogues for editing; one that failed behind an edit has its turns up to the edit."""
         for row in self.rows():
-            if is_hole(row) and row[KEY] in self.cut:
-                yield {**self.cut[row[KEY]], "failed": row[HOLE]["why"]}
+            if is_failed(row) and row[KEY] in self.cut:
+                yield {**self.cut[row[KEY]], "failed": row[FAILURE]["why"]}
             else:
                 yield row
 
     def numbers(self) -> list[str]:
-        """The rounds of edits that are kept, the oldest first."""
-        return sorted(path.parent.name for path in self.run.path.glob(f"*/{LEDGER}"))
+        """Names the stored rounds of edits, the oldest first."""
+        return sorted(path.parent.name for path in self.run.path.glob(f"*/{EDITS_FILE}"))
 
-    def keep(self, edits: Sequence[Edit]) -> str:
-        """Keeps edits before anything is made of them, as the next round."""
+    def store(self, edits: Sequence[Edit]) -> str:
+        """Stores edits as the next round, before they are applied."""
         number = f"{len(self.numbers()) + 1:02d}"
-        write_jsonl(self.run.path / number / LEDGER, (edit.to_dict() for edit in edits))
+        write_jsonl(self.run.path / number / EDITS_FILE, (edit.to_dict() for edit in edits))
         return number
 
-    def make(self, number: str) -> None:
-        """Makes the dialogues anew that a round of edits is about."""
+    def regenerate(self, number: str) -> None:
+        """Continues the dialogues of a round of edits from their edited turns."""
         stage = self.run.stage(number)
-        edits = [Edit(**row) for row in read_jsonl(stage.path / LEDGER)]
-        cut, left = apply_edits(edits, self.editable())
-        for why, others in left.items():
+        edits = [Edit(**row) for row in read_jsonl(stage.path / EDITS_FILE)]
+        cut, left_out = apply_edits(edits, self.editable_rows())
+        for why, others in left_out.items():
             turns = ", ".join(f"{edit.dialogue} A{edit.round}" for edit in others[:3])
-            log.warning("edits/%s: %d not taken, %s: %s", number, len(others), why, turns)
+            log.warning("edits/%s: %d not applied, %s: %s", number, len(others), why, turns)
         steps: list[AnyStep] = []
-        for name in (writers := dict.fromkeys(row["branch"] for row in cut)):
-            own = [row for row in cut if row["branch"] == name]
-            source = Source(name=f"{EDITED}-{name}", read=lambda own=own: own, settings={"rows": own})  # type: ignore[misc]
-            steps += [source, *self.plan.turns(min(len(row["turns"]) for row in own), name, source.name)]
+        writers = dict.fromkeys(row["branch"] for row in cut)
+        for name in writers:
+            rows = [row for row in cut if row["branch"] == name]
+            source = Source(name=f"edited-{name}", read=lambda rows=rows: rows, settings={"rows": rows})  # type: ignore[misc]
+            steps += [source, *self.plan.turn_steps(min(len(row["turns"]) for row in rows), name, source.name)]
         if not steps:
             return
         chain = run_chain(stage, self.config, steps)
-        assert chain is not None, "a dry run makes no dialogues to edit"
+        assert chain is not None, "a dry run has no edited dialogues"
         self.cut |= {row[KEY]: row for row in cut}
-        failed = 0
+        num_failed = 0
         for name in writers:
-            for row in chain.rows(self.plan.last(name)):
-                self.anew[row[KEY]] = self._named(row, name)
-                failed += is_hole(row)
-        again = f"; {failed} failed: edit them once more, or retry_holes=true" if failed else ""
-        log.info("edits/%s: %d dialogues made anew%s", number, len(cut), again)
+            for row in chain.rows(self.plan.last_step(name)):
+                self.regenerated[row[KEY]] = self._with_model(row, name)
+                num_failed += is_failed(row)
+        again = f"; {num_failed} failed: edit them once more, or retry_holes=true" if num_failed else ""
+        log.info("edits/%s: %d dialogues regenerated%s", number, len(cut), again)
+
+
+def summarize_dialogues(rows: Iterable[Row], num_written: int, num_rounds: int) -> dict[str, Any]:
+    """Prints counts of the dialogues, and returns them for the manifest."""
+    kinds: Counter[str] = Counter()
+    sizes: Counter[int] = Counter()
+    words: Counter[str] = Counter()
+    for row in rows:
+        if is_failed(row):
+            kinds[f"left out: {row[FAILURE]['why']}"] += 1
+            continue
+        kinds[f"domain {row['domain']}"] += 1
+        kinds[f"model {row['model']}"] += 1
+        sizes[len(row["turns"]) // 2] += 1
+        for place, text in enumerate(row["turns"]):
+            words[side_of(place)] += len(text.split())
+        if "ended" in row:
+            kinds[f"ended early: {row['ended']['why']}"] += 1
+        kinds["turns cut at a further one"] += len(row.get("cut", ()))
+        kinds["turns in which B declines"] += len(row.get("refused", ()))
+        kinds["dialogues edited by people"] += "edited" in row
+        if VERDICT in row:
+            verdict = row[VERDICT]
+            kinds[f"{verdict['label']}, as {verdict['by']} says"] += 1
+            kinds["verdicts weighed, not written"] += "weighed" in verdict
+            kinds.update([f"first hallucination: {verdict['type']}"] if "type" in verdict else [])
+    num_turns = max(1, sum(size * number for size, number in sizes.items()))  # of each side
+    result = {
+        "dialogues": num_written,
+        "of all rounds": sizes[num_rounds],
+        "rounds, mean": round(num_turns / max(1, num_written), 2),
+        "words of a turn of A, mean": round(words["A"] / num_turns, 1),
+        "words of a turn of B, mean": round(words["B"] / num_turns, 1),
+        **{name: number for name, number in sorted(kinds.items()) if number},
+    }
+    print_counts("self-dialogues", "", result)
+    return result

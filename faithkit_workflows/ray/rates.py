@@ -10,19 +10,18 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from construction.estimate.estimate_labels import Labels, labels_of, read_labels
 from construction.estimate.shard_labels import Showing, places_to_show, rows_to_label
 from construction.estimate.shard_rates import ShardRates
 from construction.estimate.shard_steps import Counting
 from construction.estimate.shard_verdicts import ShardColumns
+from construction.estimate.verdict_tables import Labels, labels_of, read_labels
 from data_modules.reading.shards import Shard, find_shards, opened, shown
 from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.statistics.prediction_powered import LabelSums
 from faithkit_workflows.ray.cluster import connected, run_on_cluster
-from faithkit_workflows.ray.run import EVERY, Runner
-from faithkit_workflows.ray.work import whole_path
-from faithkit_workflows.ray.worker import named
+from faithkit_workflows.ray.run_shards import EVERY, Runner
+from faithkit_workflows.ray.shard_worker import absolute_path, named
 from faithkit_workflows.settings.engines import RayOptions
 
 PARQUET = ".parquet"
@@ -95,7 +94,7 @@ def estimate_shards(
     Raises:
         UserError: A shard cannot be read, or the labels do not fit.
     """
-    data, options = whole_path(block["predictions"]), ray or RayOptions()
+    data, options = absolute_path(block["predictions"]), ray or RayOptions()
     shards = [shard for shard in find_shards(data)[0] if shard.name.endswith(PARQUET)]
     if not shards:
         hint = "scored shards are Parquet: faithkit score ... engine=ray writes them"

@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag
 
-from construction.chain.replies import ENGLISH
-from construction.induced import KINDS
+from construction.chain.replies import ENGLISH, INDUCED_KINDS
 from construction.rag_sources import NULLS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
@@ -87,7 +86,9 @@ class Induced(DatasetPipeline):
     test_fraction: types.PartialShare
     near_duplicates: NearDuplicates
     kinds: Annotated[
-        list[Annotated[str, types.OneOf(KINDS)]], Field(min_length=1), types.Hint(f"use some of {', '.join(KINDS)}")
+        list[Annotated[str, types.OneOf(INDUCED_KINDS)]],
+        Field(min_length=1),
+        types.Hint(f"use some of {', '.join(INDUCED_KINDS)}"),
     ]
     temperature: types.NonNegative
     max_new_tokens: types.Count

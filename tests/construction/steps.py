@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from construction.chain.ask import Ask, Said, sampling
-from construction.chain.chain_rows import KEY, Row, hole
-from construction.chain.runner import Chain, Each, Source, Step
+from construction.chain.ask import Ask, ModelReply, sampling
+from construction.chain.chain import Chain
+from construction.chain.steps import KEY, Each, Row, Source, Step, failed_row
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import TextEngine
 from faithkit.inference.text_engines import EngineOptions
@@ -21,9 +21,9 @@ def rows(number: int) -> list[Row]:
 def ask(step: str, engine: TextEngine, prompt: TextPrompt = PROMPT, field: str = "text") -> Ask:
     """A step that keeps what is said, and refuses what has the word bad in it."""
 
-    def read(row: Row, said: Said) -> Row:
+    def read(row: Row, said: ModelReply) -> Row:
         if "bad" in said.text:
-            return hole(row[KEY], step, "refusal", said.text)
+            return failed_row(row[KEY], step, "refusal", said.text)
         return {**row, step: said.text}
 
     return Ask(
@@ -44,7 +44,7 @@ def chain(
     *,
     number: int = 10,
     prompts: Sequence[TextPrompt] = (PROMPT, PROMPT),
-    portion: int = 4,
+    chunk_size: int = 4,
     inputs: Sequence[Row] | None = None,
 ) -> Chain:
     """`inputs`, a branch for each of the first engines, and `last`, which counts characters of both branches."""
@@ -59,11 +59,11 @@ def chain(
                 settings=work.settings(),
                 after=("inputs",),
                 branch=f"b{place}",
-                portion=portion,
+                chunk_size=chunk_size,
             )
         )
     branches = tuple(step.name for step in steps[1:])
-    steps.append(Step(name="last", work=Each(_measured), settings={}, after=branches, portion=portion))
+    steps.append(Step(name="last", work=Each(_measured), settings={}, after=branches, chunk_size=chunk_size))
     return Chain(folder, "test", steps)
 
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from construction.agreement import measures
+from construction.agreement.answers import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
 from construction.agreement.measures import measure
-from construction.agreement.ratings import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
 from construction.agreement.significance import columns_of, compare_column
-from construction.agreement.spans import Marked, disorder_of, marked_items, measure_spans
+from construction.agreement.span_agreement import Marked, disorder_of, marked_items, measure_spans
 from faithkit.errors import UserError
 
 

@@ -7,12 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from construction.annotation.export import annotators_of, read_export
-from construction.annotation.export_report import BAD, COUNTED, ExportReport
-from construction.annotation.labels import RAGTRUTH_LABELS, SPAN_TYPES
-from construction.annotation.offsets import from_utf16, same_quote, shown_text, to_original, to_shown
-from construction.annotation.project import CONFIG, ROWS, make_row, read_rows, task_of
-from construction.annotation.schemes import SCHEMES
+from construction.annotation.export import BAD, COUNTED, ExportReport, annotators_of, read_export
+from construction.annotation.project import (
+    CONFIG,
+    ROWS,
+    from_utf16,
+    make_row,
+    read_rows,
+    same_quote,
+    shown_text,
+    task_of,
+    to_original,
+    to_shown,
+)
+from construction.annotation.schemes import RAGTRUTH_LABELS, SCHEMES, SPAN_TYPES
 from faithkit.errors import UserError
 from faithkit.records import Example, Prediction, Span
 from tests.construction.annotated import TEXT, example, exported, project, suggested
@@ -90,7 +98,7 @@ def test_every_question_has_a_tag_and_every_tag_a_text(tmp_path, name):
 
 
 def test_labels_are_escaped_in_the_configuration():
-    from construction.annotation.controls import Choices
+    from construction.annotation.questions import Choices
 
     view = ET.Element("View")
     Choices(name="q", title='a < b & "c"', labels={'<x> "&': "why < not"}).add_to(view, "text")
@@ -249,7 +257,7 @@ def test_every_outcome_is_documented():
 
 
 def test_a_row_of_any_dataset_becomes_a_dialogue():
-    from construction.annotation.dialogue_text import rounds_text
+    from construction.annotation.schemes import rounds_text
 
     plain = Example(id="1", source="x", split="test", group="g", knowledge="", response="B\nsays")
     assert rounds_text(plain) == "A1: \nB1: B says"

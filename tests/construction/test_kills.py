@@ -29,7 +29,7 @@ def run_chain(folder: str, url: str) -> None:
         CachedEngine(OpenAiEngine(f"{MODEL}{name}", base_url=url, concurrency=CONCURRENCY), f"{folder}/replies.sqlite")
         for name in ("", " too")
     ]
-    chain(Path(folder), engines, number=NUMBER, portion=16).run(progress=False)
+    chain(Path(folder), engines, number=NUMBER, chunk_size=16).run(progress=False)
 
 
 def test_a_killed_chain_repeats_only_what_was_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,8 @@ What its pages do with a mouse was tried by hand in a browser: docs/annotating.m
 
 import pytest
 
-from construction.annotation.export import read_export
-from construction.annotation.export_report import ExportReport
-from construction.annotation.offsets import shown_text, to_shown
-from construction.annotation.project import CONFIG, TASKS, read_rows
+from construction.annotation.export import ExportReport, read_export
+from construction.annotation.project import CONFIG, TASKS, read_rows, shown_text, to_shown
 from construction.annotation.schemes import SCHEMES
 from tests.construction.annotated import TEXT, example, project, suggested
 from tests.construction.label_studio import PROGRAM, LabelStudio

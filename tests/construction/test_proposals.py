@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.chain.chain_rows import hole
-from construction.faithdial import write_faithdial
-from construction.proposals import Answer, best_proposals, checked, copied_words, read_answers, write_proposals
+from construction.chain.steps import failed_row
+from construction.dialogues.proposals import (
+    Answer,
+    best_proposals,
+    check_candidate,
+    copied_words,
+    read_answers,
+    write_proposals,
+)
+from construction.official_layouts import write_faithdial
 from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
 from faithkit.token_overlap import longest_run
 
@@ -52,7 +59,7 @@ def test_case_and_punctuation_do_not_hide_a_copy() -> None:
 )
 def test_a_candidate_is_checked(text: str, label: str | None, faults: list[str]) -> None:
     said = Prediction(id="1", label=label, score=None)
-    assert checked(row("1", text), 6, said)["faults"] == faults
+    assert check_candidate(row("1", text), 6, said)["faults"] == faults
 
 
 def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_shortest_copy() -> None:
@@ -65,7 +72,7 @@ def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_sho
 
     fewest = of("1@x", (["copies"], 0.0, 9), ([], 0.9, 5), ([], 0.2, 6))
     shortest = of("2", ([], 0.2, 5), ([], 0.2, 3), ([], 0.2, 3))
-    none = [hole(f"3@{name}", f"propose-{name}", "refusal") for name in "abc"]
+    none = [failed_row(f"3@{name}", f"propose-{name}", "refusal") for name in "abc"]
     found = list(best_proposals([*fewest, *shortest, *none], ["a", "b", "c"]))
     assert [(one["key"], one.get("candidate")) for one in found] == [("1@x", "c"), ("2", "b"), ("3", None)]
     assert found[2]["failed"] == [f"propose-{name}: refusal" for name in "abc"]

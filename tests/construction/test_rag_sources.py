@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.chain.chain_rows import KEY
+from construction.chain.steps import KEY
 from construction.rag_sources import DATA, SUMMARY, RagSources, null_fields, null_mentions, prompt_values, without_nulls
 from faithkit.errors import UserError
 

@@ -4,12 +4,11 @@ import json
 
 import pytest
 
-from construction.annotation.decisions import read_decisions, read_expert, to_decide
 from construction.annotation.export import Annotation
-from construction.annotation.layouts import Answered, write_layout
 from construction.annotation.project import make_row
 from construction.annotation.schemes import SCHEMES
-from construction.annotation.settle import settle, settle_question
+from construction.annotation.settle import open_rows_to_decide, read_decisions, read_expert, settle, settle_question
+from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import read_block
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_annotations
@@ -84,7 +83,7 @@ def test_open_rows_are_listed_decided_and_read_back(tmp_path):
         ("d1:0", "open", ("quality",)),
         ("d2:0", "open", ("spans", "quality")),
     ]
-    lines = list(to_decide(settled, rows, given))
+    lines = list(open_rows_to_decide(settled, rows, given))
     assert lines[0]["decision"] is None and lines[0]["annotators"]["bob"]["quality"] == ["truncated"]
     assert lines[0]["text"] == TEXT and lines[0]["settled"] == {"spans": []}
     lines[0]["decision"] = {"quality": ["good"], "spans": [mark(0, 3)]}

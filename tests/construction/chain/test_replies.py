@@ -1,11 +1,22 @@
-"""Replies that cannot be used are told by kind; what is usable is left alone, whatever it says."""
+"""Unusable replies are classified by their fault, and usable ones pass, whatever they say."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.chain.replies import CUT, ECHO, EMPTY, KINDS, LANGUAGE, REFUSAL, TOO_LONG, ReplyRules, cut_turns
-from construction.induced import MORE_WORDS, induced_fault, read_induced
+from construction.chain.replies import (
+    CUT,
+    ECHO,
+    EMPTY,
+    LANGUAGE,
+    MAX_MORE_WORDS,
+    REFUSAL,
+    TOO_LONG,
+    ReplyRules,
+    cut_turns,
+    find_induced_fault,
+    read_induced,
+)
 
 INSTRUCTION = "You are the assistant in a conversation that rests on given knowledge. Knowledge: {knowledge} Reply:"
 RULES = ReplyRules(max_words=20, instruction=INSTRUCTION)
@@ -64,7 +75,7 @@ def test_a_reply_that_the_model_did_not_end_is_cut_off_and_any_language_may_be_a
 @given(TEXTS, st.booleans(), TEXTS)
 def test_any_text_is_of_one_kind_or_none(text: str, finished: bool, last: str) -> None:
     fault = RULES.fault(text, finished=finished, last_turn=last)
-    assert fault is None or fault in KINDS
+    assert fault is None or fault in (EMPTY, REFUSAL, ECHO, LANGUAGE, TOO_LONG, CUT)
     if not any(character.isalnum() for character in text):
         assert fault == EMPTY
     if fault is None:
@@ -113,11 +124,11 @@ def test_reading_a_hallucination_takes_any_text(text: str) -> None:
     assert found is None or all(found)
 
 
-@pytest.mark.parametrize(("more", "refused"), [(0, False), (MORE_WORDS, False), (MORE_WORDS + 1, True)])
+@pytest.mark.parametrize(("more", "refused"), [(0, False), (MAX_MORE_WORDS, False), (MAX_MORE_WORDS + 1, True)])
 def test_a_hallucination_may_have_six_words_more_than_its_reference(more: int, refused: bool) -> None:
-    fault = induced_fault("other words here " + "more " * more, "these words here")
+    fault = find_induced_fault("other words here " + "more " * more, "these words here")
     assert (fault is not None) == refused
 
 
 def test_the_reference_itself_is_no_hallucination() -> None:
-    assert induced_fault("It is LONG!", "It is long.") == "the reference itself"
+    assert find_induced_fault("It is LONG!", "It is long.") == "the reference itself"

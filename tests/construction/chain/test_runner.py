@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from construction.chain.chain_rows import HOLE, KEY, is_hole
-from construction.chain.manifest import NAME
-from construction.chain.runner import Chain, Source
+from construction.chain.chain import MANIFEST, Chain
+from construction.chain.steps import FAILURE, KEY, Source, is_failed
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import TextPrompt
@@ -37,7 +36,7 @@ def engines(**options: Any) -> list[Backwards]:
 
 
 def manifest(folder: Path) -> dict[str, Any]:
-    stored = json.loads((folder / NAME).read_text())
+    stored = json.loads((folder / MANIFEST).read_text())
     return {step["name"]: step for step in stored["steps"]}
 
 
@@ -58,8 +57,8 @@ def test_a_failed_row_leaves_a_hole_in_its_own_place_and_shifts_no_other(tmp_pat
     made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
     made.run(progress=False)
     found = {row[KEY]: row for row in made.rows("last")}
-    assert [key for key, row in found.items() if is_hole(row)] == ["3@b0", "5@b0"]
-    assert found["3@b0"][HOLE] == {"step": "branch-0", "why": "no reply", "detail": "it failed", "tries": 1}
+    assert [key for key, row in found.items() if is_failed(row)] == ["3@b0", "5@b0"]
+    assert found["3@b0"][FAILURE] == {"step": "branch-0", "why": "no reply", "detail": "it failed", "tries": 1}
     assert found["4@b0"]["branch-0"] == "Say it again: text 4!" and found["3@b1"]["branch-1"] == "Say it again: text 3!"
     counted = {"branch-0: no reply": 1, "branch-0: refusal": 1}
     assert manifest(tmp_path)["branch-0"]["holes"] == counted == manifest(tmp_path)["last"]["holes"]
@@ -70,7 +69,7 @@ def test_a_batch_that_fails_whole_leaves_holes_and_aligned_branches(tmp_path: Pa
     made = chain(tmp_path, engines(fails=["4", "5", "6", "7"]))
     made.run(progress=False)
     for first, second in zip(made.rows("branch-0"), made.rows("branch-1"), strict=True):
-        assert first[KEY] == second[KEY] and is_hole(first) == (first[KEY] in "4567")
+        assert first[KEY] == second[KEY] and is_failed(first) == (first[KEY] in "4567")
         assert second["branch-1"] == f"Say it again: text {second[KEY]}!"
 
 
@@ -90,7 +89,7 @@ def test_an_interrupted_chain_goes_on_where_it_was_without_asking_twice(stop: in
     for stops_after in (stop, 10**9):
         counting = Backwards("first", stops_after=stops_after)
         cached = [CachedEngine(counting, tmp_path / "c"), CachedEngine(Backwards("second"), tmp_path / "c")]
-        made = chain(tmp_path / "run", cached, portion=20, number=10)
+        made = chain(tmp_path / "run", cached, chunk_size=20, number=10)
         if stops_after < 10:
             with pytest.raises(UserError, match="refused"):
                 made.run(progress=False)
@@ -106,10 +105,10 @@ def test_a_row_that_was_half_written_is_made_again(tmp_path: Path) -> None:
     made.run(progress=False)
     before, path = contents(made), made.path("branch-1")
     path.write_bytes(b"".join(path.read_bytes().splitlines(True)[:5]) + b'{"key": "5", "te')
-    stored = json.loads((tmp_path / NAME).read_text())
+    stored = json.loads((tmp_path / MANIFEST).read_text())
     next(step for step in stored["steps"] if step["name"] == "branch-1")["state"] = "running"
     stored["steps"] = stored["steps"][:3]
-    (tmp_path / NAME).write_text(json.dumps(stored))
+    (tmp_path / MANIFEST).write_text(json.dumps(stored))
     again = engines()
     chain(tmp_path, again).run(progress=False)
     assert contents(made) == before and sorted(again[1].asked) == ["5", "6", "7", "8", "9"] and not again[0].asked
@@ -137,7 +136,7 @@ def test_holes_are_asked_again_alone_and_what_follows_is_filled(tmp_path: Path) 
     assert again[0].asked == ["3#1", "5#1"] and again[1].asked == []
     found = {row[KEY]: row for row in made.rows("last")}
     assert found["3@b0"]["size"] == len("Say it again: text 3!") and "tries" not in found["3@b0"]
-    assert found["5@b0"][HOLE]["tries"] == 2 and keys(made.rows("last"))[6:8] == ["3@b0", "3@b1"]
+    assert found["5@b0"][FAILURE]["tries"] == 2 and keys(made.rows("last"))[6:8] == ["3@b0", "3@b1"]
     assert set(kept) <= set(made.path("last").read_bytes().splitlines())
 
 
@@ -148,7 +147,7 @@ def test_steps_behind_follow_a_retry_that_was_killed_between_them(tmp_path: Path
     made._repair(made.steps["branch-0"], made.manifest.steps["branch-0"], True, False)  # type: ignore[arg-type]
     made = chain(tmp_path, engines())
     made.run(progress=False)  # without retry_holes
-    assert not any(map(is_hole, made.rows("last"))) and manifest(tmp_path)["last"]["holes"] == {}
+    assert not any(map(is_failed, made.rows("last"))) and manifest(tmp_path)["last"]["holes"] == {}
 
 
 def test_a_model_that_has_changed_makes_an_unfinished_step_anew(tmp_path: Path) -> None:
@@ -184,7 +183,7 @@ def test_a_row_that_never_came_back_is_a_hole(tmp_path: Path) -> None:
     made = chain(tmp_path, [Forgetful("first"), Backwards("second")])
     made.run(progress=False)
     found = {row[KEY]: row for row in made.rows("branch-0")}
-    assert found["2"][HOLE]["why"] == "no row came back" and list(found) == [str(i) for i in range(10)]
+    assert found["2"][FAILURE]["why"] == "no row came back" and list(found) == [str(i) for i in range(10)]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +191,7 @@ def test_a_row_that_never_came_back_is_a_hole(tmp_path: Path) -> None:
     [
         ({"version": 99}, "version 99"),
         ({"pipeline": "other"}, "pipeline=other"),
-        ({"steps": [{"name": "inputs"}]}, "a step lacks fields"),
+        ({"steps": [{"name": "inputs"}]}, "the manifest is damaged"),
         ({"version": "new"}, "damaged"),
     ],
 )
@@ -200,23 +199,11 @@ def test_a_manifest_that_cannot_be_gone_on_with_is_explained(
     change: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     chain(tmp_path, engines()).run(progress=False)
-    path = tmp_path / NAME
+    path = tmp_path / MANIFEST
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(UserError, match=words) as refused:
         chain(tmp_path, engines())
     assert refused.value.hint
-
-
-def test_a_manifest_of_an_older_version_has_all_steps_made_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    made = chain(tmp_path, engines())
-    made.run(progress=False)
-    before, path, again = contents(made), tmp_path / NAME, engines()
-    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 0, "steps": [{"of": "long ago"}]}))
-    with caplog.at_level("WARNING", "faithkit"):
-        chain(tmp_path, again).run(progress=False)
-    assert "older version" in caplog.text and len(again[0].asked) == 10 and contents(made) == before
 
 
 def test_rows_are_written_while_a_step_runs(tmp_path: Path) -> None:
@@ -253,12 +240,12 @@ def test_a_damaged_cache_costs_its_replies_and_nothing_else(tmp_path: Path) -> N
         return [CachedEngine(counting, tmp_path / "c"), CachedEngine(Backwards("second"), tmp_path / "c")]
 
     with pytest.raises(UserError, match="refused"):
-        chain(tmp_path / "run", cached(Backwards("first", stops_after=3)), portion=6).run(progress=False)
+        chain(tmp_path / "run", cached(Backwards("first", stops_after=3)), chunk_size=6).run(progress=False)
     (tmp_path / "c").write_bytes(b"no database at all " * 500)
     again = Backwards("first")
-    made = chain(tmp_path / "run", cached(again), portion=6)
+    made = chain(tmp_path / "run", cached(again), chunk_size=6)
     made.run(progress=False)
-    whole = chain(tmp_path / "whole", engines(), portion=6)
+    whole = chain(tmp_path / "whole", engines(), chunk_size=6)
     whole.run(progress=False)
     assert contents(made) == contents(whole) and len(again.asked) == 10
 

@@ -1,12 +1,11 @@
-"""Groups stay in one split, and texts that stand in two are told, also where they differ by a word."""
+"""Groups stay in one split, and texts in two splits are found, also if they differ by a word."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from construction.chain.divide import Division
-from construction.chain.split_leaks import TextInSplit, find_shared_texts
+from construction.chain.split_leaks import Division, TextInSplit, find_shared_texts
 from data_modules.encoding.cache import group_hash
 from data_modules.splits import divide_groups
 
@@ -32,8 +31,7 @@ def test_a_group_has_one_split_by_its_name_and_the_seed_alone() -> None:
     division = Division({"test": 0.4}, seed=3)
     splits = [division.split_of(str(group)) for group in range(2000)]
     assert splits == [Division({"test": 0.4}, seed=3).split_of(str(group)) for group in range(2000)]
-    assert 0.36 < splits.count("test") / 2000 < 0.44 and division.splits == ("train", "test")
-    assert Division({"test": 0.0}).splits == ("train",)
+    assert 0.36 < splits.count("test") / 2000 < 0.44
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.chain.ask import Said
-from construction.chain.chain_rows import is_hole
+from construction.chain.ask import ModelReply
 from construction.chain.replies import ReplyRules
-from construction.diahalu import official_row, write_diahalu
-from construction.dialogues.turns import TalkRules, own_turn, repeats, says_goodbye
+from construction.chain.steps import is_failed
+from construction.dialogues.turns import DialogueRules, read_turn, repeats, says_goodbye
+from construction.official_layouts import diahalu_row, write_diahalu
 from data_modules.datasets.diahalu import DOMAINS, DiaHalu, read_turns
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.files.jsonl import read_jsonl
 
-RULES = TalkRules(by_domain={name: ReplyRules(max_words=30) for name in DOMAINS}, min_rounds=2, heading="So far:")
+RULES = DialogueRules(by_domain={name: ReplyRules(max_words=30) for name in DOMAINS}, min_rounds=2, heading="So far:")
 ONE, TWO, THREE, FOUR = (
     "How deep is the lake in the north?",
     "It is about ninety metres deep, as far as I know.",
@@ -44,20 +44,20 @@ def row(*turns: str, domain: str = "knowledge") -> dict[str, Any]:
     ],
 )
 def test_a_reply_is_cut_to_the_turn_of_its_speaker(text: str, turn: str, was_cut: bool) -> None:
-    assert own_turn(text) == (turn, was_cut)
+    assert read_turn(text) == (turn, was_cut)
 
 
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=8))
 def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[str]) -> None:
-    turns = [own_turn(text)[0] for text in texts]
-    written = official_row(row(*turns), 1)
+    turns = [read_turn(text)[0] for text in texts]
+    written = diahalu_row(row(*turns), 1)
     said = read_turns(Row(written, "file", 0, 1), ReadReport())
     assert [one.text for one in said] == [turn.strip() for turn in turns]
 
 
 @given(st.text(max_size=80))
 def test_cutting_a_turn_adds_nothing(text: str) -> None:
-    turn, _ = own_turn(text)
+    turn, _ = read_turn(text)
     assert turn in " ".join(text.split())
 
 
@@ -76,31 +76,32 @@ def test_cutting_a_turn_adds_nothing(text: str) -> None:
     ],
 )
 def test_a_dialogue_that_ends_too_early_is_a_hole_and_says_why(text: str, turns: tuple[str, ...], why: str) -> None:
-    rules = TalkRules(by_domain=RULES.by_domain, min_rounds=3, heading=RULES.heading)
-    made = rules.add(row(*turns), Said(text), "step")
+    rules = DialogueRules(by_domain=RULES.by_domain, min_rounds=3, heading=RULES.heading)
+    made = rules.add_turn(row(*turns), ModelReply(text), "step")
     assert made["hole"]["why"] == why and made["hole"]["step"] == "step"
 
 
 def test_enough_whole_rounds_stay_when_a_dialogue_ends() -> None:
-    made = RULES.add(row(ONE, TWO, THREE, FOUR, "And who paid?"), Said(""), "B3")
+    made = RULES.add_turn(row(ONE, TWO, THREE, FOUR, "And who paid?"), ModelReply(""), "B3")
     assert made["turns"] == [ONE, TWO, THREE, FOUR]
     assert made["ended"] == {"turn": "B3", "why": "empty", "said": ""}
 
 
 def test_after_a_goodbye_b_answers_and_the_dialogue_ends() -> None:
-    parting = RULES.add(row(ONE, TWO), Said("Thank you, goodbye!"), "A2")
+    parting = RULES.add_turn(row(ONE, TWO), ModelReply("Thank you, goodbye!"), "A2")
     assert "ended" not in parting
-    ended = RULES.add(parting, Said("You are welcome."), "B2")
+    ended = RULES.add_turn(parting, ModelReply("You are welcome."), "B2")
     assert ended["ended"] == {"turn": "A2", "why": "said goodbye"} and len(ended["turns"]) == 4
     assert not says_goodbye("Is that all, or do you say goodbye to others too?")
 
 
 def test_one_refusal_of_b_is_an_answer_and_two_in_a_row_end_the_dialogue() -> None:
     declines = "I'm sorry, I cannot answer that."
-    first = RULES.add(row(ONE), Said(declines), "B1")
+    first = RULES.add_turn(row(ONE), ModelReply(declines), "B1")
     assert first["turns"][-1] == declines and first["refused"] == ["B1"]
-    second = RULES.add({**first, "turns": [*first["turns"], THREE]}, Said("I am unable to help with it."), "B2")
-    assert is_hole(second) and second["hole"]["why"] == "refusal"
+    longer = {**first, "turns": [*first["turns"], THREE]}
+    second = RULES.add_turn(longer, ModelReply("I am unable to help with it."), "B2")
+    assert is_failed(second) and second["hole"]["why"] == "refusal"
 
 
 def test_short_turns_may_stand_twice() -> None:

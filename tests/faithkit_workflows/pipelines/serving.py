@@ -41,7 +41,7 @@ def overrides(served: ChatServer, folder: Path, *more: str) -> list[str]:
 
 def construct_here(*given: str) -> None:
     """`python construct.py ...` in this process."""
-    construct.main(compose("construct", *construct.with_own_pipeline(given)))
+    construct.main(compose("construct", *construct.with_resumed_pipeline(given)))
 
 
 def manifest(folder: Path) -> dict[str, Any]:

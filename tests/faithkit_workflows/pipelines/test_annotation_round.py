@@ -19,7 +19,7 @@ QUALITY = {"from_name": "quality", "to_name": "response", "type": "choices"}
 
 def construct_here(*overrides):
     """`python construct.py ...` in this process."""
-    given = construct.with_own_pipeline(overrides)
+    given = construct.with_resumed_pipeline(overrides)
     with commanded(given):
         construct.main(compose("construct", *given))
 

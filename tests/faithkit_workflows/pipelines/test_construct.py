@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file, save_file
 
-from construction.chain.chain_rows import is_hole
+from construction.chain.steps import is_failed
 from data_modules.datasets.halludial import HalluDial
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples
@@ -155,7 +155,7 @@ def test_unusable_replies_are_counted_by_kind_and_shift_no_row(tmp_path: Path) -
     counted = {f"{name}: {kind}": 1 for kind in (*UNUSABLE, "no reply")}
     assert steps(tmp_path / "run")[name]["holes"] == counted == manifest(tmp_path / "run")["result"]["holes"]
     rows = step_rows(tmp_path / "run", "annotate")
-    assert [is_hole(row) for row in rows[::2]] == [True] * 5 + [False] * 7 and not any(map(is_hole, rows[1::2]))
+    assert [is_failed(row) for row in rows[::2]] == [True] * 5 + [False] * 7 and not any(map(is_failed, rows[1::2]))
     assert [row["key"].partition("@")[0] for row in rows[::2]] == [
         row["key"] for row in step_rows(tmp_path / "run", "inputs")
     ]

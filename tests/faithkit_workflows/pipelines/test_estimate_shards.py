@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from construction.estimate import shard_steps, shard_verdicts
-from construction.estimate.estimate_labels import joined, read_labels
 from construction.estimate.estimate_report import parts_of
-from construction.estimate.estimate_rows import read_verdicts
+from construction.estimate.verdict_tables import joined, read_labels, read_verdicts
 from data_modules.reading.shards import name_of
 from faithkit.errors import UserError
 from faithkit.settings.check import check_settings

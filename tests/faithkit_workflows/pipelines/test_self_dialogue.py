@@ -15,7 +15,6 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.files.saved_config import read_config, write_config
 from faithkit.words import unicode_words
 from tests.faithkit.inference.server import ChatServer
 from tests.faithkit_workflows.pipelines.serving import construct_here, manifest, steps
@@ -116,12 +115,8 @@ def test_a_models_verdicts_stand_beside_the_empty_labels_of_people(
         return "No. All of it is right." if "A1: Where is the lake" in asked else "Yes. Round 2, Non-factual: no."
 
     run = tmp_path / "run"
-    newer = ("judge", "judge_types", "weigh_verdicts", "max_judgement_tokens", "detector")
     with server(answer=judge) as served:
         construct_here(*given(served, run, f"models=[{FIRST},{SECOND}]"))
-        config = read_config(run / "config.yaml")  # an older run has none of these keys
-        own = {name: value for name, value in config["pipeline"].items() if name not in newer}
-        write_config(run / "config.yaml", {**config, "pipeline": own})
         talked = len(served.asked)
         resume(run, f"pipeline.judge={SECOND}", "pipeline.judge_types=true")
         assert len(served.asked) == talked + 4, "no turn is asked for again, and equal dialogues once"

@@ -9,9 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from faithkit_workflows.ray.answering import Answering
-from faithkit_workflows.ray.run import work_on_shards
-from faithkit_workflows.ray.scoring import Scoring
+from faithkit_workflows.ray.run_shards import work_on_shards
+from faithkit_workflows.ray.shard_work import Answering, Scoring
 from tests.running import plain_config
 
 WORDS = "river city long old dog plays red great north tower seven twelve winter music".split()

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from faithkit_workflows.ray.portions import PortionWorker
+from faithkit_workflows.ray.chunks import ChunkWorker
 
 COUNTS, TIMES, ROW = "TEST_DEATHS_FILE", "TEST_DEATHS", b"labelled:14"  # a row of the third portion of seven
 
 
-class DyingWorker(PortionWorker):
+class DyingWorker(ChunkWorker):
     """It counts its deaths in a file."""
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.records import LABELS
 from faithkit.signals import Interrupted
-from faithkit_workflows.ray import portions
-from faithkit_workflows.ray.portions import PortionWorker
+from faithkit_workflows.ray import chunks
+from faithkit_workflows.ray.chunks import ChunkWorker
 from tests.faithkit_workflows.ray.data import in_process, rows, write_jsonl
 from tests.faithkit_workflows.ray.dying import COUNTS, TIMES, DyingWorker
 from tests.faithkit_workflows.test_evaluate_responses import NO_MODELS, dialogues
@@ -33,7 +33,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(*arguments: Any, max_deaths: int) -> Iterator[Any]:
         return in_process(*arguments)
 
-    monkeypatch.setattr(portions, "run_on_cluster", run)
+    monkeypatch.setattr(chunks, "run_on_cluster", run)
 
 
 def evaluate(data: Path, run: Path, checkpoint: Path | None, *overrides: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def test_an_interrupted_run_asks_for_the_portions_that_it_lacks(
                 raise Interrupted
             yield result
 
-    monkeypatch.setattr(portions, "run_on_cluster", run)
+    monkeypatch.setattr(chunks, "run_on_cluster", run)
     with pytest.raises(Interrupted):
         evaluate(labelled, tmp_path / "run", trained, "engine=ray")
     evaluate_here(f"resume={tmp_path / 'run'}")
@@ -109,7 +109,7 @@ def test_an_interrupted_run_asks_for_the_portions_that_it_lacks(
 
 
 def test_a_worker_with_other_weights_judges_nothing(labelled: Path, trained: Path, tmp_path: Path) -> None:
-    class Other(PortionWorker):
+    class Other(ChunkWorker):
         """A worker whose node has another model."""
 
         def __init__(self, asking: Any):
@@ -117,7 +117,7 @@ def test_a_worker_with_other_weights_judges_nothing(labelled: Path, trained: Pat
             self.asking.identity["model"]["models"][0]["weights"] = "0" * 16
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(portions, "run_on_cluster", lambda _, *rest, **__: in_process(Other, *rest))
+        patch.setattr(chunks, "run_on_cluster", lambda _, *rest, **__: in_process(Other, *rest))
         with pytest.raises(UserError, match="a worker differs in its model"):
             evaluate(labelled, tmp_path / "run", trained, "engine=ray")
     assert not (tmp_path / "run/predictions/pairs.jsonl").read_bytes()
@@ -154,7 +154,7 @@ def deaths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     counts = tmp_path / "deaths"
     for name, value in {COUNTS: counts, TIMES: 2, "PYTHONPATH": ROOT}.items():
         monkeypatch.setenv(name, str(value))
-    monkeypatch.setattr(portions, "PortionWorker", DyingWorker)
+    monkeypatch.setattr(chunks, "ChunkWorker", DyingWorker)
     return counts
 
 

@@ -11,7 +11,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.files.saved_config import write_config
 from faithkit.settings.check import check_settings
-from faithkit_workflows.ray.identity import identify_model
+from faithkit_workflows.ray.out_folder import identify_model
 from faithkit_workflows.settings.prediction import ScoreSettings
 from tests.faithkit.inference.server import FAILED, MODEL, ChatServer
 from tests.faithkit_workflows.ray.data import score, scored, write_shards

@@ -12,7 +12,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit_workflows.ray import identity
-from faithkit_workflows.ray.worker import ShardWorker
+from faithkit_workflows.ray.shard_worker import ShardWorker
 from tests.faithkit_workflows.ray.data import in_process, score, scored, untouched, write_shards
 
 

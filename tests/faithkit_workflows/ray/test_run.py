@@ -14,7 +14,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.signals import Interrupted
-from faithkit_workflows.ray.worker import ShardWorker
+from faithkit_workflows.ray.shard_worker import ShardWorker
 from tests.faithkit_workflows.ray.data import in_process, rows, score, scored, untouched, write_jsonl, write_shards
 from tests.running import compose
 

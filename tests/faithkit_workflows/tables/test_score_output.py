@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from construction.estimate.estimate_rows import read_verdicts
 from construction.estimate.shard_verdicts import ShardColumns
 from construction.estimate.verdict_columns import VERDICT, added_names, newest_names, score_names
+from construction.estimate.verdict_tables import read_verdicts
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction

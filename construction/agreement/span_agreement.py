@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from construction.agreement.answers import Answered
 from construction.agreement.measures import alpha
-from construction.agreement.ratings import Answered
 from faithkit.errors import UserError, shorten
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.metric import ACCURACY, CORRELATION

@@ -7,16 +7,108 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from construction.annotation.dialogue_text import rounds_text
-from construction.annotation.ragtruth_layout import Answered, write_ragtruth
-from construction.annotation.schemes import YES
-from construction.dialogues.turn_rows import turn_row
-from construction.halludial import official_row
+from construction.annotation.project import AnnotationRow
+from construction.annotation.questions import Answers
+from construction.annotation.schemes import YES, rounds_text
+from construction.dialogues.dialogue_turns import turn_row
+from construction.official_layouts import GOOD, halludial_row
+from data_modules.datasets.ragtruth import RESPONSES, SOURCES, render
 from data_modules.reading.dialogues import verdict_of
+from data_modules.reading.fields import SEEKER
 from faithkit.files.atomic import atomic_folder, write_json, write_text
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
+from faithkit.records import Example
+
+
+class Answered(NamedTuple):
+    """A row with its settled answers."""
+
+    row: AnnotationRow
+    answers: Answers
+
+
+TASKS = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}
+
+
+def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes RAGTruth's two files. A row that names no task is an answer to a question, or else a summary."""
+    counts: Counter[str] = Counter()
+    sources: dict[str, dict[str, Any]] = {}
+    responses = []
+    for row, answers in answered:
+        example = row.example
+        source = _source(example, counts)
+        names = [name for name, other in sources.items() if other == source]
+        source_id = (
+            names[0] if names else example.group if example.group not in sources else f"{example.group}:{len(sources)}"
+        )
+        sources[source_id] = source
+        counts["responses"] += 1
+        responses.append(
+            {
+                "id": row.id,
+                "source_id": source_id,
+                "model": row.system or str(example.meta.get("model", "unknown")),
+                "temperature": example.meta.get("temperature"),
+                "labels": [_label(span, example.response) for span in answers.get("spans", ())],
+                "split": example.split if example.split in ("train", "test") else "test",
+                "quality": (answers.get("quality") or [GOOD])[0],
+                "response": example.response,
+            }
+        )
+    if responses:
+        write_jsonl(folder / SOURCES, ({"source_id": name, **source} for name, source in sources.items()))
+        write_jsonl(folder / RESPONSES, responses)
+    return counts
+
+
+def _label(span: Any, response: str) -> dict[str, Any]:
+    flags = span.get("flags", ())
+    return {
+        "start": span["start"],
+        "end": span["end"],
+        "text": response[span["start"] : span["end"]],
+        "meta": "",
+        "label_type": span["label"],
+        "implicit_true": "implicit_true" in flags,
+        "due_to_null": "due_to_null" in flags,
+    }
+
+
+def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
+    question = next((turn.text for turn in reversed(example.history) if turn.speaker == SEEKER), "")
+    task = str(example.meta.get("task") or ("QA" if question else "Summary"))
+    info: Any = example.knowledge
+    if task == "Data2txt":
+        info = _fields(example.knowledge)
+        if render(info) != example.knowledge:
+            counts["data-to-text sources that are no list of fields: written as summaries"] += 1
+            task, info = "Summary", example.knowledge
+    if task == "QA":
+        info = {"question": question, "passages": example.knowledge}
+    task = task if task in TASKS else "Summary"
+    return {
+        "task_type": task,
+        "source": str(example.meta.get("corpus") or TASKS[task]),
+        "source_info": info,
+        "prompt": "",
+    }
+
+
+def _fields(text: str) -> dict[str, str]:
+    """Reads the lines `name: value` of a data source back; nested names keep their dots, which reads the same."""
+    found: dict[str, str] = {}
+    last = None
+    for line in text.split("\n"):
+        name, colon, value = line.partition(": ")
+        if colon and name not in found:
+            last, found[name] = name, value
+        elif last is not None:
+            found[last] += f"\n{line}"
+    return found
+
 
 Writer = Callable[[Path, Sequence[Answered]], Counter[str]]
 
@@ -124,7 +216,7 @@ def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             judged = {"response": example.response, "target": target, "model": example.meta.get("model")}
             if "turn" in example.meta:
                 judged["turn"] = example.meta["turn"]
-            written.append(official_row(turn_row(example) | judged))
+            written.append(halludial_row(turn_row(example) | judged))
         if written:
             write_json(folder / f"spontaneous_{split}.json", written)
     write_annotations(folder / "annotations.jsonl", said, [{} for _ in said])

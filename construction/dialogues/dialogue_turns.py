@@ -1,9 +1,9 @@
-"""Rows of dialogue turns: what a model replies to, read from any dataset of dialogues."""
+"""Reads the turns of any dataset of dialogues as rows that a model replies to."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from construction.chain.chain_rows import KEY, Row
+from construction.chain.steps import KEY, Row
 from data_modules.build import build_source
 from data_modules.encoding.cache import content_hash
 from data_modules.reading.dataset import Source as Dataset
@@ -15,10 +15,10 @@ from faithkit.records import Example, Turn
 
 
 class DialogueTurns:
-    """The turns of a block `{dataset, path, split, options}`, one row each.
+    """Reads the turns of a block `{dataset, path, split, options}`, one row each.
 
     Args:
-        limit: The first turns alone.
+        limit: Reads only the first turns.
     """
 
     def __init__(self, block: Mapping[str, Any], limit: int | None = None):
@@ -41,7 +41,7 @@ class DialogueTurns:
 
 
 def turn_row(example: Example) -> Row:
-    """Makes the row of a turn; its reference is the response that the dataset calls right."""
+    """Makes the row of a turn; its reference is the response that the dataset calls correct."""
     return {
         KEY: example.id,
         "dialogue": example.group,
@@ -58,5 +58,5 @@ def history_of(row: Row, between: str = "\n") -> str:
 
 
 def last_turn(row: Row) -> str:
-    """Gives what was said last."""
+    """Gives the text of the last turn."""
     return str(row["history"][-1][1]) if row["history"] else ""

@@ -16,10 +16,8 @@ from faithkit.records import Example, Prediction
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_detector, load_checkpoint
 from faithkit_workflows.ray.cluster import run_on_cluster
-from faithkit_workflows.ray.identity import check_same, identify, identify_model
-from faithkit_workflows.ray.out_folder import MAX_DEATHS
-from faithkit_workflows.ray.work import with_whole_paths
-from faithkit_workflows.ray.worker import SAME_VERSION
+from faithkit_workflows.ray.out_folder import MAX_DEATHS, check_same, identify, identify_model
+from faithkit_workflows.ray.shard_worker import SAME_VERSION, with_absolute_paths
 from faithkit_workflows.settings.engines import RayOptions
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ChunkSettings:
     """The settings that all workers get.
 
     Args:
@@ -41,10 +39,10 @@ class Asking:
     identity: Mapping[str, Any]
 
 
-class PortionWorker:
+class ChunkWorker:
     """Judges or answers portions."""
 
-    def __init__(self, asking: Asking):
+    def __init__(self, asking: ChunkSettings):
         self.asking = asking
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,9 +79,9 @@ class RayCluster:
     """Stands where a detector or an answerer stands, and has workers judge or answer several portions at a time."""
 
     def __init__(self, config: Mapping[str, Any], load: "Callable[[Mapping[str, Any]], Answerer]"):
-        own = with_whole_paths(config)
+        own = with_absolute_paths(config)
         self.options = RayOptions(**config["ray"])
-        self.asking = Asking(config=own, load=load, identity=identify(identify_model(own["checkpoint"]), {}))
+        self.asking = ChunkSettings(config=own, load=load, identity=identify(identify_model(own["checkpoint"]), {}))
         self.num_unlocated = 0  # of a judge that quotes
 
     def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
@@ -108,7 +106,7 @@ class RayCluster:
         if not chunks:
             return
         rows = [{"examples": pickle.dumps(list(chunk))} for chunk in chunks]
-        for result in run_on_cluster(PortionWorker, self.asking, rows, self.options, max_deaths=MAX_DEATHS):
+        for result in run_on_cluster(ChunkWorker, self.asking, rows, self.options, max_deaths=MAX_DEATHS):
             if result["problem"]:
                 raise UserError(result["problem"], place=result["place"] or None, hint=result["hint"] or None)
             self.num_unlocated += result["unlocated"]

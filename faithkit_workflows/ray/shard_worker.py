@@ -6,15 +6,97 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from data_modules.reading.shards import Shard, hash_of, opened, shown
+from data_modules.reading.shards import Shard, hash_of, is_address, opened, shown
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import set_by
-from faithkit_workflows.ray.identity import check_same
-from faithkit_workflows.ray.out_folder import Entry, OutFolder, job_of
-from faithkit_workflows.ray.work import ShardWriter, Work
+from faithkit_workflows.ray.out_folder import Entry, OutFolder, check_same, job_of
+from faithkit_workflows.settings.engines import RayOptions
+from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable
+
+if TYPE_CHECKING:
+    from faithkit.records import Prediction
+    from faithkit_workflows.answering.strategies import Answerer
+
+PATHS = ("checkpoint", "detector", "out")  # keys of a command that may name files
+
+
+def answered(rows: UserTable, answerer: "Answerer", chunk_size: int) -> "Iterator[Prediction]":
+    """Answers or judges all rows that can be, portion after portion."""
+    from faithkit_workflows.answering.write_answers import answer_in_chunks
+
+    for _, portion in answer_in_chunks(rows.examples, answerer, chunk_size=chunk_size):
+        yield from portion
+
+
+class ShardWriter(Protocol):
+    """Models that are loaded: makes the new shard of the rows of an old one."""
+
+    @property
+    def device(self) -> str:
+        """Names the device that the models run on."""
+        ...
+
+    def write(self, path: Path, rows: UserTable) -> ShareCounter:
+        """Writes the rows with what is added to them; gives the verdicts, of which there may be none."""
+        ...
+
+
+class Work(Protocol):
+    """The work of a command on shards. It travels to the workers, so it holds settings alone.
+
+    Args:
+        done: Names it in messages: scored, answered.
+        judges: Verdicts come of it, whose share is told.
+        data: The folder, glob or address of the shards.
+        out: The folder of the new ones.
+        place: The checkpoint, as an error names it.
+        num_resamples: Bootstrap resamples behind an interval.
+    """
+
+    done: str
+    judges: bool
+    data: str
+    out: str
+    place: str
+    ray: RayOptions
+    num_resamples: int
+
+    def identify(self) -> dict[str, Any]:
+        """Collects what the results depend on, as plain values that two processes can compare."""
+        ...
+
+    def read(self, file: Path) -> UserTable:
+        """Reads the rows of a shard; a bad one is kept without a result.
+
+        Raises:
+            UserError: No row can be used.
+        """
+        ...
+
+    def schema(self, rows: UserTable) -> Any:
+        """Gives the columns of a new shard and their types."""
+        ...
+
+    def load(self) -> ShardWriter:
+        """Loads the models."""
+        ...
+
+
+def with_absolute_paths(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes the paths of a command whole: a worker stands in another folder."""
+    return {**config, **{key: absolute_path(config[key], key) for key in PATHS if config.get(key)}}
+
+
+def absolute_path(path: str, key: str = "") -> str:
+    """Makes a path whole, but for an address and the name of a model on the hub."""
+    place = Path(path).expanduser()
+    if is_address(path) or (key in ("checkpoint", "detector") and not place.exists()):
+        return path
+    return str(place.absolute())
+
 
 Columns = Sequence[tuple[str, str]]  # names with their types
 SAME_VERSION = "install the same faithkit and copy the same model to every node"

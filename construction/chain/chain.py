@@ -1,0 +1,354 @@
+"""Runs named steps over JSON lines. A kill loses no reply, and a change repeats only what depends on it.
+
+Each step writes `steps/NN_name.jsonl`, one row for each input row and in the same order. Finished rows are never made
+again: a resumed chain continues behind the last whole line. Rows are joined by their keys. A row that fails becomes a
+failed row (construction/chain/steps.py), so no other row shifts.
+
+    chain = Chain(folder, "spontaneous", [
+        Source(name="inputs", read=rows, settings={...}),
+        Step(name="sample-small", after=("inputs",), branch="small", work=Ask(...), settings={...}),
+        Step(name="sample-large", after=("inputs",), branch="large", work=Ask(...), settings={...}),
+        Step(name="annotate", after=("sample-small", "sample-large"), work=Ask(...), settings={...}),
+    ])
+    chain.run()
+
+A step after several branches reads their rows together: those of one key follow each other, as `key@branch`. Memory
+holds one chunk of rows.
+
+The manifest says what each step was made of, how far it is, and what it counted. Each change replaces the whole file,
+so a kill leaves the old or the new one. A step whose signature differs from that of its rows is made again.
+"""
+
+import hashlib
+import json
+import logging
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from construction.chain.steps import (
+    AT,
+    CHUNK_SIZE,
+    FAILURE,
+    KEY,
+    TRIES,
+    AnyStep,
+    Row,
+    Source,
+    Step,
+    batched,
+    failure_name,
+    is_failed,
+    num_tries,
+    run_in_order,
+)
+from faithkit import signals
+from faithkit.errors import UserError, shorten
+from faithkit.files.atomic import write_json
+from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
+
+FOLDER, MANIFEST = "steps", "manifest.json"
+VERSION = 1  # of the manifest
+RUNNING, DONE = "running", "done"
+log = logging.getLogger("faithkit")
+
+
+@dataclass(slots=True, kw_only=True)
+class StepRecord:
+    """A step in the manifest.
+
+    Args:
+        file: Its rows, relative to the run's folder.
+        signature: A hash of all that its rows depend on: settings, code, and the steps before it.
+        rows_id: Identifies these rows; it changes each time the step is begun.
+        made_of: The `rows_id` of each step before it.
+        settings: What the signature is made of, for readers.
+        engine: The identity of the model, weights included; empty for none.
+        state: RUNNING until all rows are written.
+        size: Bytes of its file, once it is done.
+        holes: The number of failed rows by step and kind.
+        revision: Raised when failed rows were replaced: later steps then replace theirs.
+        after: The revision of each step before it that its rows follow.
+        said: What its engine counted: requests, tokens, cost.
+    """
+
+    name: str
+    file: str
+    signature: str
+    rows_id: str
+    made_of: dict[str, str]
+    settings: Mapping[str, Any]
+    engine: str = ""
+    state: str = RUNNING
+    rows: int = 0
+    size: int = 0
+    holes: dict[str, int] = field(default_factory=dict)
+    revision: int = 0
+    after: dict[str, int] = field(default_factory=dict)
+    began: str = ""
+    ended: str = ""
+    seconds: float = 0.0
+    said: str = ""
+    versions: Mapping[str, Any] = field(default_factory=dict)
+
+    def set_failures(self, failures: Counter[str], path: Path) -> None:
+        """Stores the counts of failed rows and the size of the file."""
+        self.holes, self.size = dict(sorted(failures.items())), path.stat().st_size
+
+    def __str__(self) -> str:
+        failures = ", ".join(f"{number:,} {why}" for why, number in self.holes.items())
+        usage = f"; {self.said}" if self.said else ""
+        return f"{self.rows:,} rows{f', failed: {failures}' if failures else ''} in {self.seconds:.1f} s{usage}"
+
+
+class Manifest:
+    """The manifest of a run's folder.
+
+    Args:
+        pipeline: The name of the chain; the folder of another chain is refused.
+
+    Raises:
+        UserError: The file is damaged, of another version, or of another pipeline.
+    """
+
+    def __init__(self, folder: Path, pipeline: str):
+        self.path, self.pipeline = folder / MANIFEST, pipeline
+        self.steps: dict[str, StepRecord] = {}
+        self.result: Mapping[str, Any] = {}
+        if self.path.exists():
+            self._read()
+
+    def write(self) -> None:
+        """Replaces the file."""
+        steps = [asdict(step) for step in self.steps.values()]
+        stored = {"version": VERSION, "pipeline": self.pipeline, "steps": steps, "result": self.result}
+        write_json(self.path, stored)
+
+    def _read(self) -> None:
+        hint = f"delete {MANIFEST}: all steps are made again, and replies come from the cache"
+        names = {one.name for one in fields(StepRecord)}
+        try:
+            stored = json.loads(self.path.read_bytes())
+            version, pipeline, steps = int(stored["version"]), str(stored["pipeline"]), stored["steps"]
+            if version == VERSION and pipeline == self.pipeline:
+                records = [StepRecord(**{k: v for k, v in step.items() if k in names}) for step in steps]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            problem = f"the manifest is damaged: {shorten(str(error))}"
+            raise UserError(problem, place=str(self.path), hint=hint) from error
+        if version != VERSION:
+            problem = f"the manifest has version {version}, and this faithkit reads {VERSION}"
+            raise UserError(problem, place=str(self.path), hint="use that faithkit, or another run_dir")
+        if pipeline != self.pipeline:
+            problem = f"this folder is of pipeline={pipeline}, not of pipeline={self.pipeline}"
+            raise UserError(problem, place=str(self.path.parent), hint="set another run_dir")
+        self.steps = {record.name: record for record in records}
+        self.result = stored.get("result") or {}
+
+
+def sign(*parts: Any) -> str:
+    """Hashes what rows depend on."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+class Chain:
+    """Steps in a run's folder.
+
+    Args:
+        name: Of the pipeline, in the manifest.
+        versions: Of the code and its libraries, for the manifest.
+
+    Raises:
+        UserError: The folder has the manifest of another chain, or one that cannot be read.
+    """
+
+    def __init__(self, folder: Path, name: str, steps: Sequence[AnyStep], versions: Mapping[str, Any] | None = None):
+        self.folder, self.steps, self.versions = folder, {step.name: step for step in steps}, versions or {}
+        assert len(self.steps) == len(steps), "two steps have one name"
+        self.numbers = {name: number for number, name in enumerate(self.steps, start=1)}
+        self.signatures: dict[str, str] = {}
+        for step in steps:  # each comes after those that it reads
+            before = [self.signatures[one] for one in step.after]
+            self.signatures[step.name] = sign(step.name, step.settings, step.version, before)
+        self.manifest = Manifest(folder, name)
+
+    def path(self, name: str) -> Path:
+        """Gives the file of a step's rows."""
+        return self.folder / FOLDER / f"{self.numbers[name]:02d}_{name}.jsonl"
+
+    def rows(self, name: str) -> Iterator[Row]:
+        """Reads the rows of a step, failed ones included."""
+        return read_jsonl(self.path(name))
+
+    def run(self, *, retry_holes: bool = False, progress: bool = True) -> None:
+        """Makes all rows that are missing.
+
+        Args:
+            retry_holes: Makes only failed rows again, and what depends on them.
+        """
+        for name in self.manifest.steps.keys() - self.steps.keys():  # a model that was removed
+            self._delete_rows(self.manifest.steps.pop(name).file)
+        for step in self.steps.values():
+            record = self._valid_record(step)
+            if record.state == RUNNING:
+                self._make_rows(step, record, progress)
+            if isinstance(step, Step) and record.holes and (retry_holes or record.after != self._revisions(step)):
+                self._repair(step, record, retry_holes, progress)
+            log.info("%s: %s", step.name, record)
+
+    def _valid_record(self, step: AnyStep) -> StepRecord:
+        """Gives the record of a step whose rows are still valid, or begins the step again."""
+        known, path = self.manifest.steps.get(step.name), self.path(step.name)
+        if known is not None and (known.signature, known.made_of, known.file) == self._identity(step):
+            if known.state == RUNNING or (path.exists() and path.stat().st_size == known.size):
+                return known
+            log.warning("%s: its rows were changed since they were made: the step is made again", step.name)
+        return self._begin(step)
+
+    def _identity(self, step: AnyStep) -> tuple[str, dict[str, str], str]:
+        """Gives what identifies a step's rows: its signature, the rows that they are made of, and their file."""
+        made_of = {name: self.manifest.steps[name].rows_id for name in step.after}
+        return self.signatures[step.name], made_of, str(self.path(step.name).relative_to(self.folder))
+
+    def _begin(self, step: AnyStep) -> StepRecord:
+        signature, made_of, file = self._identity(step)
+        known = self.manifest.steps.get(step.name)
+        for old in {file, known.file if known else file}:  # before the manifest names new rows
+            self._delete_rows(old)
+        record = StepRecord(
+            name=step.name,
+            file=file,
+            signature=signature,
+            rows_id=secrets.token_hex(4),
+            made_of=made_of,
+            settings={**step.settings, "version": step.version},
+            after=self._revisions(step),
+            began=_now(),
+            versions=self.versions,
+        )
+        self.manifest.steps[step.name] = record
+        self.manifest.write()
+        return record
+
+    def _delete_rows(self, file: str) -> None:
+        (self.folder / FOLDER / Path(file).name).unlink(missing_ok=True)  # never outside, whatever a manifest names
+
+    def _revisions(self, step: AnyStep) -> dict[str, int]:
+        return {name: self.manifest.steps[name].revision for name in step.after}
+
+    def _inputs(self, step: Step) -> Iterator[Row]:
+        """Reads the rows before a step; those of several branches are joined."""
+        return self.rows(step.after[0]) if len(step.after) == 1 else self.join_branches(step.after)
+
+    def join_branches(self, names: Sequence[str]) -> Iterator[Row]:
+        """Reads the rows of several steps together, with the branch in their keys."""
+        branches = [self.steps[name].branch or name for name in names]
+        for rows in zip(*map(self.rows, names), strict=True):
+            assert len({row[KEY] for row in rows}) == 1, "branches have the same keys in the same order"
+            for row, branch in zip(rows, branches, strict=True):
+                yield {**row, KEY: f"{row[KEY]}{AT}{branch}"}
+
+    def _make_rows(self, step: AnyStep, record: StepRecord, progress: bool) -> None:
+        """Makes the rows that are missing behind the finished ones."""
+        began, path = time.monotonic(), self.path(step.name)
+        engine = step.work.open() if isinstance(step, Step) else ""
+        try:
+            if record.engine and record.engine != engine and path.exists():
+                log.warning("%s: its model has changed: the step is made again", step.name)
+                record = self._begin(step)
+            record.engine = engine
+            self.manifest.write()
+            with JsonlAppender(path) as file:
+                failures, num_rows = Counter[str](), 0
+                for row in read_jsonl(path):
+                    num_rows += 1
+                    failures.update([failure_name(row)] if is_failed(row) else [])
+                total = sum(self.manifest.steps[name].rows for name in step.after) or None
+                bar = tqdm(total=total, initial=num_rows, desc=step.name, unit="row", disable=not progress)
+                with bar:
+                    for chunk in self._missing_chunks(step, num_rows, bar.update):
+                        for row in chunk:
+                            file.append(row)
+                            failures.update([failure_name(row)] if is_failed(row) else [])
+                            num_rows += 1
+                        file.sync()
+            record.rows, record.state = num_rows, DONE
+            record.set_failures(failures, path)
+        finally:
+            record.said = (step.work.close() if isinstance(step, Step) else "") or record.said
+            self._add_time(record, began)
+            self.manifest.write()
+
+    def _add_time(self, record: StepRecord, began: float) -> None:
+        record.seconds, record.ended = round(record.seconds + time.monotonic() - began, 3), _now()
+
+    def _missing_chunks(self, step: AnyStep, start: int, advance: Callable[[int], object]) -> Iterator[Iterable[Row]]:
+        """Yields the missing rows of a step by chunks.
+
+        Args:
+            start: The number of finished rows.
+            advance: Receives the number of rows that were made, before they can be written.
+        """
+        if isinstance(step, Source):
+            for rows in batched(islice(iter(step.read()), start, None), CHUNK_SIZE):
+                signals.check()
+                yield rows
+                advance(len(rows))
+            return
+        for rows in batched(islice(self._inputs(step), start, None), step.chunk_size):
+            signals.check()
+            yield run_in_order(step.name, step.work, rows, advance)
+
+    def _repair(self, step: Step, record: StepRecord, retry: bool, progress: bool) -> None:
+        """Makes failed rows again: those that an earlier step has replaced, and with `retry` those of this step.
+
+        The file is replaced as a whole. A kill leaves the old one; the replies that came are in the cache.
+        """
+
+        def must_redo(old: Row, before: Row) -> bool:
+            return is_failed(old) and not is_failed(before) and (retry or old[FAILURE]["step"] != step.name)
+
+        def pairs() -> Iterator[tuple[Row, Row]]:
+            return zip(self.rows(step.name), self._inputs(step), strict=True)
+
+        path, failures, num_changed = self.path(step.name), Counter[str](), 0
+        if not any(must_redo(old, before) for old, before in pairs()):
+            record.after = self._revisions(step)
+            self.manifest.write()
+            return
+        began = time.monotonic()
+        record.engine = step.work.open()
+
+        def repaired() -> Iterator[Row]:
+            nonlocal num_changed
+            for chunk in batched(pairs(), step.chunk_size):
+                signals.check()
+                inputs = [{**before, TRIES: num_tries(old)} for old, before in chunk if must_redo(old, before)]
+                made = {row[KEY]: row for row in run_in_order(step.name, step.work, inputs)} if inputs else {}
+                for old, before in chunk:
+                    row = made.get(old[KEY], before if is_failed(old) and is_failed(before) else old)
+                    num_changed += is_failed(old) and not is_failed(row)
+                    failures.update([failure_name(row)] if is_failed(row) else [])
+                    yield row
+
+        try:
+            total, name = record.rows, f"{step.name}, failed rows"
+            write_jsonl(path, tqdm(repaired(), total=total, desc=name, unit="row", disable=not progress))
+        finally:
+            record.said = step.work.close() or record.said
+        record.set_failures(failures, path)
+        record.revision, record.after = record.revision + bool(num_changed), self._revisions(step)
+        self._add_time(record, began)
+        self.manifest.write()
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
