@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from faithkit_workflows.ray import identity
+from faithkit_workflows.ray import out_folder
 from faithkit_workflows.ray.shard_worker import ShardWorker
 from tests.faithkit_workflows.ray.data import in_process, score, scored, untouched, write_shards
 
@@ -86,7 +86,7 @@ def test_a_worker_with_other_weights_or_code_is_refused_before_it_scores(
             own = tmp_path / "site"
             (own / "critic").mkdir(parents=True)
             (own / "critic" / "scorer.py").write_text("older = True\n")
-            monkeypatch.setattr(identity, "ROOT", own)
+            monkeypatch.setattr(out_folder, "ROOT", own)
         return in_process(worker, argument, rows, options)
 
     name = "model" if part == "weights" else "code"
