@@ -63,11 +63,11 @@ def test_a_damaged_account_is_told_with_its_mend(content: str, finished: Path, c
 
 def test_a_calibration_that_was_changed_is_another_model(trained: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(trained / "hf", tmp_path / "hf")
-    before = identity.identify_model(str(folder))
+    before = out_folder.identify_model(str(folder))
     sidecar = json.loads((folder / "faithkit.json").read_text())
     sidecar["thresholds"]["temperature"] = 2.5
     (folder / "faithkit.json").write_text(json.dumps(sidecar))
-    assert identity.identify_model(str(folder)) != before
+    assert out_folder.identify_model(str(folder)) != before
 
 
 @pytest.mark.parametrize("part", ["weights", "code"])
