@@ -82,7 +82,7 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
     print_summary(run, ReportOptions.of(config), suggest_after_training(run, config))
 
 
-def build_task(config: dict[str, Any]) -> "Task":
+def build_task(config: dict[str, Any]) -> "Task[Any, Any, Any]":
     """The task that `model.task` names, given the rest of the `model` block."""
     from faithkit.targets import build
 
@@ -103,7 +103,7 @@ def train(stage: "Stage") -> None:
     from faithkit.training.checkpoints import drop_checkpoints
     from faithkit.training.loggers.build import check_loggers, open_loggers
     from faithkit.training.loggers.results import Finished
-    from faithkit.training.task import FinishedTraining
+    from faithkit.training.task import FinishedTraining, finish_training
     from faithkit.training.trainer import build_trainer, resume_point, seed_and_threads
     from faithkit.weights.used_model import seen_before
 
@@ -146,7 +146,7 @@ def train(stage: "Stage") -> None:
         sizes["save_texts"] = callbacks.get("save_texts", True)  # runs of older versions have no such key
         about: dict[str, Any] = {"run": run, "origin": origin, "inherited": inherited, **sizes}
         finished = FinishedTraining(trainer=trainer, module=module, data=data, **about)
-        reports, fit = task.finish(finished)
+        reports, fit = finish_training(finished, task)
         if trainer.is_global_zero:
             write_jsonl(run.path / "rejects.jsonl", data.rejects)
             meta = {**origin, "chosen": chosen_score(trainer), "calibration": fit, "environment": environment()}

@@ -16,7 +16,6 @@ from data_modules.encoding.sequence_layout import TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turns import TurnEncoder
 from faithkit.errors import UserError
-from faithkit.files.model_folder import Sidecar
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
@@ -27,7 +26,7 @@ from faithkit.reports.write_reports import Reports
 from faithkit.training.batching import plan_batches
 from faithkit.training.language_model import row_statistics
 from faithkit.training.options import OptimizerOptions, read_options
-from faithkit.training.task import FinishedTraining, finish_training
+from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.weights.resolve import loading
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
@@ -96,21 +95,19 @@ class GeneratorTask:
             model.gradient_checkpointing_enable()
         return GeneratorModule(model, self.objective, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
 
-    def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
-        """Computes the perplexity of the best checkpoint on the test sets, answers a few turns, writes hf/."""
-        return finish_training(training, self)
-
     @property
     def model_class(self) -> Any:
         return ARCHITECTURES[self.options.architecture].model_class
 
-    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Any, dict[str, Any]]:
-        """Returns the model unchanged: a generator needs no calibration."""
-        return model, {}
-
-    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """Returns no examples: the terciles of control tokens are fitted on training rows."""
-        return []
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Any]:
+        """Fits nothing: the model itself predicts, and control tokens use the terciles of the training rows."""
+        settings = Settings(
+            layout=self.turns.layout,
+            architecture=self.options.architecture,
+            thresholds=self.control.thresholds if self.control else {},
+            origin=dict(training.origin),
+        )
+        return Calibrated(predictor=model, sidecar=settings.to_sidecar())
 
     def predict(self, training: FinishedTraining[DataModule], model: Any, subset: Subset) -> list[NDArray[np.float64]]:
         """Computes `row_statistics` of a subset's rows, in order; each process computes a part of the batches."""
@@ -124,22 +121,14 @@ class GeneratorTask:
         by_row = dict(zip(chain(*plan), chain(*measured), strict=True))
         return [by_row[row] for row in range(len(subset))]
 
-    def sidecar(self, training: FinishedTraining[DataModule], model: Any) -> Sidecar:
-        """Returns the generator's settings."""
-        return Settings(
-            layout=self.turns.layout,
-            architecture=self.options.architecture,
-            thresholds=self.control.thresholds if self.control else {},
-            origin=dict(training.origin),
-        ).to_sidecar()
-
     def report(
         self,
         training: FinishedTraining[DataModule],
-        model: Any,
-        tests: Mapping[str, tuple[list[Example], list[NDArray[np.float64]]]],
+        calibrated: Calibrated[Any],
+        tests: TestResults[NDArray[np.float64]],
     ) -> Reports:
-        """Reports the perplexity of each test set, with answers to a few examples."""
+        """Measures the perplexity of each test set, and generates answers to a few of its examples."""
+        model = calibrated.predictor
         model.set_attn_implementation("sdpa")
         reports: Reports = {name: [] for name in tests}
         for name, (examples, rows) in tests.items():

@@ -15,17 +15,16 @@ from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
-from faithkit.files.model_folder import Sidecar
 from faithkit.inference.decoding import Prompt
 from faithkit.inference.local_text import LocalTextEngine
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
-from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.records import HALLUCINATED, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.adapters import Adapters
 from faithkit.training.options import OptimizerOptions, read_options
-from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
+from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.weights.adapters import add_adapters, base_name
 from faithkit.weights.load import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading
@@ -94,20 +93,13 @@ class JudgeTask:
             base=base_name(options.weights),
         )
 
-    def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
-        """Calibrates the best checkpoint on validation, judges the test sets, writes predictions and hf/."""
-        found = finish_training(training, self)
-        if self.options.lora_rank and training.trainer.is_global_zero:
-            training.module.adapters.write(training.run)
-        return found
-
     @property
     def model_class(self) -> Any:
         from transformers import AutoModelForCausalLM
 
         return AutoModelForCausalLM
 
-    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Judge, dict[str, Any]]:
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Judge]:
         """Fits temperature and threshold on the verdicts' probabilities of the validation rows."""
         model.set_attn_implementation("sdpa")
         judge = self._build_judge(model)
@@ -115,7 +107,14 @@ class JudgeTask:
         odds = self._compute_odds(training, judge, rows)
         gold = np.array([example.label == HALLUCINATED for example in training.validation], np.int8)
         judge.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
-        return judge, fit
+        settings = Settings(
+            ask=self.options.ask,
+            template=self.encoder.template,
+            max_length=self.options.max_length,
+            calibration=judge.calibration,
+            origin={**training.origin, **baseline_thresholds(training.validation)},
+        )
+        return Calibrated(predictor=judge, sidecar=settings.to_sidecar(), examples=training.validation, fit=fit)
 
     def _build_judge(self, model: Any) -> Judge:
         tokens = self.encoder.tokens
@@ -141,10 +140,6 @@ class JudgeTask:
 
         return np.array(training.divide_work(len(rows), compute_part))
 
-    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """Returns the examples of validation."""
-        return training.validation
-
     def predict(self, training: FinishedTraining[DataModule], judge: Judge, subset: Subset) -> list[Prediction]:
         """Judges a test subset as in inference; each process judges its part."""
         examples = subset.examples()
@@ -155,18 +150,13 @@ class JudgeTask:
 
         return training.divide_work(len(examples), judge_part)
 
-    def sidecar(self, training: FinishedTraining[DataModule], judge: Judge) -> Sidecar:
-        """Returns the judge's settings."""
-        return Settings(
-            ask=self.options.ask,
-            template=self.encoder.template,
-            max_length=self.options.max_length,
-            calibration=judge.calibration,
-            origin={**training.origin, **baseline_thresholds(training.validation)},
-        ).to_sidecar()
-
-    def report(self, training: FinishedTraining[DataModule], judge: Judge, tests: TestResults) -> Reports:
-        """Writes the predictions, and reports their metrics."""
+    def report(
+        self,
+        training: FinishedTraining[DataModule],
+        calibrated: Calibrated[Judge],
+        tests: TestResults[Prediction],
+    ) -> Reports:
+        """Writes the predictions, and compares them with the labels."""
         counted = fit_counted_features(
             training.training_sample(MAX_ROWS), training.validation, aim=self.options.threshold_aim
         )

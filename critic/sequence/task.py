@@ -23,11 +23,10 @@ from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.files.model_folder import Sidecar
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.options import OptimizerOptions, read_options
-from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
+from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.weights.resolve import loading
 
 FIT_ROWS = 1500  # of each dataset, to fit the ten weights of the evidence alone
@@ -63,20 +62,13 @@ class CriticTask:
         check_length(module.model, self.encoder.max_length, self.options.weights)
         return module
 
-    def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
-        """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
-
-        Validation and test are encoded as in later use of the model, with windows over long knowledge.
-        """
-        return finish_training(training, self)
-
     @property
     def model_class(self) -> Any:
         from transformers import AutoModelForSequenceClassification
 
         return AutoModelForSequenceClassification
 
-    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Critic, dict[str, Any]]:
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Critic]:
         """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.
 
         The weights of the evidence alone are fitted on rows of training, which nothing else was fitted on.
@@ -102,7 +94,15 @@ class CriticTask:
                 "weights": dict(zip(NAMES[len(critic.weights)], critic.weights, strict=True)),
                 "note": note,
             }
-        return critic, fit
+        settings = Settings(
+            max_length=self.encoder.max_length,
+            order=self.encoder.order,
+            max_knowledge_words=self.encoder.max_knowledge_words,
+            evidence=critic.weights,
+            calibration=critic.calibration,
+            origin={**training.origin, **baseline_thresholds(examples)},
+        )
+        return Calibrated(predictor=critic, sidecar=settings.to_sidecar(), examples=examples, fit=fit)
 
     def _fit_evidence_alone(
         self, training: FinishedTraining[DataModule], critic: Critic
@@ -122,30 +122,20 @@ class CriticTask:
         evidence = compute_evidence(training, critic, rows, np.arange(len(rows)), with_odds=False)
         return fit_evidence(evidence, gold, [example.source for example in examples], with_odds=False)
 
-    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """Returns the labelled examples of validation."""
-        return with_labels(training.validation)
-
     def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
         """Predicts each row of a test subset."""
         rows = Batches([subset], self.encoder)
         scores = critic.calibration.scores(compute_odds(training, critic, rows, np.arange(len(rows))))
         return critic.calibration.predictions([example.id for example in subset.examples()], scores)
 
-    def sidecar(self, training: FinishedTraining[DataModule], critic: Critic) -> Sidecar:
-        """Returns the critic's settings."""
-        return Settings(
-            max_length=self.encoder.max_length,
-            order=self.encoder.order,
-            max_knowledge_words=self.encoder.max_knowledge_words,
-            evidence=critic.weights,
-            calibration=critic.calibration,
-            origin={**training.origin, **baseline_thresholds(with_labels(training.validation))},
-        ).to_sidecar()
-
-    def report(self, training: FinishedTraining[DataModule], critic: Critic, tests: TestResults) -> Reports:
-        """Writes the predictions, and reports their metrics."""
-        fitted_on = self.calibrated_on(training)
+    def report(
+        self,
+        training: FinishedTraining[DataModule],
+        calibrated: Calibrated[Critic],
+        tests: TestResults[Prediction],
+    ) -> Reports:
+        """Writes the predictions, and compares them with the labels."""
+        fitted_on = calibrated.examples
         counted = fit_counted_features(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
         return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
 

@@ -20,8 +20,6 @@ from faithkit.packing import use_packed_attention
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
 
-PLACE_BITS = 24  # a token's number among all: the index of its example in the upper bits, its place in these
-
 
 class TaggerModule(EncoderModule[TaggerOptions]):
     """Learns which tokens of an answer its context does not support.
@@ -109,18 +107,17 @@ class TaggerModule(EncoderModule[TaggerOptions]):
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         row, index = batch["token_row"], batch["index"]
         place = torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)  # in its answer [tokens]
-        number = torch.where(index[row] < 0, -1, (index[row] << PLACE_BITS) + place)
         logits = batch["tag"].new_zeros(len(row), 2) if self.options.token_support else self(batch)
         columns = [log_odds(logits.float()), batch["tag"].float(), batch["characters"].float()]
-        self.validation.update(number, torch.stack(columns, dim=1))
+        self.validation.update(torch.stack([index[row], place], dim=1), torch.stack(columns, dim=1))
 
     def on_validation_epoch_end(self) -> None:
         self.log_validation(self.validation, "char_f1")
 
 
-def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
-    """Computes the metrics of all tokens, whose values are log-odds, tag and number of characters."""
-    return validation_metrics(numbers >> PLACE_BITS, *values.T)
+def _compute_metrics(keys: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """Computes the metrics of all tokens from their answers and places, log-odds, tags and lengths."""
+    return validation_metrics(keys[:, 0], *values.T)
 
 
 def validation_metrics(answer: NDArray, odds: NDArray, tags: NDArray, characters: NDArray) -> dict[str, float]:

@@ -21,12 +21,11 @@ from data_modules.encoding.encoder import Subset
 from data_modules.encoding.spans import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.files.model_folder import Sidecar
 from faithkit.records import Example, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.span_types import TYPES
 from faithkit.training.options import OptimizerOptions, read_options
-from faithkit.training.task import FinishedTraining, TestResults, finish_training, report_detector
+from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.weights.load import read_config
 from faithkit.weights.resolve import loading
 
@@ -65,21 +64,17 @@ class TaggerTask:
         check_length(module.model, self.encoder.max_length, self.options.weights)
         return module
 
-    def finish(self, training: FinishedTraining[DataModule]) -> tuple[Reports, dict[str, Any]]:
-        """Calibrates the best checkpoint on validation, predicts the test sets, writes predictions and hf/.
-
-        All windows of a long context are read, as in later use of the model; training reads `max_windows`.
-        """
-        return finish_training(training, self)
-
     @property
     def model_class(self) -> Any:
         from transformers import AutoModelForTokenClassification
 
         return AutoModelForTokenClassification
 
-    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> tuple[Tagger, dict[str, Any]]:
-        """Fits a calibration on the rows of validation with annotated spans."""
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Tagger]:
+        """Fits a calibration on the rows of validation with annotated spans.
+
+        All windows of a long context are read, as in every later use of the model; training reads `max_windows`.
+        """
         encoder, options = replace(self.encoder, max_windows=None), self.options
         tagger = Tagger(model, encoder, SpanCalibration(), token_support=options.token_support)
         rows, candidates = Batches(self._fitting_subsets(training), self.encoder), self._fitting_examples(training)
@@ -93,11 +88,14 @@ class TaggerTask:
             use_evidence=options.evidence,
             by_tokens=options.token_support,
         )
-        return tagger, fit
-
-    def calibrated_on(self, training: FinishedTraining[DataModule]) -> list[Example]:
-        """Returns the examples with annotated spans that the calibration was fitted on."""
-        return [example for example in self._fitting_examples(training) if example.spans is not None]
+        settings = Settings(
+            labels=tagger_labels(options.typed),
+            max_length=self.encoder.max_length,
+            token_support=options.token_support,
+            calibration=tagger.calibration,
+            origin={**training.origin, **baseline_thresholds(candidates)},
+        )
+        return Calibrated(predictor=tagger, sidecar=settings.to_sidecar(), examples=examples, fit=fit)
 
     def _fitting_examples(self, training: FinishedTraining[DataModule]) -> list[Example]:
         return [example for subset in self._fitting_subsets(training) for example in subset.examples()]
@@ -117,18 +115,13 @@ class TaggerTask:
 
         return training.divide_work(len(examples), predict_part)
 
-    def sidecar(self, training: FinishedTraining[DataModule], tagger: Tagger) -> Sidecar:
-        """Returns the tagger's settings."""
-        return Settings(
-            labels=tagger_labels(self.options.typed),
-            max_length=self.encoder.max_length,
-            token_support=self.options.token_support,
-            calibration=tagger.calibration,
-            origin={**training.origin, **baseline_thresholds(self._fitting_examples(training))},
-        ).to_sidecar()
-
-    def report(self, training: FinishedTraining[DataModule], tagger: Tagger, tests: TestResults) -> Reports:
-        """Writes the predictions, and reports their metrics."""
+    def report(
+        self,
+        training: FinishedTraining[DataModule],
+        calibrated: Calibrated[Tagger],
+        tests: TestResults[Prediction],
+    ) -> Reports:
+        """Writes the predictions, and compares them with the labels."""
         parts = "training and validation" if self.options.token_support else "validation"
         return report_detector(training, tests, fitted_on=self._fitting_examples(training), parts=parts)
 

@@ -1,4 +1,4 @@
-"""Validation metrics over the rows of all processes: torchmetrics gathers the rows, our own functions compute."""
+"""Validation metrics over the rows of all processes: torchmetrics gathers the rows, our functions compute."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,14 +13,14 @@ Figures = Callable[[NDArray[np.int64], NDArray[np.float64]], Mapping[str, float]
 
 
 class RowMetric(Metric):
-    """Collects rows over a validation and computes figures of all of them together.
+    """Collects the rows of a validation and computes metrics of all of them together.
 
-    torchmetrics' own metrics add up in fp32, give a class without rows another F1, and have no F1 at its best
-    threshold; a training would then choose other checkpoints. So the rows themselves are its state, which it gathers
-    from all processes, and the figures are those that the test has.
+    The metrics of torchmetrics add up in fp32, define the F1 of a class without rows differently, and have no F1 at the
+    best threshold; a training would choose other checkpoints with them. So the state is the rows themselves, which are
+    gathered from all processes, and the metrics are those of the test.
 
     Args:
-        figures: Takes the numbers of the rows [rows], ascending, and their values [rows, columns] in fp64.
+        figures: Takes the keys of the rows in ascending order, and their values [rows, columns] in fp64.
     """
 
     full_state_update = False
@@ -34,19 +34,24 @@ class RowMetric(Metric):
         self.add_state("values", default=[], dist_reduce_fx="cat")
 
     def update(self, numbers: Tensor, values: Tensor) -> None:
-        """Takes rows of a batch.
+        """Adds rows of a batch.
 
         Args:
-            numbers: A number for each row of the validation [rows]; below 0 for padding, which does not count.
+            numbers: A unique key for each row of the validation, a number [rows] or several [rows, keys]; rows with a
+                number below 0 are padding and ignored.
             values: [rows, columns].
         """
-        real = numbers >= 0
+        real = numbers >= 0 if numbers.ndim == 1 else (numbers >= 0).all(1)
         self.numbers.append(numbers[real].to(self.device))
         self.values.append(values[real].to(self.device))
 
     def compute(self) -> dict[str, float]:
-        """The figures of the rows of all processes."""
-        # torchmetrics gives lists in one process, and tensors once it has gathered from several.
+        """Computes the metrics of the rows of all processes."""
+        # The states are lists in one process, and tensors after gathering from several.
         numbers, values = (torch.cat(s) if isinstance(s, list) else s for s in (self.numbers, self.values))
-        ascending, first = np.unique(numbers.cpu().numpy(), return_index=True)
-        return dict(self.figures(ascending, values.cpu().double().numpy()[first]))
+        keys = numbers.cpu().numpy()
+        order = np.lexsort(keys.reshape(len(keys), -1).T[::-1])  # many times as fast as np.unique with an axis
+        is_first = np.ones(len(keys), bool)
+        is_first[1:] = (keys[order[1:]] != keys[order[:-1]]).reshape(len(order[1:]), -1).any(1)
+        rows = order[is_first]
+        return dict(self.figures(keys[rows], values.cpu().double().numpy()[rows]))

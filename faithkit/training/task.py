@@ -1,4 +1,8 @@
-"""The protocol of a task, and the steps from a finished training to its reports, which all tasks share."""
+"""The protocol of a training task, and the steps from a finished training to its reports.
+
+`finish_training` runs the same sequence for every task: load the best checkpoint, calibrate it on validation, predict
+the test sets, write hf/, report. Tasks differ in three hooks: `calibrate`, `predict` and `report`.
+"""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,36 +30,24 @@ from faithkit.reports.write_reports import Reports, detection_reports
 from faithkit.training.checkpoints import load_best
 from faithkit.weights.used_model import UsedModel, describe_model
 
-T = TypeVar("T")
-
-
-def gather_objects(own: T) -> list[T]:
-    """Gives every process the objects of all, in the order of their ranks; alone, just its own."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return [own]
-    gathered: list[T] = [own] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(gathered, own)
-    return gathered
-
-
 log = logging.getLogger("faithkit")
-Data = TypeVar("Data")  # the DataModule, which the ground does not know
+Data = TypeVar("Data")  # the DataModule, which this package does not import
 Predictor = TypeVar("Predictor")
 Row = TypeVar("Row")
 Result = TypeVar("Result")
-TestResults = Mapping[str, tuple[list[Example], list[Prediction]]]  # of each test set its examples and predictions
+TestResults = Mapping[str, tuple[list[Example], list[Row]]]  # the examples and results of each test set
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedTraining(Generic[Data]):
-    """A training that has ended, as `Task.finish` gets it.
+    """A finished training.
 
     Args:
-        origin: Where the model comes from: configuration and data, as its sidecar and metrics.json say.
+        origin: Configuration and data of the model, as in its sidecar and metrics.json.
         num_resamples: Bootstrap resamples of each interval.
-        num_examples: Examples that a report shows.
+        num_examples: Examples shown in a report.
         save_texts: Predictions are written with the texts of their examples.
-        inherited: What the weights had seen that training began with.
+        inherited: The rows that the initial weights had seen.
     """
 
     trainer: pl.Trainer
@@ -70,16 +62,15 @@ class FinishedTraining(Generic[Data]):
 
     @cached_property
     def validation(self) -> list[Example]:
-        """The examples of all validation sets; the tasks' rows have the same order."""
+        """The examples of all validation sets, in the order of their rows."""
         data: Any = self.data
         return [example for subset in data.subsets["validation"] for example in subset.examples()]
 
     def seen(self, calibrated_on: Iterable[Example]) -> SeenRows:
-        """Joins what the model has seen: that which its beginning had, training, validation, rows of calibration."""
+        """Collects the rows that the model has seen, in earlier trainings, training, validation and calibration."""
         data: Any = self.data
-        calibrated = [row_keys(calibrated_on)]
-        own = {TRAINED: data.keys("train"), CHOSEN: data.keys("validation"), CALIBRATED: calibrated}
-        return self.inherited | SeenRows.of(own)
+        keys = {TRAINED: data.keys("train"), CHOSEN: data.keys("validation"), CALIBRATED: [row_keys(calibrated_on)]}
+        return self.inherited | SeenRows.of(keys)
 
     @cached_property
     def models(self) -> list[UsedModel]:
@@ -87,7 +78,7 @@ class FinishedTraining(Generic[Data]):
         return [describe_model(str(self.run.path))]
 
     def training_sample(self, size: int) -> list[Example]:
-        """Draws at most `size` of the training examples; none where they are streamed."""
+        """Draws at most `size` training examples; none if the data is streamed."""
         data: Any = self.data
         subsets = data.subsets.get("train", ())
         total = sum(len(subset) for subset in subsets)
@@ -99,22 +90,49 @@ class FinishedTraining(Generic[Data]):
         return examples
 
     def divide_work(self, count: int, work: Callable[[NDArray[np.int64]], Sequence[Result]]) -> list[Result]:
-        """The results of items 0 to `count`, in order; each process works on its share of them.
+        """Returns the results of items 0 to `count` in order; each process computes its share of them.
 
         Args:
-            work: Takes numbers of items and gives a result for each.
+            work: Takes numbers of items and returns a result for each.
         """
-        mine = np.arange(count)[self.trainer.global_rank :: self.trainer.world_size]
+        share = np.arange(count)[self.trainer.global_rank :: self.trainer.world_size]
         results: dict[int, Result] = {}
-        for numbers, found in gather_objects((mine.tolist(), list(work(mine)))):
+        for numbers, found in _gather_objects((share.tolist(), list(work(share)))):
             results |= zip(numbers, found, strict=True)
         return [results[number] for number in range(count)]
 
 
-class Task(Protocol):
+def _gather_objects(value: Result) -> list[Result]:
+    """Returns the objects of all processes in the order of their ranks."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return [value]
+    gathered: list[Result] = [value] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, value)
+    return gathered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrated(Generic[Predictor]):
+    """A calibrated model.
+
+    Args:
+        predictor: Predicts with the calibrated model.
+        sidecar: The settings written to hf/ with the weights.
+        examples: The examples that anything was fitted on.
+        fit: What was fitted, for metrics.json.
+    """
+
+    predictor: Predictor
+    sidecar: Sidecar
+    examples: list[Example] = field(default_factory=list)
+    fit: dict[str, Any] = field(default_factory=dict)
+
+
+class Task(Protocol[Data, Predictor, Row]):
     """A kind of model that train.py can train; Hydra builds it from the block `model.task`.
 
-    Its constructor takes the rest of the `model` block as `model=`, beside what the task's own block names.
+    Its constructor takes the rest of the `model` block as `model=`, and the keys of the task's own block. A predictor
+    is what the calibrated model predicts with, and a row is its result for one example.
     """
 
     @property
@@ -122,95 +140,75 @@ class Task(Protocol):
         """Turns examples into batches: an `Encoder` of data_modules."""
         ...
 
-    def module(self, *, num_steps: int, dataset: str, seed: int) -> pl.LightningModule:
-        """The module to train, for so many optimiser steps."""
+    @property
+    def tokenizer(self) -> Any:
+        """Written to hf/ with the weights."""
         ...
-
-    def finish(self, training: FinishedTraining[Any]) -> tuple[Reports, dict[str, Any]]:
-        """Tests the best checkpoint and writes predictions and hf/: `finish_training` with the task's own steps.
-
-        Returns:
-            For each test set its reports, from the first process alone; and what was fitted on validation.
-        """
-        ...
-
-
-class FinishingSteps(Protocol[Data, Predictor, Row]):
-    """The steps of `finish_training` in which tasks differ; a task that has them passes itself.
-
-    A predictor is what the calibrated model predicts with, and a row is its result for one example.
-    """
 
     @property
     def model_class(self) -> Any:
         """The Auto class of the model."""
         ...
 
-    @property
-    def tokenizer(self) -> Any:
-        """Stands beside the weights in hf/."""
+    def module(self, *, num_steps: int, dataset: str, seed: int) -> pl.LightningModule:
+        """Builds the module to train, for this number of optimiser steps."""
         ...
 
-    def calibrate(self, training: FinishedTraining[Data], model: Any) -> tuple[Predictor, dict[str, Any]]:
-        """Makes a predictor of the best model; also gives a report of what was fitted on validation."""
-        ...
-
-    def calibrated_on(self, training: FinishedTraining[Data]) -> list[Example]:
-        """The examples of validation that `calibrate` fits anything on."""
+    def calibrate(self, training: FinishedTraining[Data], model: Any) -> Calibrated[Predictor]:
+        """Makes a predictor of the best model; all processes call it."""
         ...
 
     def predict(self, training: FinishedTraining[Data], predictor: Predictor, subset: Any) -> list[Row]:
-        """Gives a result for each row of a test subset, in order; all processes call it."""
-        ...
-
-    def sidecar(self, training: FinishedTraining[Data], predictor: Predictor) -> Sidecar:
-        """The settings that stand beside the weights in hf/."""
+        """Returns a result for each row of a test subset, in order; all processes call it."""
         ...
 
     def report(
-        self,
-        training: FinishedTraining[Data],
-        predictor: Predictor,
-        tests: Mapping[str, tuple[list[Example], list[Row]]],
+        self, training: FinishedTraining[Data], calibrated: Calibrated[Predictor], tests: TestResults[Row]
     ) -> Reports:
-        """The reports of each test set, from its examples and results."""
+        """Writes predictions and builds the reports of each test set; the first process calls it."""
         ...
 
 
 def finish_training(
-    training: FinishedTraining[Data], steps: FinishingSteps[Data, Predictor, Row]
+    training: FinishedTraining[Data], task: Task[Data, Predictor, Row]
 ) -> tuple[Reports, dict[str, Any]]:
-    """Takes the best checkpoint through validation and test, and writes hf/: the same sequence in every task."""
+    """Calibrates and tests the best checkpoint, and writes hf/.
+
+    Returns:
+        The reports of each test set, from the first process only; and what was fitted on validation.
+    """
     data: Any = training.data
-    best = load_best(training.module, training.run, steps.model_class)
+    best = load_best(training.module, training.run, task.model_class)
     best = best.to(training.trainer.strategy.root_device).eval()
     sizes = ", ".join(f"{subset.name} {len(subset):,} rows" for subset in data.subsets["test"])
     log.info("trained; fitting on validation, then testing: %s", sizes or "no test set")
-    predictor, fit = steps.calibrate(training, best)
+    calibrated = task.calibrate(training, best)
+    predictor = calibrated.predictor
     tests = {
-        subset.name: (subset.examples(), steps.predict(training, predictor, subset)) for subset in data.subsets["test"]
+        subset.name: (subset.examples(), task.predict(training, predictor, subset)) for subset in data.subsets["test"]
     }
     if not training.trainer.is_global_zero:
-        return {}, fit
-    seen = training.seen(steps.calibrated_on(training))
-    write_folder(training.run.hf, best, steps.tokenizer, steps.sidecar(training, predictor), seen)
-    return steps.report(training, predictor, tests), fit
+        return {}, calibrated.fit
+    write_folder(training.run.hf, best, task.tokenizer, calibrated.sidecar, training.seen(calibrated.examples))
+    if (adapters := getattr(training.module, "adapters", None)) is not None:
+        adapters.write(training.run)
+    return task.report(training, calibrated, tests), calibrated.fit
 
 
 def report_detector(
     training: FinishedTraining[Any],
-    tests: TestResults,
+    tests: TestResults[Prediction],
     *,
     fitted_on: Sequence[Example],
     parts: str = "validation",
     counted: CountedFeatures | None = None,
 ) -> Reports:
-    """Writes a detector's predictions, a file a test set, and compares those of labelled examples with their labels.
+    """Writes a detector's predictions, one file for each test set, and compares them with the labels.
 
     Args:
-        fitted_on: The examples that the detector was calibrated on: baselines choose their threshold on them.
-        parts: Of the data, that these are rows of.
-        counted: The baseline that was fitted on the training rows, where there is one.
+        fitted_on: The examples of the calibration, on which baselines choose their thresholds.
+        parts: The parts of the data that these examples are from.
+        counted: The baseline that was fitted on training rows, if any.
     """
     labelled, origins = {}, {}
     for name, (examples, predictions) in tests.items():
@@ -225,7 +223,7 @@ def report_detector(
     return detection_reports(
         labelled,
         meta=training.origin,
-        baseline_data=BaselineData(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
+        fitting=BaselineData(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
         origins=origins,

@@ -10,7 +10,6 @@ from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryF1Sco
 
 from critic.sequence.module import _compute_metrics as critic_figures
 from critic.sequence.module import validation_metrics as critic_metrics
-from critic.tagger.module import PLACE_BITS
 from critic.tagger.module import _compute_metrics as tagger_figures
 from critic.tagger.module import validation_metrics as tagger_metrics
 from faithkit.metrics.perplexity import language_model_statistic
@@ -64,7 +63,7 @@ def test_the_taggers_figures_are_those_of_all_tokens() -> None:
     columns = np.column_stack([odds, tags, characters]).astype(np.float32)
     metric = RowMetric(tagger_figures)
     order = RNG.permutation(40)
-    metric.update(torch.from_numpy((answers[order] << PLACE_BITS) + place[order]), torch.from_numpy(columns[order]))
+    metric.update(torch.from_numpy(np.stack([answers[order], place[order]], axis=1)), torch.from_numpy(columns[order]))
     assert metric.compute() == tagger_metrics(answers, odds.astype(np.float32).astype(float), tags, characters)
 
 
