@@ -50,8 +50,9 @@ class RowMetric(Metric):
         # The states are lists in one process, and tensors after gathering from several.
         numbers, values = (torch.cat(s) if isinstance(s, list) else s for s in (self.numbers, self.values))
         keys = numbers.cpu().numpy()
-        order = np.lexsort(keys.reshape(len(keys), -1).T[::-1])  # many times as fast as np.unique with an axis
+        columns = keys[:, None] if keys.ndim == 1 else keys
+        order = np.lexsort(columns.T[::-1])  # many times as fast as np.unique with an axis
         is_first = np.ones(len(keys), bool)
-        is_first[1:] = (keys[order[1:]] != keys[order[:-1]]).reshape(len(order[1:]), -1).any(1)
+        is_first[1:] = (columns[order[1:]] != columns[order[:-1]]).any(1)
         rows = order[is_first]
         return dict(self.figures(keys[rows], values.cpu().double().numpy()[rows]))
