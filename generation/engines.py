@@ -8,7 +8,7 @@ from faithkit import arguments
 from faithkit.errors import UserError
 from faithkit.hardware import resolve_precision
 from faithkit.inference.decoding import BEAM, GREEDY, Engine
-from faithkit.inference.text_engines import AUTO, TRANSFORMERS, VLLM
+from faithkit.inference.text import AUTO, TRANSFORMERS, VLLM
 from faithkit.settings.types import PRECISIONS
 from faithkit.weights.load import check_end_token, filler_token
 from generation.load_checkpoint import LoadedCheckpoint, load_model

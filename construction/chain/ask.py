@@ -9,9 +9,9 @@ from typing import Any
 from construction.chain.steps import CHUNK_SIZE, FAILURE, KEY, TRIES, Row, Step, failed_row, is_failed
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
-from faithkit.inference.request_cache import CachedEngine
-from faithkit.inference.text import Message, Reply, Request, TextEngine
-from faithkit.inference.text_engines import AUTO, OPENAI, TRANSFORMERS, EngineOptions, build_text_engine
+from faithkit.inference.reply_cache import CachedEngine
+from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, Message, Reply, Request, TextEngine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 
 NO_REPLY = "no reply"
 MODEL_KEYS = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`: what replies depend on

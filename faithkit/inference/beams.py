@@ -1,39 +1,38 @@
-"""Beam search by continuous batching: when a search ends, the next prompt takes its rows.
+"""Beam search with continuous batching: when a search ends, the next prompt takes its rows.
 
-It finds what transformers' `generate` finds with a length penalty of 1 and without early stopping: ended texts are
-ranked by their log-probability a token, and a search ends when no running beam could still displace one of its
-`num_beams` best. `generate` runs a batch as long as its longest search; here a search that has ended costs nothing.
+It finds the beams of transformers' `generate` with a length penalty of 1 and without early stopping: finished texts are
+ranked by log-probability per token, and a search ends when no running beam can displace one of its `num_beams` best.
+`generate` runs a batch as long as its longest search; here a finished search costs nothing.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from faithkit.inference.decoder_state import Seq2SeqState, State
 from faithkit.inference.decoding import Completion, Decoding, Prompt
+from faithkit.inference.prefill import PromptReader
 from faithkit.inference.sampling import likeliest, penalised
 
-if TYPE_CHECKING:
-    from faithkit.inference.transformers_engine import TransformersEngine
-
-NEVER = -1e9  # all beams of a search begin as the same text: with this score all but the first never win a place
+NEVER = -1e9  # the score of all initial beams but the first, which are the same text
 
 
-def search_beams(engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
+def search_beams(
+    reader: PromptReader, prompts: Sequence[Prompt], decoding: Decoding, batch_size: int
+) -> Iterator[Completion]:
     """Yields the best beams of each prompt, likeliest first, as the searches end."""
-    size, waiting = max(1, engine.batch_size // decoding.num_beams), list(prompts)
+    size, waiting = max(1, batch_size // decoding.num_beams), list(prompts)
     batch: _Batch | None = None
     while waiting or batch:
-        room = size - (len(batch.searches) if batch else 0)
-        if waiting and (batch is None or engine.takes_in(room, size)):
-            new = _Batch.begin(engine, waiting[:room], decoding)
+        num_free = size - (len(batch.searches) if batch else 0)
+        if waiting and (batch is None or reader.should_refill(num_free, size)):
+            new = _Batch.begin(reader, waiting[:num_free], decoding)
             batch = new if batch is None else batch.joined(new)
-            del waiting[:room]
+            del waiting[:num_free]
         assert batch is not None
-        yield from batch.advance(engine, decoding)
+        yield from batch.advance(reader, decoding)
         batch = batch if batch.searches else None
 
 
@@ -43,26 +42,15 @@ class _Beam:
 
     Args:
         ids: Its tokens so far.
-        score: Sum of log-probabilities under the penalties of the decoding; beams are ranked by it.
-        logprob: The same under the model's own distribution.
+        score: The sum of log-probabilities with penalties, by which beams are ranked.
+        logprob: The sum under the model's unmodified distribution.
+        parent: The number of the running beam that it extends.
     """
 
     ids: list[int]
     score: float
-    logprob: float
-
-
-@dataclass(slots=True)
-class _Option:
-    """A beam with one token more.
-
-    Args:
-        beam: The longer text.
-        parent: Number of the running beam that it continues.
-    """
-
-    beam: _Beam
-    parent: int
+    logprob: float = 0.0
+    parent: int = 0
 
 
 @dataclass(slots=True)
@@ -70,46 +58,37 @@ class _Search:
     """The beams of one prompt.
 
     Args:
-        running: The texts that go on, the best first.
-        done: The best ended texts, each with its score a token, the best first.
+        running: The unfinished texts, the best first.
+        done: The best finished texts with their scores per token, the best first.
     """
 
     prompt: Prompt
     running: list[_Beam]
     done: list[tuple[float, _Beam]] = field(default_factory=list)
 
-    @classmethod
-    def new(cls, prompt: Prompt, num_beams: int) -> "_Search":
-        return cls(prompt, [_Beam([], NEVER if number else 0.0, 0.0) for number in range(num_beams)])
-
-    def extend(self, options: Sequence[_Option], eos_id: int, decoding: Decoding) -> list[int]:
-        """Keeps the ended texts among the options, and goes on with the likeliest of the others.
+    def extend(self, candidates: Sequence[_Beam], eos_id: int, decoding: Decoding) -> None:
+        """Keeps the finished texts among the candidates and continues with the likeliest others.
 
         Args:
-            options: The likeliest texts of one token more, the best first.
-
-        Returns:
-            For each beam that now runs the number of the beam that it continues.
+            candidates: The likeliest texts that are one token longer, the best first.
         """
-        length, num_beams = len(options[0].beam.ids), decoding.num_beams
-        ends = [length == decoding.max_new_tokens or option.beam.ids[-1] == eos_id for option in options]
-        # An end below the first num_beams options is not kept: the search may still reach it by a better way.
-        first = list(zip(options, ends, strict=True))[:num_beams]
-        self.done += [(option.beam.score / length, option.beam) for option, end in first if end]
+        length, num_beams = len(candidates[0].ids), decoding.num_beams
+        is_end = [length == decoding.max_new_tokens or beam.ids[-1] == eos_id for beam in candidates]
+        pairs = list(zip(candidates, is_end, strict=True))
+        # An end below the first num_beams candidates is dropped: a better beam may still lead to it.
+        self.done += [(beam.score / length, beam) for beam, ends in pairs[:num_beams] if ends]
         self.done = sorted(self.done, key=lambda pair: -pair[0])[:num_beams]
-        kept = [option for option, end in zip(options, ends, strict=True) if not end][:num_beams]
-        self.running = [option.beam for option in kept]
-        return [option.parent for option in kept]
+        self.running = [beam for beam, ends in pairs if not ends][:num_beams]
 
     def is_over(self, decoding: Decoding) -> bool:
-        """Tells whether no running beam could still displace one of the `num_beams` best ended texts."""
+        """Whether no running beam can displace one of the `num_beams` best finished texts."""
         if not self.running:
             return True
         best = self.running[0]
         return len(self.done) == decoding.num_beams and best.score / len(best.ids) <= self.done[-1][0]
 
     def completions(self, eos_id: int, decoding: Decoding) -> Iterator[Completion]:
-        """Yields the best ended texts."""
+        """Yields the best finished texts."""
         for number, (_, beam) in enumerate(self.done[: decoding.num_samples]):
             finished = beam.ids[-1] == eos_id
             ids = tuple(beam.ids[:-1] if finished else beam.ids)
@@ -117,95 +96,88 @@ class _Search:
 
 
 class _Batch:
-    """Searches side by side.
-
-    Row `search * num_beams + beam` of the state, of `logits` and of `seen` belongs to that beam of that search.
+    """Searches that run together; row `search * num_beams + beam` of its tensors belongs to that beam.
 
     Args:
-        logits: Of each beam's next token [searches * beams, V].
-        seen: Which tokens stand before it [searches * beams, V]; None without a repetition penalty.
+        logits: The logits of each beam's next token [searches * beams, V].
+        seen: The tokens that occur before it [searches * beams, V]; None without a repetition penalty.
     """
 
     def __init__(self, searches: list[_Search], state: State, logits: Tensor, seen: Tensor | None):
         self.searches, self.state, self.logits, self.seen = searches, state, logits, seen
 
     @classmethod
-    def begin(cls, engine: "TransformersEngine", prompts: Sequence[Prompt], decoding: Decoding) -> "_Batch":
-        """Reads each prompt once and begins a search of it."""
+    def begin(cls, reader: PromptReader, prompts: Sequence[Prompt], decoding: Decoding) -> "_Batch":
+        """Reads each prompt once and begins its search."""
         num_beams = decoding.num_beams
-        state, logits, seen = engine.begin(prompts, decoding)
+        state, logits, seen = reader.begin(prompts, decoding)
         rows = torch.arange(len(prompts), device=logits.device).repeat_interleave(num_beams)
-        if engine.shares_keys and isinstance(state, Seq2SeqState):
+        if reader.shares_keys and isinstance(state, Seq2SeqState):
             state.widen(num_beams)
         else:
             state.select(rows)
-        searches = [_Search.new(prompt, num_beams) for prompt in prompts]
+        initial = [_Beam([], NEVER if number else 0.0) for number in range(num_beams)]
+        searches = [_Search(prompt, list(initial)) for prompt in prompts]
         return cls(searches, state, logits[rows], None if seen is None else seen[rows])
 
     def joined(self, other: "_Batch") -> "_Batch":
-        """Puts the searches of another batch behind these."""
+        """Appends the searches of another batch."""
         seen = None if self.seen is None or other.seen is None else torch.cat([self.seen, other.seen])
         state = type(self.state).join([self.state, other.state])  # type: ignore[list-item]
         return _Batch(self.searches + other.searches, state, torch.cat([self.logits, other.logits]), seen)
 
-    def advance(self, engine: "TransformersEngine", decoding: Decoding) -> Iterator[Completion]:
-        """Adds a token to every beam; yields the texts of the searches that end with it, and drops those."""
+    def advance(self, reader: PromptReader, decoding: Decoding) -> Iterator[Completion]:
+        """Adds a token to every beam; yields the texts of the searches that end with it, and removes those."""
         rows: list[int] = []
-        alive, num_beams = [], decoding.num_beams
-        for number, (search, options) in enumerate(zip(self.searches, self._options(engine, decoding), strict=True)):
-            parents = search.extend(options, engine.eos_id, decoding)
+        remaining, num_beams = [], decoding.num_beams
+        candidates = self._candidates(reader.eos_id, decoding)
+        for number, (search, beams) in enumerate(zip(self.searches, candidates, strict=True)):
+            search.extend(beams, reader.eos_id, decoding)
             if search.is_over(decoding):
-                yield from search.completions(engine.eos_id, decoding)
+                yield from search.completions(reader.eos_id, decoding)
             else:
-                alive.append(search)
-                rows += [number * num_beams + parent for parent in parents]
-        left, self.searches = len(self.searches) - len(alive), alive
-        if not alive:
+                remaining.append(search)
+                rows += [number * num_beams + beam.parent for beam in search.running]
+        num_ended, self.searches = len(self.searches) - len(remaining), remaining
+        if not remaining:
             return
         device = self.logits.device
-        following = torch.tensor(rows, device=device)
-        if left:
-            self.state.select(following)
+        parents = torch.tensor(rows, device=device)
+        if num_ended:
+            self.state.select(parents)
         else:
-            self.state.reorder(following)
-        tokens = torch.tensor([beam.ids[-1] for search in alive for beam in search.running], device=device)
+            self.state.reorder(parents)
+        tokens = torch.tensor([beam.ids[-1] for search in remaining for beam in search.running], device=device)
         if self.seen is not None:
-            self.seen = self.seen[following].scatter_(1, tokens[:, None], True)
-        self.logits = self.state.step(engine.model, tokens)
+            self.seen = self.seen[parents].scatter_(1, tokens[:, None], True)
+        self.logits = self.state.step(reader.model, tokens)
 
-    def _options(self, engine: "TransformersEngine", decoding: Decoding) -> Iterator[list[_Option]]:
-        """Yields for each search the likeliest texts of one token more, the best first.
+    def _candidates(self, eos_id: int, decoding: Decoding) -> Iterator[list[_Beam]]:
+        """Yields for each search the likeliest texts that are one token longer, the best first.
 
-        They are twice as many as beams: each beam may come to its end once, and as many must be left to go on with.
+        There are twice as many as beams: each beam may end once, and the same number must be left to continue.
         """
         beams = [beam for search in self.searches for beam in search.running]
-        num_searches, num_options = len(self.searches), 2 * decoding.num_beams
+        num_searches, num_candidates = len(self.searches), 2 * decoding.num_beams
 
         # Score every next token of every beam [searches * beams, V].
         logprobs = self.logits.float().log_softmax(-1)
         counts = torch.tensor([len(beam.ids) for beam in beams], device=logprobs.device)
-        scores = penalised(logprobs, decoding, eos_id=engine.eos_id, counts=counts, seen=self.seen)
+        scores = penalised(logprobs, decoding, eos_id=eos_id, counts=counts, seen=self.seen)
 
-        # The best options of a search are among the best of each of its beams [searches * beams, width].
-        scores, tokens = likeliest(scores, min(num_options, scores.shape[-1]))
+        # The best candidates of a search are among the best of each of its beams [searches * beams, width].
+        scores, tokens = likeliest(scores, min(num_candidates, scores.shape[-1]))
         logprobs, width = logprobs.gather(1, tokens), tokens.shape[1]
         scores = scores + torch.tensor([beam.score for beam in beams], device=scores.device)[:, None]
 
-        # Of all beams of a search together the best [searches, options]; place // width is the beam continued.
-        scores, places = scores.view(num_searches, -1).topk(num_options)
+        # Find the best over all beams of a search [searches, candidates]; place // width is the extended beam.
+        scores, places = scores.view(num_searches, -1).topk(num_candidates)
         tokens = tokens.view(num_searches, -1).gather(1, places)
         logprobs = logprobs.view(num_searches, -1).gather(1, places)
-        columns = (side.tolist() for side in (scores, logprobs, places // width, tokens))
+        columns = (side.tolist() for side in (tokens, scores, logprobs, places // width))
         for search, *rows in zip(self.searches, *columns, strict=True):
-            yield [_option(search, *row) for row in zip(*rows, strict=True)]
-
-
-def _option(search: _Search, score: float, logprob: float, parent: int, token: int) -> _Option:
-    """Makes the option that continues a running beam with a token.
-
-    Args:
-        score: Of the whole longer text.
-        logprob: Of the token alone.
-    """
-    beam = search.running[parent]
-    return _Option(_Beam([*beam.ids, token], score, beam.logprob + logprob), parent)
+            running = search.running
+            yield [
+                _Beam([*running[parent].ids, token], score, running[parent].logprob + logprob, parent)
+                for token, score, logprob, parent in zip(*rows, strict=True)
+            ]

@@ -1,7 +1,7 @@
-"""The state of decoding: keys and values of the texts that a model is writing, one row a text, of any length.
+"""The state of decoding: keys and values of the texts that a model is writing, one row for each text.
 
-Rows begin together or one by one, in the place of ended ones. All rows end in the last column of the cache; a mask
-hides the columns before a row's own beginning, and its positions count from there.
+Rows begin together, or one by one in the place of finished ones. All rows end in the last column of the cache; a mask
+hides the columns before a row's first token, and its positions count from there.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers.cache_utils import EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from faithkit.inference.cache import SPARE, GrowingCache
+from faithkit.inference.kv_cache import SPARE_COLUMNS, GrowingCache
 
 
 class CausalState:
@@ -22,7 +22,7 @@ class CausalState:
 
     Args:
         cache: Keys and values [B, heads, width, size] of every layer.
-        lengths: Tokens of each row so far, prompt counted [B]; 0 for an ended row.
+        lengths: Tokens of each row so far, including the prompt [B]; 0 for a finished row.
     """
 
     def __init__(self, cache: GrowingCache, lengths: Tensor):
@@ -30,7 +30,7 @@ class CausalState:
 
     @classmethod
     def read(cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple["CausalState", Tensor]:
-        """Reads prompts of similar lengths in one pass; gives their state and the next tokens' logits [B, V]."""
+        """Reads prompts of similar lengths in one pass; returns their state and the next tokens' logits [B, V]."""
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
         cache, mask = GrowingCache(), _visible(lengths, int(lengths.max()))
         positions = (mask.long().cumsum(1) - 1).clamp_min(0)
@@ -44,15 +44,16 @@ class CausalState:
         )
         return cls(cache, lengths), output.logits[:, -1]
 
-    def read_behind(self, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple["CausalState", Tensor]:
-        """Reads texts of similar lengths, each behind this single row, in one pass; leaves this state as it is.
+    def read_after(self, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple["CausalState", Tensor]:
+        """Reads texts of similar lengths as continuations of this single row in one pass; this state is unchanged.
 
-        Gives their state, the row and a text in each, and the next tokens' logits [texts, V].
+        Returns:
+            A state with a row for each continuation, and the next tokens' logits [texts, V].
         """
         tokens, done = _padded(ids, pad_id, model.device, align_right=True), self.cache.width
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
         new = _visible(lengths, tokens.shape[1])
-        cache = self.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE)
+        cache = self.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE_COLUMNS)
         output = model(
             input_ids=tokens,
             attention_mask=_unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
@@ -65,7 +66,7 @@ class CausalState:
         return CausalState(cache, done + lengths), output.logits[:, -1]
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
-        """Adds a token to each row [B]; gives the next tokens' logits [B, V]."""
+        """Adds a token to each row [B]; returns the next tokens' logits [B, V]."""
         self.lengths += 1
         mask = _visible(self.lengths, self.cache.width + 1)
         output = model(
@@ -78,21 +79,21 @@ class CausalState:
         return output.logits[:, -1]
 
     def forget(self, rows: Tensor) -> None:
-        """Marks rows as ended: they stay in the batch, attending to nothing, until new texts take them."""
+        """Marks rows as finished: they stay in the batch, attending to nothing, until new texts replace them."""
         self.lengths[rows] = 0
 
     def reorder(self, rows: Tensor) -> None:
-        """Does as `select` for as many rows, where each moves to the place of a row with the same prompt."""
+        """Does the same as `select` for the same number of rows, each replaced by one with the same prompt."""
         self.cache.reorder(rows)
 
     def select(self, rows: Tensor) -> None:
-        """Keeps these rows, in this order; a row may come several times."""
+        """Keeps these rows in this order; a row may occur several times."""
         self.cache.select(rows)
         self.lengths = self.lengths[rows]
         self._crop()
 
     def put(self, rows: Tensor, other: "CausalState") -> None:
-        """Overwrites rows with those of texts that begin now."""
+        """Replaces rows by those of new texts."""
         self.cache.put(rows, other.cache, align_right=True)
         self.lengths[rows] = other.lengths
         self._crop()
@@ -102,7 +103,7 @@ class CausalState:
 
     @classmethod
     def join(cls, states: Sequence["CausalState"]) -> "CausalState":
-        """Joins states: the rows of the first, then those of the second, and so on."""
+        """Concatenates the rows of states."""
         cache = GrowingCache.join([state.cache for state in states], align_right=True)
         return cls(cache, torch.cat([state.lengths for state in states]))
 
@@ -112,10 +113,10 @@ class Seq2SeqState:
 
     Args:
         hidden: The encoder's output [B / copies, L, H].
-        readable: Which of its places are no padding [B / copies, L].
-        written: State of the decoder's self-attention, B rows.
+        readable: Which of its positions are not padding [B / copies, L].
+        written: The state of the decoder's self-attention, B rows.
         crossed: Keys and values of the cross-attention, B / copies rows, which never change.
-        copies: Successive rows that share a prompt (beams): its encoder output is kept once for all of them.
+        copies: Consecutive rows that share a prompt (beams), whose encoder output is stored once.
     """
 
     def __init__(self, hidden: Tensor, readable: Tensor, written: CausalState, crossed: GrowingCache, copies: int = 1):
@@ -125,18 +126,18 @@ class Seq2SeqState:
     def read(
         cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
     ) -> tuple["Seq2SeqState", Tensor]:
-        """Encodes prompts of similar lengths and decodes the prefix; gives their state and the logits [B, V]."""
+        """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
         tokens = _padded(ids, pad_id, model.device, align_right=False)
         readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
         hidden = model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state
-        counted = torch.zeros_like(lengths)
-        state = cls(hidden, readable, CausalState(GrowingCache(), counted), GrowingCache(spare=0))
+        written = CausalState(GrowingCache(), torch.zeros_like(lengths))
+        state = cls(hidden, readable, written, GrowingCache(spare=0))
         begin = torch.tensor([list(prefix)], device=model.device).expand(len(ids), -1)
         return state, state._forward(model, begin)
 
     def step(self, model: Any, tokens: Tensor) -> Tensor:
-        """Adds a token to each row [B]; gives the next tokens' logits [B, V]."""
+        """Adds a token to each row [B]; returns the next tokens' logits [B, V]."""
         return self._forward(model, tokens[:, None])
 
     def _forward(self, model: Any, tokens: Tensor) -> Tensor:
@@ -154,27 +155,27 @@ class Seq2SeqState:
         return output.logits[:, -1]
 
     def forget(self, rows: Tensor) -> None:
-        """Marks rows as ended."""
+        """Marks rows as finished."""
         self.written.forget(rows)
 
     def reorder(self, rows: Tensor) -> None:
-        """Does as `select` for as many rows, where each moves to the place of a row with the same prompt."""
+        """Does the same as `select` for the same number of rows, each replaced by one with the same prompt."""
         self.written.reorder(rows)
 
     def widen(self, copies: int) -> None:
-        """Repeats each row `copies` times in succession; the rows share the encoder's output of their prompt."""
+        """Repeats each row `copies` times; the copies share the encoder output of their prompt."""
         self.written.select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
         self.copies = copies
 
     def select(self, rows: Tensor) -> None:
-        """Keeps these rows, in this order; a row may come several times. Copies stay together."""
+        """Keeps these rows in this order; a row may occur several times. Copies of a prompt stay together."""
         self.written.select(rows)
         prompts = rows[:: self.copies] // self.copies
         self.crossed.select(prompts)
         self.hidden, self.readable = self.hidden[prompts], self.readable[prompts]
 
     def put(self, rows: Tensor, other: "Seq2SeqState") -> None:
-        """Overwrites rows with those of texts that begin now."""
+        """Replaces rows by those of new texts."""
         assert self.copies == other.copies == 1, "copies of a prompt begin and end together"
         self.written.put(rows, other.written)
         self.crossed.put(rows, other.crossed, align_right=False)
@@ -185,8 +186,8 @@ class Seq2SeqState:
 
     @classmethod
     def join(cls, states: Sequence["Seq2SeqState"]) -> "Seq2SeqState":
-        """Joins states: the rows of the first, then those of the second, and so on."""
-        assert len({state.copies for state in states}) == 1, "as many copies of each prompt"
+        """Concatenates the rows of states."""
+        assert len({state.copies for state in states}) == 1, "the same number of copies of each prompt"
         width = max(state.hidden.shape[1] for state in states)
         extra = [width - state.hidden.shape[1] for state in states]
         pad = torch.nn.functional.pad
@@ -211,10 +212,10 @@ def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_r
 
 
 def _visible(lengths: Tensor, width: int) -> Tensor:
-    """Marks the columns that belong to rows which end in the last one [B, width]."""
+    """Marks the columns of each row, of which the last is the last column of all [B, width]."""
     return torch.arange(width, device=lengths.device) >= width - lengths[:, None]
 
 
 def _unless_all(mask: Tensor) -> Tensor | None:
-    """Gives None for a mask that hides nothing: attention then takes its faster way."""
+    """Returns None for a mask that hides nothing, so that attention takes its faster path."""
     return None if bool(mask.all()) else mask.long()

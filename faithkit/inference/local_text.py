@@ -13,8 +13,7 @@ from faithkit.errors import UserError
 from faithkit.hardware import resolve_precision, to_bf16
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
-from faithkit.inference.text import Form, Reply, Request, check_requests
-from faithkit.inference.text_engines import TRANSFORMERS, VLLM
+from faithkit.inference.text import TRANSFORMERS, VLLM, Form, Reply, Request, check_requests
 from faithkit.settings.types import PRECISIONS
 from faithkit.weights.adapter_folder import AdapterFolder
 from faithkit.weights.adapters import check_base, load_adapters, stored_adapters

@@ -1,4 +1,4 @@
-"""Chooses the next token: penalties, greedy choice, and nucleus sampling that does not depend on other rows."""
+"""Chooses the next token: penalties, greedy choice, and nucleus sampling that is independent of other rows."""
 
 import numpy as np
 import torch
@@ -7,12 +7,12 @@ from torch import Tensor
 
 from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
 
-BLOCK = 128  # neighbouring scores that `likeliest` reduces to their maximum
-LIKELIEST = 256  # a nucleus is looked for among these first: sorting a whole vocabulary takes longer than the model
+BLOCK = 128  # adjacent scores that `likeliest` reduces to their maximum
+LIKELIEST = 256  # tokens searched for a nucleus first: sorting a whole vocabulary takes longer than the model
 
 
 def uniforms(decoding: Decoding, prompt_id: str, sample: int) -> NDArray[np.float64]:
-    """Draws the random numbers of one completion, one a token, from a stream of its own (named by seed, sample, id)."""
+    """Draws the random numbers of one completion, one for each token, from a stream keyed by seed, sample and id."""
     key = seed_of(decoding.seed, sample, prompt_id, size=16)
     return np.random.Generator(np.random.Philox(key=key)).random(decoding.max_new_tokens)
 
@@ -20,29 +20,29 @@ def uniforms(decoding: Decoding, prompt_id: str, sample: int) -> NDArray[np.floa
 def choose_tokens(
     logits: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None, draws: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Chooses the next token of each row [B]; gives also its log-probability under the model's own distribution [B].
+    """Chooses the next token of each row [B]; also returns its log-probability under the unmodified distribution [B].
 
     Args:
         logits: Of the next token [B, V].
         counts: Tokens written so far [B].
-        seen: Which tokens stand before [B, V]; for the repetition penalty.
-        draws: A uniform random number a row [B]; for nucleus sampling.
+        seen: The tokens that occur before it [B, V]; for the repetition penalty.
+        draws: A uniform random number for each row [B]; for nucleus sampling.
     """
-    own = logits.float()
-    logits = penalised(own, decoding, eos_id=eos_id, counts=counts, seen=seen)
+    unmodified = logits.float()
+    logits = penalised(unmodified, decoding, eos_id=eos_id, counts=counts, seen=seen)
     if decoding.strategy == NUCLEUS:
         assert draws is not None
         tokens = sample_nucleus(logits / decoding.temperature, decoding.top_p, draws)
     else:
         tokens = logits.argmax(-1)
-    chosen = own.gather(1, tokens[:, None])[:, 0]
-    return tokens, chosen - own.logsumexp(-1)
+    chosen = unmodified.gather(1, tokens[:, None])[:, 0]
+    return tokens, chosen - unmodified.logsumexp(-1)
 
 
 def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None) -> Tensor:
-    """Applies the repetition penalty to logits or log-probabilities [B, V] and bars the end before min_new_tokens.
+    """Applies the repetition penalty to logits or log-probabilities [B, V] and forbids the end before min_new_tokens.
 
-    The given tensor is not changed.
+    The input is not changed.
     """
     given = scores
     if decoding.repetition_penalty != 1 and seen is not None:
@@ -57,8 +57,8 @@ def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor
 def likeliest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Finds the highest scores of each row of [B, V] and their places [B, count]: `topk` in a third of its time.
 
-    A score that is among the `count` highest stands in one of the `count` blocks with the highest maxima: any other
-    block's maximum is beaten by `count` maxima already.
+    The `count` highest scores are in the `count` blocks with the highest maxima: the maximum of any other block is
+    below `count` maxima.
     """
     size = scores.shape[1]
     if size < count * BLOCK:
@@ -67,15 +67,15 @@ def likeliest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     best_blocks = _block_maxima(scores).topk(count).indices  # [B, count]
     inside_block = torch.arange(BLOCK, device=scores.device)
     places = (best_blocks[:, :, None] * BLOCK + inside_block).flatten(1)  # [B, count * BLOCK]
-    # The last block may reach beyond the vocabulary: what stands there is never chosen before a real score.
+    # The last block may extend beyond the vocabulary: these places are chosen after all real scores.
     candidates = scores.gather(1, places.clamp_max(size - 1)).masked_fill(places >= size, -torch.inf)
     values, order = candidates.topk(count)
-    # Where fewer than `count` scores are above -inf, places beyond the vocabulary come up: kept inside it.
+    # If fewer than `count` scores are above -inf, places beyond the vocabulary are chosen: clamp them.
     return values, places.gather(1, order).clamp_max(size - 1)
 
 
 def _block_maxima(scores: Tensor) -> Tensor:
-    """Takes the maximum of each BLOCK neighbouring scores [B, V] -> [B, blocks]; the last block may be shorter."""
+    """Takes the maximum of each BLOCK adjacent scores [B, V] -> [B, blocks]; the last block may be shorter."""
     rows, size = scores.shape
     whole = size // BLOCK * BLOCK
     maxima = scores[:, :whole].view(rows, -1, BLOCK).amax(-1)
@@ -92,7 +92,7 @@ def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:
     total = logits.logsumexp(-1, keepdim=True)
     values, tokens = logits.topk(min(LIKELIEST, logits.shape[-1]))
     cumulative = (values - total).exp().double().cumsum(-1)
-    if bool((cumulative[:, -1] < top_p).any()):  # some row is so flat that its nucleus is larger
+    if bool((cumulative[:, -1] < top_p).any()):  # a distribution is so flat that its nucleus is larger
         values, tokens = logits.sort(descending=True, stable=True)
         cumulative = (values - total).exp().double().cumsum(-1)
     last = (cumulative < top_p).sum(-1, keepdim=True).clamp_max(cumulative.shape[-1] - 1)  # of the nucleus [B, 1]

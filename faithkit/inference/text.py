@@ -11,6 +11,8 @@ from faithkit.errors import UserError, shorten
 from faithkit.inference.decoding import Decoding
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
+ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
 
 
 @dataclass(frozen=True, slots=True)

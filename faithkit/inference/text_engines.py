@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from faithkit.errors import UserError
-from faithkit.inference.text import TextEngine
+from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, TextEngine
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import (
     PRECISIONS,
@@ -22,8 +22,6 @@ from faithkit.settings.types import (
     Tokens,
 )
 
-AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
-ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
 LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
 CACHE_FILE = "replies.sqlite"  # in the user's cache
 
@@ -79,8 +77,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
         raise UserError(f"engine={options.name} without a model", hint=hint)
     if options.name == OPENAI:
-        from faithkit.inference.openai_engine import OpenAiEngine
-        from faithkit.inference.usage import Price
+        from faithkit.inference.openai_engine import OpenAiEngine, Price
 
         engine: TextEngine = OpenAiEngine(
             options.model,
@@ -105,7 +102,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         engine = load_local(options.model, local)
     if options.cache is None:
         return engine
-    from faithkit.inference.request_cache import CachedEngine
+    from faithkit.inference.reply_cache import CachedEngine
 
     # What a server said is kept at once; what this machine can say again costs a batch at most.
     return CachedEngine(engine, cache_path(options.cache), commit_every=1 if options.name == OPENAI else LOCAL_BATCH)

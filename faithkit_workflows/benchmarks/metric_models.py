@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from critic.runtime.precision import check_precision
 from faithkit.entailment import Entailment
 from faithkit.errors import UserError
-from faithkit.inference.foreign_model_beams import beam_writer
+from faithkit.inference.transformers_engine import beam_writer
 from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
 from faithkit.metrics.responses.measure import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2

@@ -11,8 +11,8 @@ from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.inference.text import TextEngine
-from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
+from faithkit.inference.text import OPENAI, TextEngine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.entailment import load_entailment

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from faithkit.inference.request_cache import CachedEngine
-from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
+from faithkit.inference.reply_cache import CachedEngine
+from faithkit.inference.text import OPENAI
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from judge.asking import AskOptions
 from judge.few_shot import Shot

@@ -19,7 +19,8 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.text import TextEngine
-from faithkit.inference.text_engines import OPENAI, EngineOptions, build_text_engine
+from faithkit.inference.text import OPENAI
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.pages.tables import escape_terminal, new_number_table, print_tables
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash

@@ -25,7 +25,7 @@ from faithkit.files.atomic import disk_errors, dumps, make_folder, sync_entry, w
 from faithkit.files.hashes import hash_files
 from faithkit.files.jsonl import read_strict_json, write_jsonl
 from faithkit.files.model_folder import CARD, SIDECAR, find_folder, read_stored
-from faithkit.inference.text_engines import OPENAI
+from faithkit.inference.text import OPENAI
 from faithkit.settings.types import Block, NonNegative, NonNegativeInt, Text
 from faithkit.weights.resolve import is_hub_name
 from faithkit_workflows.detectors.loading import describe_detector

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faithkit.inference.text_engines import VLLM
+from faithkit.inference.text import VLLM
 from faithkit_workflows.ray.out_folder import identify, identify_model
 from faithkit_workflows.ray.shard_worker import absolute_path, answered, with_absolute_paths
 from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions

@@ -12,7 +12,8 @@ from pydantic import Field
 from faithkit.detector import CRITIC, JUDGE, TAGGER, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
-from faithkit.inference.text_engines import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, EngineOptions
+from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import AsBlock, Ineffective, check_fields, check_settings
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS

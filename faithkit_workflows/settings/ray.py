@@ -7,7 +7,7 @@ from typing import Any
 from data_modules.reading.shards import is_address, is_glob
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.inference.text_engines import OPENAI, VLLM
+from faithkit.inference.text import OPENAI, VLLM
 from faithkit.settings.types import Conflict, find_conflicts
 from faithkit_workflows.settings.engines import RAY, is_detector_file, read_detector_file
 from faithkit_workflows.settings.preflight import check_output_folder, check_package

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.inference.openai_engine import OpenAiEngine
-from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.reply_cache import CachedEngine
 from tests.construction.steps import chain
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import ROOT

@@ -7,7 +7,7 @@ from contextlib import closing
 from functools import cache
 from pathlib import Path
 
-from faithkit.inference.reply_store import ReplyStore
+from faithkit.inference.reply_cache import ReplyStore
 from faithkit.inference.text import Reply
 from tests.faults.campaign import Campaign, Wrong
 from tests.faults.mutations import mutate_bytes

@@ -13,7 +13,7 @@ from construction.chain.steps import FAILURE, KEY, Source, is_failed
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import TextPrompt
-from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import Form, Reply, Request
 from tests.construction.steps import PROMPT, chain, keys, rows
 from tests.faithkit.inference.counting_engine import CountingEngine

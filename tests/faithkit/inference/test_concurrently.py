@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from faithkit.inference.concurrently import run_concurrently
+from faithkit.inference.openai_engine import run_concurrently
 
 
 @asynccontextmanager
@@ -46,17 +46,3 @@ def test_no_more_than_so_many_are_open_at_a_time() -> None:
 
     assert list(run_concurrently([0.01] * 8, count, no_session, 3)) == [0.01] * 8
     assert most == 3
-
-
-def test_the_next_item_begins_before_the_next_of_the_results_that_came_together_is_given_out() -> None:
-    events = []
-
-    async def end_together(_: None, item: int) -> int:
-        events.append("begun")
-        await asyncio.sleep(0.05)
-        return item
-
-    for _ in run_concurrently(range(12), end_together, no_session, 4):
-        events.append("given")
-        time.sleep(0.02)  # meanwhile the others have ended too
-    assert events == ["begun"] * 4 + ["given", "begun"] * 8 + ["given"] * 4

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from faithkit.inference.concurrently import THREAD_NAME
+from faithkit.inference.openai_engine import THREAD_NAME, Price
 from faithkit.inference.text import USER, Message, Request
-from faithkit.inference.usage import Price
 from tests.faithkit.inference.asking import GREEDY, engine_for, questions
 from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering
 from tests.running import ROOT
@@ -37,7 +36,7 @@ def test_each_request_gets_its_own_reply_however_many_are_open() -> None:
     assert not {"n", "seed", "top_p", "response_format", "structured_outputs"} & body.keys()
 
 
-def test_what_was_used_is_counted() -> None:
+def test_usage_is_counted() -> None:
     with ChatServer(LIMITED, Fault(body=HALF), answering(), always=None) as server:
         engine = engine_for(server, price=Price(prompt=1.0, new=2.0))
         assert len(list(engine.generate(questions(3), GREEDY))) == 3

@@ -79,11 +79,11 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
     assert (engine.usage.failed, engine.usage.answered) == (1, 3)
 
 
-def test_a_limited_rate_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rate_limit_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     with ChatServer(*[LIMITED] * 5) as server, caplog.at_level(logging.INFO, logger="faithkit"):
         assert all(reply.texts for reply in engine_for(server, max_retries=5).generate(questions(4), GREEDY))
-    (said,) = [record.getMessage() for record in caplog.records]
-    assert "engine.concurrency" in said
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "engine.concurrency" in message
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "0.3"}, {"Retry-After-Ms": "300"}])
@@ -108,30 +108,30 @@ def test_retry_after_is_waited_for(header: dict[str, str]) -> None:
         (refusal(400, "a chat template is needed"), "no chat template", "--chat-template FILE"),
     ],
 )
-def test_what_concerns_all_requests_is_told_once(
+def test_an_error_of_all_requests_is_raised_once(
     fault: Fault, problem: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    with ChatServer(always=fault, models=["large", "smaller"]) as server, pytest.raises(UserError) as told:
+    with ChatServer(always=fault, models=["large", "smaller"]) as server, pytest.raises(UserError) as raised:
         list(engine_for(server, concurrency=2).generate(questions(50), GREEDY))
-    assert problem in told.value.problem and hint in (told.value.hint or "") and told.value.place == server.url
-    assert SECRET not in str(told.value) and len(str(told.value).splitlines()) <= 5
+    assert problem in raised.value.problem and hint in (raised.value.hint or "") and raised.value.place == server.url
+    assert SECRET not in str(raised.value) and len(str(raised.value).splitlines()) <= 5
     assert len(server.asked) <= 6
 
 
-def test_a_server_that_wants_a_key_says_so() -> None:
-    with ChatServer(always=refusal(401, "key?")) as server, pytest.raises(UserError, match="wants a key, and OPENAI"):
+def test_a_server_that_needs_a_key_is_explained() -> None:
+    with ChatServer(always=refusal(401, "key?")) as server, pytest.raises(UserError, match="needs a key, and OPENAI"):
         one_reply(server)
     assert server.keys == ["Bearer none"]
 
 
-def test_a_server_that_is_down_is_told_at_once() -> None:
+def test_a_server_that_is_down_is_reported_at_once() -> None:
     with ChatServer() as server:
         pass
     began = time.monotonic()
-    with pytest.raises(UserError, match="no server answers here") as told:
+    with pytest.raises(UserError, match="no server answers here") as raised:
         one_reply(server, max_retries=6)
-    assert "engine.base_url=http://" in (told.value.hint or "") and time.monotonic() - began < 15
+    assert "engine.base_url=http://" in (raised.value.hint or "") and time.monotonic() - began < 15
 
 
 def test_a_server_that_goes_away_is_not_asked_for_ever() -> None:

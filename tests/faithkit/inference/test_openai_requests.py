@@ -103,5 +103,5 @@ def test_a_schema_is_asked_for_and_left_out_once_it_is_refused(caplog: pytest.Lo
     assert all(reply.texts for reply in replies) and len(server.asked) == 5
     assert server.asked[0]["response_format"]["json_schema"]["schema"] == schema
     assert [record.getMessage() for record in caplog.records] == [
-        "the server refuses to hold the model to a form; it is asked without"
+        "the server refuses to constrain replies to a form; requests are sent without it"
     ]

@@ -37,22 +37,22 @@ def test_the_key_is_sent_and_shown_nowhere(
     [
         ({"base_url": "localhost:8000"}, "engine.base_url is"),
         ({"base_url": "http://"}, "engine.base_url is"),
-        ({"base_url": "http://h:99999/v1"}, "is no address"),
-        ({"base_url": f"http://me:{SECRET}@h/v1"}, "holds more than an address"),
-        ({"base_url": f"http://h/v1?key={SECRET}"}, "holds more than an address"),
+        ({"base_url": "http://h:99999/v1"}, "is not a URL"),
+        ({"base_url": f"http://me:{SECRET}@h/v1"}, "contains more than an address"),
+        ({"base_url": f"http://h/v1?key={SECRET}"}, "contains more than an address"),
         ({"model": " "}, "engine.model is"),
         ({"concurrency": 0}, "engine.concurrency is 0"),
         ({"timeout_seconds": 0}, "engine.timeout_seconds is 0"),
         ({"max_retries": -1}, "engine.max_retries is -1"),
-        ({"base_url": None}, "OPENAI_API_KEY is not set, and OpenAI wants a key"),
-        ({"api_key_variable": "BAD_KEY"}, "BAD_KEY holds what no key has"),
+        ({"base_url": None}, "OPENAI_API_KEY is not set, and OpenAI needs a key"),
+        ({"api_key_variable": "BAD_KEY"}, "BAD_KEY contains characters"),
     ],
 )
 def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAD_KEY", f"{SECRET} {SECRET}")
-    with pytest.raises(UserError, match=problem) as told:
+    with pytest.raises(UserError, match=problem) as raised:
         OpenAiEngine(**{"model": MODEL, "base_url": "http://localhost:1/v1", **options})
-    assert SECRET not in str(told.value) and told.value.hint
+    assert SECRET not in str(raised.value) and raised.value.hint
 
 
 def test_identity_names_server_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,13 +62,13 @@ def test_identity_names_server_and_model(monkeypatch: pytest.MonkeyPatch) -> Non
     assert OpenAiEngine("gpt").identity == "openai http://h:1/v1 gpt"
 
 
-def test_without_the_package_the_hint_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(UserError, match=r"pip install '\.\[openai\]'"):
         OpenAiEngine(MODEL, base_url="http://localhost:1/v1")
 
 
 def test_the_client_is_imported_only_with_the_engine() -> None:
-    code = "import sys, faithkit.inference.openai_engine, faithkit.inference.request_cache"
+    code = "import sys, faithkit.inference.openai_engine, faithkit.inference.reply_cache"
     code += "; assert not {'openai', 'torch'} & sys.modules.keys()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

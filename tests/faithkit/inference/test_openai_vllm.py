@@ -164,8 +164,8 @@ def test_a_prompt_that_does_not_fit_is_its_own_problem(engine: OpenAiEngine) -> 
     assert all(replies[request.id].texts for request in REQUESTS)
 
 
-def test_an_unknown_model_is_told_with_the_one_that_is_there(engine: OpenAiEngine) -> None:
+def test_an_unknown_model_is_refused_with_a_suggestion(engine: OpenAiEngine) -> None:
     url = engine.identity.split()[1]
-    with pytest.raises(UserError, match="has no model 'smollm3'") as told:
+    with pytest.raises(UserError, match="has no model 'smollm3'") as raised:
         list(OpenAiEngine("smollm3", base_url=url).generate(REQUESTS, GREEDY))
-    assert told.value.hint == f"engine.model={MODEL}"
+    assert raised.value.hint == f"engine.model={MODEL}"

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.inference.openai_engine import OpenAiEngine
-from faithkit.inference.reply_store import ReplyStore
-from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.reply_cache import CachedEngine, ReplyStore
 from faithkit.inference.text import Reply
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import CountingEngine
@@ -115,7 +114,7 @@ def test_a_database_of_someone_else_is_left_alone(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("CREATE TABLE mine (x)")
     before = path.read_bytes()
-    with pytest.raises(UserError, match="no cache of replies") as told:
+    with pytest.raises(UserError, match="not a cache of replies") as told:
         list(CachedEngine(CountingEngine(), path).generate(ask("a"), GREEDY))
     assert "another path" in (told.value.hint or "") and path.read_bytes() == before
 
@@ -127,11 +126,11 @@ def test_a_folder_as_path_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_cache_that_another_process_holds_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("faithkit.inference.reply_store.PATIENCE", 0.1)
+    monkeypatch.setattr("faithkit.inference.reply_cache.LOCK_SECONDS", 0.1)
     fill(path, 1)
     with closing(sqlite3.connect(path)) as db:
         db.execute("BEGIN IMMEDIATE")
-        with pytest.raises(UserError, match="another process has held the cache"):
+        with pytest.raises(UserError, match="another process has locked the cache"):
             list(CachedEngine(CountingEngine(), path).generate(ask("new"), GREEDY))
 
 
@@ -139,7 +138,7 @@ FULL = """
 import resource, signal, sys
 sys.path.insert(0, ".")
 from faithkit.errors import UserError
-from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.reply_cache import CachedEngine
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import CountingEngine
 

@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from faithkit.errors import UserError
-from faithkit.inference.foreign_model_beams import beam_writer
+from faithkit.inference.transformers_engine import beam_writer
 from faithkit.metrics.responses.official import SEARCH, OfficialAnswers, OfficialQuestions
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates, best_span
 from tests.tiny import T5_SIZE, bert_config, write_tokenizer

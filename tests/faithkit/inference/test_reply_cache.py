@@ -9,7 +9,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
-from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import Form, Message, Request
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import SILENT, UNABLE, CountingEngine

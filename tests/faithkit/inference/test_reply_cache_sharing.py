@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from faithkit.inference.openai_engine import OpenAiEngine
-from faithkit.inference.request_cache import CachedEngine
+from faithkit.inference.reply_cache import CachedEngine
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import CountingEngine
 from tests.faithkit.inference.server import MODEL, ChatServer
@@ -16,7 +16,7 @@ from tests.running import ROOT
 
 SCRIPT = """
 import sys
-from tests.faithkit.inference.test_request_cache_sharing import ask_all
+from tests.faithkit.inference.test_reply_cache_sharing import ask_all
 
 print(*ask_all(*sys.argv[1:]))
 """

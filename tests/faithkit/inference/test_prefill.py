@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.inference.decoding import Decoding, Prompt
-from faithkit.inference.shared_beginnings import LEAST, Shared, find_shared
+from faithkit.inference.prefill import MIN_PREFIX, PrefixGroup, group_by_prefix
 from tests.faithkit.inference.models import FAMILIES, VOCABULARY, by_huggingface, engine_of
 
 TOKENS = [7, 8, 9]
@@ -27,7 +27,7 @@ def made(*parts: tuple[int, ...]) -> list[Prompt]:
 CONVERSATIONS = made((0, 1, 2), (0, 1, 3), (0, 4, 5), (0, 1, 6, 7), (8,), (9, 10), (0, 4, 5), (0, 4))
 
 
-def groups_of(shared: Shared) -> Iterator[Shared]:
+def groups_of(shared: PrefixGroup) -> Iterator[PrefixGroup]:
     yield shared
     for group in shared.groups:
         yield from groups_of(group)
@@ -43,21 +43,21 @@ def test_each_prompt_stands_in_one_place_and_groups_share_what_they_say(
     prompts = [
         Prompt(str(place), np.array((beginning if place % 2 else []) + row, np.int32)) for place, row in enumerate(rows)
     ]
-    whole = find_shared(prompts, worth)
+    whole = group_by_prefix(prompts, worth)
     assert sorted(prompt.id for prompt in whole.prompts()) == sorted(prompt.id for prompt in prompts)
     for group in groups_of(whole):
         beginnings = {prompt.ids[: group.length].tobytes() for prompt in group.prompts()}
         assert len(beginnings) <= 1 and all(len(prompt.ids) > group.length for prompt in group.prompts())
         for inner in group.groups:
-            assert inner.length >= group.length + LEAST
+            assert inner.length >= group.length + MIN_PREFIX
             assert (inner.length - group.length) * (len(inner.prompts()) - 1) >= worth
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_probabilities_are_those_of_each_prompt_alone(family: str) -> None:
     engine = engine_of(family)
-    if engine.worth is not None:
-        engine.worth = 20
+    if engine.reader.min_saved is not None:
+        engine.reader.min_saved = 20
     together = dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
     assert together.keys() == {prompt.id for prompt in CONVERSATIONS}
     for prompt in CONVERSATIONS:
@@ -70,8 +70,8 @@ def test_probabilities_are_those_of_each_prompt_alone(family: str) -> None:
 @pytest.mark.parametrize("batch_size", [3, 16])
 def test_what_is_written_is_that_of_each_prompt_alone(family: str, batch_size: int) -> None:
     engine = engine_of(family, batch_size)
-    if engine.worth is not None:
-        engine.worth = 20
+    if engine.reader.min_saved is not None:
+        engine.reader.min_saved = 20
     written = {
         done.id: (done.ids, done.finished) for done in engine.generate(CONVERSATIONS, Decoding(max_new_tokens=9))
     }
@@ -82,7 +82,7 @@ def test_what_is_written_is_that_of_each_prompt_alone(family: str, batch_size: i
 def test_an_instruction_and_a_conversation_are_read_once(family: str) -> None:
     engine, read = engine_of(family), []
     hook = engine.model.get_input_embeddings().register_forward_pre_hook(lambda _, given: read.append(given[0].numel()))
-    engine.worth = 20
+    engine.reader.min_saved = 20
     try:
         dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
     finally:
@@ -94,8 +94,8 @@ def test_an_instruction_and_a_conversation_are_read_once(family: str) -> None:
 
 def test_few_kept_tokens_change_nothing_but_the_number_of_passes() -> None:
     engine = engine_of("llama")
-    engine.worth = 20
+    engine.reader.min_saved = 20
     expected = dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
-    engine.kept_tokens = 1
+    engine.reader.kept_tokens = 1
     found = dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
     assert all(torch.allclose(torch.tensor(found[id_]), torch.tensor(expected[id_]), atol=1e-6) for id_ in expected)

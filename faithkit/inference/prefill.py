@@ -1,0 +1,170 @@
+"""Reads prompts into a decoding state; a prefix that prompts share (instruction, examples, dialogue) is read once."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from faithkit.inference.decoder_state import CausalState, Seq2SeqState, State
+from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.kv_cache import shares_keys, use_grouped_attention
+
+MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
+# Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.
+CPU_PASS_TOKENS, GPU_PASS_TOKENS = 1024, 16_384
+# Tokens, of prompts and their shared prefixes, whose keys and values are kept at a time.
+CPU_KEPT_TOKENS, GPU_KEPT_TOKENS = 16_384, 65_536
+# Tokens that a shared prefix must save: on a GPU an additional pass costs as much as thousands of tokens.
+CPU_MIN_SAVED, GPU_MIN_SAVED = 64, 8192
+REFILL = 8  # new prompts are read once an eighth of a batch has ended, because reading interrupts the other rows
+
+
+@dataclass(slots=True)
+class PrefixGroup:
+    """Prompts with a common prefix, which is shorter than each of them.
+
+    Args:
+        length: Tokens of the prefix.
+        members: Prompts that share no longer prefix with another one.
+        groups: Groups of prompts that do.
+    """
+
+    length: int = 0
+    members: list[Prompt] = field(default_factory=list)
+    groups: list["PrefixGroup"] = field(default_factory=list)
+
+    def prompts(self) -> list[Prompt]:
+        """Returns all prompts with this prefix."""
+        return [*self.members, *(prompt for group in self.groups for prompt in group.prompts())]
+
+
+def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
+    """Groups prompts recursively by common prefixes.
+
+    Args:
+        min_saved: Tokens that a group must save, because its prefix takes an additional pass through the model.
+    """
+    ordered = sorted(prompts, key=lambda prompt: prompt.ids.astype(">u4").tobytes())
+    common = [_common_length(one.ids, other.ids) for one, other in pairwise(ordered)]
+    root = PrefixGroup()
+    ranges = [(0, len(ordered), root)]  # positions in `ordered`, with their group
+    while ranges:
+        begin, end, group = ranges.pop()
+        if end - begin < 2:
+            group.members.extend(ordered[begin:end])
+            continue
+        length = min(common[begin : end - 1])
+        added = length - group.length
+        if added >= MIN_PREFIX and added * (end - begin - 1) >= min_saved:
+            inner = PrefixGroup(length)
+            group.groups.append(inner)
+            group = inner
+        cuts = [place + 1 for place in range(begin, end - 1) if common[place] == length]
+        ranges += [(first, last, group) for first, last in pairwise([begin, *cuts, end])]
+    return root
+
+
+def _common_length(one: NDArray[np.int32], other: NDArray[np.int32]) -> int:
+    """Counts the tokens of the common prefix, which never includes the last token of either."""
+    limit = min(len(one), len(other)) - 1
+    differ = np.flatnonzero(one[:limit] != other[:limit])
+    return int(differ[0]) if len(differ) else limit
+
+
+class PromptReader:
+    """Reads prompts with a transformers model, causal or encoder-decoder.
+
+    Args:
+        model: Is put into evaluation mode.
+        decoder_prefix: Tokens that every text of an encoder-decoder begins with.
+    """
+
+    def __init__(self, model: Any, *, eos_id: int, pad_id: int, decoder_prefix: Sequence[int] = ()):
+        self.model, self.eos_id, self.pad_id = model.eval(), eos_id, pad_id
+        self.is_seq2seq = bool(model.config.is_encoder_decoder)
+        assert bool(decoder_prefix) == self.is_seq2seq, "an encoder-decoder, and no other model, has a decoder_prefix"
+        self.decoder_prefix = tuple(decoder_prefix)
+        on_cpu = model.device.type == "cpu"
+        self.pass_tokens = CPU_PASS_TOKENS if on_cpu else GPU_PASS_TOKENS
+        self.kept_tokens = CPU_KEPT_TOKENS if on_cpu else GPU_KEPT_TOKENS
+        # A sliding window counts columns, and after a shared prefix a row may have unused columns.
+        slides = getattr(model.config, "sliding_window", None) is not None
+        self.min_saved = None if self.is_seq2seq or slides else CPU_MIN_SAVED if on_cpu else GPU_MIN_SAVED
+        # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
+        self.can_refill = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
+        use_grouped_attention(model)
+        self.shares_keys = self.is_seq2seq and shares_keys(model)
+
+    def should_refill(self, num_free: int, num_rows: int) -> bool:
+        """Whether a batch of `num_rows`, of which `num_free` are unused, should read new prompts now."""
+        return self.can_refill and num_free * REFILL >= num_rows
+
+    def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[State, Tensor, Tensor | None]:
+        """Reads prompts, each only once.
+
+        Returns:
+            Their state with a row for each, the logits of the next token [B, V], and for the repetition penalty the
+            tokens that occur before it [B, V].
+        """
+        unique = {prompt.id: prompt for prompt in prompts}
+        states: list[State] = []
+        logits: list[Tensor] = []
+        row_of: dict[str, int] = {}
+        for part, state, part_logits in self.read(list(unique.values())):
+            states.append(state)
+            logits.append(part_logits)
+            row_of |= {prompt.id: len(row_of) + number for number, prompt in enumerate(part)}
+        state = states[0] if len(states) == 1 else type(states[0]).join(states)  # type: ignore[arg-type]
+        next_logits = torch.cat(logits)
+        rows = [row_of[prompt.id] for prompt in prompts]
+        if rows != list(range(len(unique))):
+            order = torch.tensor(rows, device=self.model.device)
+            state.select(order)
+            next_logits = next_logits[order]
+        seen = self._seen(prompts, next_logits.shape[-1]) if decoding.repetition_penalty != 1 else None
+        return state, next_logits, seen
+
+    def _seen(self, prompts: Sequence[Prompt], size: int) -> Tensor:
+        seen = torch.zeros(len(prompts), size, dtype=torch.bool)
+        for row, prompt in enumerate(prompts):
+            seen[row, list(self.decoder_prefix) if self.is_seq2seq else prompt.ids.astype(np.int64)] = True
+        return seen.to(self.model.device)
+
+    def read(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], State, Tensor]]:
+        """Yields prompts of similar lengths with their state and the logits of their next tokens."""
+        no_groups = self.min_saved is None
+        group = PrefixGroup(members=list(prompts)) if no_groups else group_by_prefix(prompts, self.min_saved or 0)
+        yield from self._read_group(group, None)
+
+    def _read_group(
+        self, group: PrefixGroup, prefix: CausalState | None
+    ) -> Iterator[tuple[Sequence[Prompt], State, Tensor]]:
+        done = group.length
+        longest_first = sorted(group.members, key=lambda prompt: -len(prompt.ids))
+        for part in self._parts(longest_first, done):
+            yield part, *self._read_part([prompt.ids[done:] for prompt in part], prefix)
+        for inner in group.groups:
+            state, _ = self._read_part([inner.prompts()[0].ids[done : inner.length]], prefix)
+            assert isinstance(state, CausalState)
+            yield from self._read_group(inner, state)
+
+    def _parts(self, prompts: Sequence[Prompt], done: int) -> Iterator[Sequence[Prompt]]:
+        """Splits prompts, longest first, into parts within both limits of tokens; the first `done` tokens are read."""
+        begin = 0
+        while begin < len(prompts):
+            length = len(prompts[begin].ids)
+            count = max(1, min(self.pass_tokens // (length - done), self.kept_tokens // length))
+            yield prompts[begin : begin + count]
+            begin += count
+
+    def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[State, Tensor]:
+        if prefix is not None:
+            return prefix.read_after(self.model, ids, self.pad_id)
+        if self.is_seq2seq:
+            return Seq2SeqState.read(self.model, ids, self.pad_id, self.decoder_prefix)
+        return CausalState.read(self.model, ids, self.pad_id)

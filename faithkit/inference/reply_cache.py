@@ -1,0 +1,282 @@
+"""Caches replies of models in a SQLite file, so that a killed run continues without asking anything twice.
+
+The file survives a kill at any time, and processes of one machine may share it (not over a network file system). It
+holds only hashes of requests: no messages, and nothing about a server.
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from faithkit.checks import check_number
+from faithkit.errors import UserError
+from faithkit.files.atomic import disk_errors, make_folder
+from faithkit.inference.decoding import BEAM, NUCLEUS, Decoding
+from faithkit.inference.text import Form, Reply, Request, TextEngine, check_requests
+
+log = logging.getLogger(__name__)
+KEY_VERSION = 1  # raised when equal requests must be asked again
+SETTINGS = ("strategy", "max_new_tokens", "min_new_tokens", "repetition_penalty")  # part of every key
+STRATEGY_SETTINGS = {
+    NUCLEUS: ("top_p", "temperature", "num_samples", "seed"),
+    BEAM: ("num_beams", "num_samples"),
+}
+APPLICATION_ID, FORMAT = 0x666B7270, 1  # in the header of the file
+LOCK_SECONDS = 60.0  # to wait while another process writes
+KEYS_PER_QUERY = 500
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_SYSTEM_ERRORS = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_PERM: errno.EPERM,
+}
+Result = TypeVar("Result")
+
+
+class CachedEngine:
+    """Answers requests from a file, and asks an engine for the others.
+
+    Requests are equal if engine, messages, settings and form are; for nucleus sampling also the request's id, which its
+    samples depend on. Equal requests of one call are asked once. A reply with a problem is not stored, nor is one
+    without any prompt tokens: it comes from an engine without probabilities that asked nothing. A reply without
+    probabilities from an engine that did ask is stored.
+
+    Args:
+        path: The file; processes of one machine may share it.
+        commit_every: Replies written at a time: 1 for a server, so that no arrived reply is lost; the batch size for a
+            model on this machine, so that a kill loses at most a batch.
+
+    Attributes:
+        known: Requests answered from the file.
+        asked: Requests that the engine has answered.
+    """
+
+    def __init__(self, engine: TextEngine, path: str | Path, *, commit_every: int = 1):
+        check_number("commit_every", commit_every, 1, 10**6, whole=True)
+        self.engine, self.path, self.commit_every = engine, path, commit_every
+        self.known = self.asked = 0
+
+    @property
+    def identity(self) -> str:
+        return self.engine.identity
+
+    def generate(self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None) -> Iterator[Reply]:
+        """Yields the stored replies first, then the others as they arrive."""
+        check_requests(requests)
+        choices, schema = (form.choices, form.schema) if form else ((), None)
+        names = (*SETTINGS, *STRATEGY_SETTINGS.get(decoding.strategy, ()))
+        settings = {name: getattr(decoding, name) for name in names}
+        how = ["generate", settings, choices, None if schema is None else dict(schema)]
+
+        def key(request: Request) -> bytes:
+            return self._key(request, [*how, request.id if decoding.strategy == NUCLEUS else ""])
+
+        return self._run(requests, key, lambda unknown: self.engine.generate(unknown, decoding, form))
+
+    def weigh(self, requests: Sequence[Request], choices: Sequence[str]) -> Iterator[Reply]:
+        """Yields the stored replies first, then the others as they arrive."""
+        check_requests(requests)
+        how = ["weigh", sorted(choices)]
+        return self._run(requests, lambda r: self._key(r, how), lambda unknown: self.engine.weigh(unknown, choices))
+
+    def _key(self, request: Request, how: list[Any]) -> bytes:
+        messages = [[message.role, message.content] for message in request.messages]
+        text = json.dumps([KEY_VERSION, self.engine.identity, messages, how], sort_keys=True)
+        return hashlib.sha256(text.encode()).digest()
+
+    def _run(
+        self,
+        requests: Sequence[Request],
+        key: Callable[[Request], bytes],
+        ask: Callable[[Sequence[Request]], Iterator[Reply]],
+    ) -> Iterator[Reply]:
+        unknown: dict[bytes, list[str]] = {}
+        by_id = {request.id: request for request in requests}
+        for request in requests:
+            unknown.setdefault(key(request), []).append(request.id)
+        with closing(ReplyStore(self.path)) as store:
+            for found, reply in store.find(list(unknown)):
+                ids = unknown.pop(found)
+                self.known += len(ids)
+                yield from (replace(reply, id=id_) for id_ in ids)
+            if unknown:
+                keys = {ids[0]: key for key, ids in unknown.items()}
+                for reply in self._store(store, keys, ask([by_id[id_] for id_ in keys])):
+                    ids = unknown[keys[reply.id]]
+                    self.asked, self.known = self.asked + 1, self.known + len(ids) - 1
+                    yield from (replace(reply, id=id_) for id_ in ids)
+
+    def _store(self, store: "ReplyStore", keys: dict[str, bytes], replies: Iterator[Reply]) -> Iterator[Reply]:
+        """Passes replies on after writing them, or adding them to the next batch to be written."""
+        waiting: list[tuple[bytes, Reply]] = []
+        try:
+            for reply in replies:
+                if not reply.problem and (reply.texts or reply.probabilities or reply.prompt_tokens):
+                    waiting.append((keys[reply.id], reply))
+                if len(waiting) >= self.commit_every:
+                    full, waiting = waiting, []
+                    store.add(full)
+                yield reply
+        finally:
+            if close := getattr(replies, "close", None):  # after an error its frame would keep it open
+                close()
+            if waiting:
+                store.add(waiting)
+
+
+class _LostRow(sqlite3.DatabaseError):
+    """A row that was written and cannot be found: a damaged index, which SQLite does not notice."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+class ReplyStore:
+    """Finds and adds replies by key. A damaged file is renamed and replaced; a damaged row is ignored.
+
+    Args:
+        path: The file; created if missing.
+    """
+
+    def __init__(self, path: str | Path):
+        from filelock import FileLock  # imports asyncio
+
+        self.path = Path(os.path.realpath(Path(path).expanduser()))
+        make_folder(self.path.parent)
+        self._lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
+        with self._disk_errors(), self._lock:
+            self._db = self._open_or_replace()
+
+    def find(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, Reply]]:
+        """Yields the keys that have a reply, and the reply."""
+        for start in range(0, len(keys), KEYS_PER_QUERY):
+            for key, row, checksum in self._do(partial(_select, keys=keys[start : start + KEYS_PER_QUERY])):
+                if checksum == _checksum(key, row):
+                    yield key, _from_json(row)
+
+    def add(self, replies: Sequence[tuple[bytes, Reply]]) -> None:
+        """Adds all replies or none; afterwards no kill of the process loses them."""
+        written = [(key, _to_json(reply)) for key, reply in replies]
+        rows = [(key, row, _checksum(key, row)) for key, row in written]
+
+        def insert(db: sqlite3.Connection) -> None:
+            with db:
+                db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?)", rows)
+                for start in range(0, len(rows), KEYS_PER_QUERY):
+                    keys = {key for key, _, _ in rows[start : start + KEYS_PER_QUERY]}
+                    if len(_select(db, list(keys))) < len(keys):
+                        raise _LostRow("a written row is not found")
+
+        self._do(insert)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _do(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Runs an action; if the file is damaged, again after another process or this one has replaced it."""
+        with self._disk_errors():
+            try:
+                return action(self._db)
+            except sqlite3.DatabaseError as error:
+                _raise_unless_damaged(error)
+            with self._lock:
+                self._db.close()
+                self._db = self._open_or_replace()
+                try:
+                    return action(self._db)  # another process may have replaced the file
+                except sqlite3.DatabaseError as error:
+                    _raise_unless_damaged(error)
+                self._db.close()
+                self._set_aside()
+                self._db = self._open()
+            return action(self._db)
+
+    def _open_or_replace(self) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except sqlite3.DatabaseError as error:
+            _raise_unless_damaged(error)
+        self._set_aside()
+        return self._open()
+
+    def _open(self) -> sqlite3.Connection:
+        # A generator that holds the store may be closed by another thread than the one that started it.
+        db = sqlite3.connect(self.path, timeout=LOCK_SECONDS, check_same_thread=False)
+        try:
+            is_new = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            header = tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+            if not is_new and header != (APPLICATION_ID, FORMAT):
+                problem = "not a cache of replies, or one of another version"
+                raise UserError(problem, place=str(self.path), hint="choose another path for the cache")
+            db.execute("PRAGMA journal_mode=WAL")  # readers do not block a writer
+            db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last replies, a kill none
+            if is_new:
+                with db:
+                    db.execute("CREATE TABLE replies (key BLOB PRIMARY KEY, reply BLOB, checksum BLOB)")
+                    db.execute(f"PRAGMA application_id={APPLICATION_ID}")
+                    db.execute(f"PRAGMA user_version={FORMAT}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _set_aside(self) -> None:
+        names = (f"{self.path}.damaged{number or ''}" for number in range(10**6))
+        aside = next(name for name in names if not os.path.lexists(name))
+        with disk_errors(self.path):
+            for suffix in ("", "-wal", "-shm"):  # the files of SQLite
+                if os.path.lexists(f"{self.path}{suffix}"):
+                    Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+        log.warning("the cache of replies is damaged: a new one is created, and the old one is now %s", aside)
+
+    @contextmanager
+    def _disk_errors(self) -> Iterator[None]:
+        """Turns SQLite's errors of the disk into a `UserError` with a hint."""
+        with disk_errors(self.path):
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                kind = (error.sqlite_errorcode or 0) & 0xFF  # the primary code
+                if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    problem = f"another process has locked the cache of replies for {LOCK_SECONDS:.0f} s"
+                    hint = "wait for it, or choose another path"
+                    raise UserError(problem, place=str(self.path), hint=hint) from error
+                if kind not in _SYSTEM_ERRORS:
+                    raise
+                number = _SYSTEM_ERRORS[kind]
+                raise OSError(number, os.strerror(number), str(self.path)) from error
+
+
+def _select(db: sqlite3.Connection, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    marks = ",".join("?" * len(keys))
+    return db.execute(f"SELECT key, reply, checksum FROM replies WHERE key IN ({marks})", keys).fetchall()
+
+
+def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
+    if ((error.sqlite_errorcode or 0) & 0xFF) not in _DAMAGED:
+        raise error
+
+
+def _checksum(key: bytes, row: bytes) -> bytes:
+    return hashlib.blake2b(key + row, digest_size=8).digest()
+
+
+def _to_json(reply: Reply) -> bytes:
+    fields = [reply.texts, reply.finished, dict(reply.probabilities), reply.prompt_tokens, reply.new_tokens]
+    return json.dumps(fields).encode()
+
+
+def _from_json(row: bytes) -> Reply:
+    texts, finished, probabilities, prompt_tokens, new_tokens = json.loads(row)
+    counts = {"prompt_tokens": prompt_tokens, "new_tokens": new_tokens}
+    return Reply(id="", texts=tuple(texts), finished=tuple(finished), probabilities=probabilities, **counts)
