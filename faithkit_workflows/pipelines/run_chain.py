@@ -18,8 +18,7 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.text import TextEngine
-from faithkit.inference.text import OPENAI
+from faithkit.inference.text import OPENAI, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.pages.tables import escape_terminal, new_number_table, print_tables
 
