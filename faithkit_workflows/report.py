@@ -1,4 +1,4 @@
-"""Compare runs: which is better, by how much, and on which examples. It reads what runs left and changes none of it.
+"""Compare runs: which is better, by how much, and on which examples. Runs are only read, never changed.
 
 faithkit report                                               the runs below runs/: what, data, main metric, state
 faithkit report runs='runs/*'                                 tables here, and report.html with everything
@@ -38,19 +38,20 @@ def compare(config: dict[str, Any]) -> None:
     from faithkit.errors import UserError, choice_hint
     from faithkit.pages.tables import print_tables
     from faithkit.runs.reading import find_runs
-    from faithkit_workflows.compare.page import write_report_page
-    from faithkit_workflows.compare.report import compare_runs, told_apart
-    from faithkit_workflows.compare.sweep_report import sweep_lines
-    from faithkit_workflows.compare.tables import report_tables, told_problems
+    from faithkit_workflows.compare.comparison import compare_runs, name_runs_uniquely
+    from faithkit_workflows.compare.comparison_page import write_comparison_page
+    from faithkit_workflows.compare.comparison_tables import comparison_tables, problem_lines, sweep_lines
 
-    runs = told_apart(find_runs(config["runs"]))
+    runs = name_runs_uniquely(find_runs(config["runs"]))
     against, names = config["against"], [run.name for run in runs]
     if against is not None and against not in names:
         raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))
-    report = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
-    tables = list(report_tables(report, against=against))
+    comparison = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
+    tables = list(comparison_tables(comparison, against=against))
     print_tables(*tables)
-    for line in (*sweep_lines(report.sweeps), *told_problems(report.problems)):
+    for sweep in comparison.sweeps:
+        print(*sweep_lines(sweep), sep="\n")
+    for line in problem_lines(comparison.problems):
         print(line)
     title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
     if config["wandb"]:
@@ -58,12 +59,12 @@ def compare(config: dict[str, Any]) -> None:
 
         print(write_wandb_report(config["wandb"], runs, tables, title=title))
     if config["html"]:
-        write_report_page(config["html"], report, title=title, max_rows=config["max_rows"])
+        write_comparison_page(config["html"], comparison, title=title, max_rows=config["max_rows"])
         print(config["html"])
 
 
 def run() -> None:
-    """The command line."""
+    """Runs the command line."""
     run_script(main, "report", __doc__ or "", (), "faithkit_workflows.settings.reporting:ReportSettings")
 
 

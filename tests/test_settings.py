@@ -113,6 +113,8 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
 
     from critic.sequence.module import validation_metrics as of_a_critic
     from critic.tagger.module import validation_metrics as of_a_tagger
+    from faithkit.metrics.classification import KINDS as CLASSIFICATION_KINDS
+    from faithkit.metrics.perplexity import KINDS as PERPLEXITY_KINDS
     from faithkit.metrics.perplexity import language_model_statistic
     from faithkit.statistics.bootstrap import Groups
     from judge.module import _figures as of_a_judge
@@ -127,6 +129,8 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     found = {"critic": critic.keys() - constant, "tagger": tagger, "generator": generator}
     found["judge"] = judge.keys() - constant
     assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(n) for k, n in training.METRICS.items()}
+    for kind, declared in (("critic", CLASSIFICATION_KINDS), ("generator", PERPLEXITY_KINDS)):
+        assert all(declared[name] == metric for name, metric in training.METRICS[kind].items() if name in declared)
 
 
 class Read(dict):

@@ -1,1 +1,1 @@
-"""Runs beside each other: settings that differ, metrics, paired tests, slices, rows they disagree on."""
+"""Compares runs: settings, metrics, paired tests, slices, sweeps, and the rows on which they disagree."""

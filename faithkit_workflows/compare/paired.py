@@ -1,8 +1,8 @@
-"""Paired differences of any two systems on the rows that both have: bootstrap over groups, and McNemar's test.
+"""Tests the difference of any two systems on their common rows: bootstrap over groups, and McNemar's test.
 
 The bootstrap resamples whole dialogues or documents (faithkit/statistics/bootstrap.py) and tests every metric.
-McNemar's test looks at the rows of which one system is right and the other wrong, exactly and as if rows were
-independent: with many rows to a dialogue its p is too small. Both are corrected by Holm's procedure (Holm 1979) for all
+McNemar's test is an exact test on the rows where only one system is right. It assumes independent rows, so with many
+rows in a dialogue its p is too small. Both are corrected by Holm's procedure (Holm 1979) for all
 pairs of runs on all test sets of a report, metric by metric: of all findings at the 5% level, the chance that any is
 false stays below 5%.
 """
@@ -20,19 +20,19 @@ from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import overall_statistic
 from faithkit.metrics.span_outcomes import join_spans
-from faithkit.records import Example, Prediction
+from faithkit.records import Example
 from faithkit.statistics.bootstrap import Difference, Resamples, resample
 from faithkit.statistics.spread import Values
 from faithkit_workflows.compare.test_sets import System, TestSet
 
-# The metrics that are tested; their names as metrics.json has them behind the test set.
+# The tested metrics, as they are named in metrics.json after the test set.
 LABELS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "average_precision", "ece", "brier")
 SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
 
 
 @dataclass(slots=True)
 class McNemar:
-    """The rows that only one of two systems has right, and the exact two-sided p of so many or more."""
+    """The rows where only one of two systems is right, and the exact two-sided p."""
 
     first_alone: int
     second_alone: int
@@ -45,8 +45,8 @@ class Pair:
     """Two systems on the rows of a test set that both have judged.
 
     Args:
-        differences: The first less the second, by metric.
-        corrected: The p-values of these by Holm.
+        differences: The first minus the second, by metric.
+        corrected: Their p-values, corrected by Holm.
     """
 
     test_set: str
@@ -59,26 +59,26 @@ class Pair:
     corrected: dict[str, float] = field(default_factory=dict)
 
 
-def compare_all(
+def compare_pairs(
     test_sets: Iterable[tuple[TestSet, Sequence[System]]], *, num_resamples: int = 1000
 ) -> tuple[list[Pair], list[str]]:
-    """Compares every two systems of each test set; also gives sentences on what could not be compared."""
+    """Compares every two systems of each test set; also returns messages about what could not be compared."""
     pairs: list[Pair] = []
     problems: list[str] = []
     for test_set, systems in test_sets:
         scorer = _Scorer(test_set, num_resamples, problems)
         for first, second in combinations(systems, 2):
-            rows = test_set.judged(first, second)
+            rows = test_set.select_judged(first, second)
             if rows:
                 pairs.append(scorer.compare(first, second, rows))
             elif test_set.is_labelled:
                 problems.append(f"{test_set.name}: {first.name} and {second.name} have no labelled row in common")
-    correct(pairs)
+    correct_p_values(pairs)
     return pairs, problems
 
 
 class _Scorer:
-    """Scores systems on rows, once for all the pairs that stand on the same rows."""
+    """Scores systems on rows; systems are scored once for all pairs with the same rows."""
 
     def __init__(self, test_set: TestSet, num_resamples: int, problems: list[str]):
         self._test_set, self._num_resamples, self._problems = test_set, num_resamples, problems
@@ -97,17 +97,17 @@ class _Scorer:
             num_rows=len(rows),
             num_groups=len({example.group for example in rows}),
             differences=differences,
-            mcnemar=mcnemar(_right(rows, first), _right(rows, second)),
+            mcnemar=mcnemar_test(_right(rows, first), _right(rows, second)),
         )
 
     def _draw(self, system: System, rows: Sequence[Example]) -> Resamples:
-        said = {example.id: system.predictions[example.id] for example in rows}
-        outcomes = join_outcomes(rows, said)
-        statistics, wanted = [classification_statistic(outcomes)], list(LABELS)
-        if all(example.spans is not None for example in rows) and any(one.spans for one in said.values()):
+        predictions = {example.id: system.predictions[example.id] for example in rows}
+        outcomes = join_outcomes(rows, predictions)
+        statistics, names = [classification_statistic(outcomes)], list(LABELS)
+        if all(example.spans is not None for example in rows) and any(one.spans for one in predictions.values()):
             try:
-                statistics.append(overall_statistic(join_spans(rows, said)))
-                wanted += SPANS
+                statistics.append(overall_statistic(join_spans(rows, predictions)))
+                names += SPANS
             except UserError as error:
                 self._problems.append(f"{self._test_set.name}: {system.name} has no span metrics: {error.problem}")
 
@@ -115,23 +115,23 @@ class _Scorer:
             found: dict[str, Values] = {}
             for one in statistics:
                 found |= one(weights)
-            return {name: found[name] for name in wanted if name in found}
+            return {name: found[name] for name in names if name in found}
 
         return resample(outcomes.groups, values, num_resamples=self._num_resamples)
 
 
-def mcnemar(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
-    """Tests whether two systems are right equally often, by the rows of which one alone is right."""
-    from statsmodels.stats.contingency_tables import mcnemar as test
+def mcnemar_test(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
+    """Tests whether two systems are right equally often, by the rows where only one is right."""
+    from statsmodels.stats.contingency_tables import mcnemar
 
     both, first_alone = int((first & second).sum()), int((first & ~second).sum())
     second_alone, neither = int((~first & second).sum()), int((~first & ~second).sum())
-    p_value = test([[both, first_alone], [second_alone, neither]], exact=True).pvalue
+    p_value = mcnemar([[both, first_alone], [second_alone, neither]], exact=True).pvalue
     return McNemar(first_alone, second_alone, float(min(p_value, 1.0)))
 
 
-def correct(pairs: Sequence[Pair]) -> None:
-    """Corrects the p-values of all pairs by Holm, those of each metric and of McNemar's test by themselves."""
+def correct_p_values(pairs: Sequence[Pair]) -> None:
+    """Corrects the p-values of all pairs by Holm, separately for each metric and for McNemar's test."""
     for name in dict.fromkeys(name for pair in pairs for name in pair.differences):
         having = [pair for pair in pairs if name in pair.differences]
         corrected = _holm([pair.differences[name].p_value for pair in having])
@@ -146,7 +146,7 @@ def _holm(p_values: Sequence[float]) -> list[float]:
 
     if not p_values:
         return []
-    gc.freeze()  # it looks for garbage on every call: among all rows that were read, that took seconds
+    gc.freeze()  # multipletests collects garbage on every call, which takes seconds with many rows in memory
     try:
         corrected: list[float] = multipletests(p_values, method="holm")[1].tolist()
     finally:
@@ -155,5 +155,4 @@ def _holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _right(rows: Sequence[Example], system: System) -> NDArray[np.bool_]:
-    said: Mapping[str, Prediction] = system.predictions
-    return np.array([said[example.id].label == example.label for example in rows])
+    return np.array([system.predictions[example.id].label == example.label for example in rows])

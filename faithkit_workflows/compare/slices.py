@@ -1,4 +1,4 @@
-"""A test set cut into slices by what its rows have: dataset, task, type, domain, generator, lengths."""
+"""Divides a test set into slices by fields of its rows: dataset, task, type, domain, generator, lengths."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -17,21 +17,21 @@ TITLES: Mapping[str, str] = {
     **{name: name.replace("_", " ").capitalize() for name in FACTS},
     **{"model": "Generator", "model_name": "Generator"},
     **{
-        "tags": "Own label",
+        "tags": "Tags",
         "span_types": "Types of spans",
         "history": "Turns before",
         "knowledge": "Words of knowledge",
     },
 }
-MAX_VALUES = 25  # of a field; one that has more is no way to cut the data
-TURNS = (0, 1, 2, 3, 5, 9)  # where the bins of the history's length begin
+MAX_VALUES = 25  # fields with more values are left out
+TURNS = (0, 1, 2, 3, 5, 9)  # the first value of each bin of the history's length
 WORDS = (0, 1, 21, 51, 101, 201, 401, 801)  # and of the knowledge's
 METRICS = ("accuracy", "macro_f1", "predicted_rate")
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The rows of one value of a field, and each system's metrics on those that it has judged."""
+    """The rows with one value of a field, and each system's metrics on those that it has judged."""
 
     field: str
     value: str
@@ -41,20 +41,20 @@ class Slice:
 
 
 def title_of(name: str) -> str:
-    """Names a field for a reader; a column of one's own keeps its name."""
+    """Returns the display name of a field; a user's column keeps its name."""
     return TITLES.get(name, name)
 
 
-def facts_of(test_set: TestSet) -> dict[str, dict[str, str]]:
-    """Gives the fields that rows differ in: by field the value of each row that has one, by id."""
-    own = (name for example in test_set.examples.values() if example.source in USER_SOURCES for name in example.meta)
-    found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *own])}
+def read_facts(test_set: TestSet) -> dict[str, dict[str, str]]:
+    """Finds the fields with several values: for each field the value of each row that has one, by id."""
+    columns = (name for one in test_set.examples.values() if one.source in USER_SOURCES for name in one.meta)
+    found: dict[str, dict[str, str]] = {name: {} for name in dict.fromkeys([*TITLES, *columns])}
     for id_, example in test_set.examples.items():
         for name, value in _facts(example, has_text=id_ in test_set.with_text):
             found[name][id_] = value
     few = {name: values for name, values in found.items() if 1 < len(set(values.values())) <= MAX_VALUES}
     distinct: dict[tuple[str, ...], str] = {}
-    for name, values in few.items():  # two fields that cut the rows in the same way are one
+    for name, values in few.items():  # fields that divide the rows in the same way are shown once
         distinct.setdefault(tuple(_pattern(test_set, values)), name)
     return {name: few[name] for name in few if name in distinct.values()}
 
@@ -87,15 +87,15 @@ def _pattern(test_set: TestSet, values: Mapping[str, str]) -> list[str]:
     return [str(numbers.setdefault(values[id_], len(numbers))) if id_ in values else "" for id_ in test_set.examples]
 
 
-def in_order(values: Mapping[str, str]) -> list[str]:
-    """Orders the values of a field: those that begin with a number by it, others the most frequent first."""
+def sort_values(values: Mapping[str, str]) -> list[str]:
+    """Sorts the values of a field: by the number that they all begin with, or else the most frequent first."""
     counted = Counter(values.values())
     if all(value.split()[:1] and value.split()[0].isdigit() for value in counted):
         return sorted(counted, key=lambda value: int(value.split()[0]))
     return sorted(counted, key=lambda value: (-counted[value], value))
 
 
-def slice_metrics(
+def measure_slices_by_system(
     test_set: TestSet,
     systems: Sequence[System],
     facts: Mapping[str, Mapping[str, str]],
@@ -103,15 +103,17 @@ def slice_metrics(
     num_resamples: int = 1000,
 ) -> list[Slice]:
     """Computes each system's metrics on each slice of the rows that it has judged."""
-    by_system = {system.name: _by_slice(test_set.judged(system), system, facts, num_resamples) for system in systems}
-    golds = {example.id: example.label for example in test_set.judged()}
+    by_system = {
+        system.name: _measure_system(test_set.select_judged(system), system, facts, num_resamples) for system in systems
+    }
+    golds = {example.id: example.label for example in test_set.select_judged()}
     found = []
     for name, values in facts.items():
-        for value in in_order(values):
-            rows = [golds[id_] for id_, own in values.items() if own == value and id_ in golds]
+        for value in sort_values(values):
+            rows = [golds[id_] for id_, of_row in values.items() if of_row == value and id_ in golds]
             metrics = {
-                system: {metric: ours[name, value, metric] for metric in METRICS if (name, value, metric) in ours}
-                for system, ours in by_system.items()
+                system: {metric: of[name, value, metric] for metric in METRICS if (name, value, metric) in of}
+                for system, of in by_system.items()
             }
             if rows:
                 share = sum(label == "hallucinated" for label in rows) / len(rows)
@@ -119,7 +121,7 @@ def slice_metrics(
     return found
 
 
-def _by_slice(
+def _measure_system(
     rows: Sequence[Example], system: System, facts: Mapping[str, Mapping[str, str]], num_resamples: int
 ) -> dict[tuple[str, str, str], Metric]:
     if not rows:
@@ -127,4 +129,4 @@ def _by_slice(
     outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
     fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
     found = measure_slices(outcomes, fields, METRICS, num_resamples=num_resamples)
-    return {(*part, name): metric for part, own in found.items() for name, metric in own.items()}
+    return {(*part, name): metric for part, metrics in found.items() for name, metric in metrics.items()}

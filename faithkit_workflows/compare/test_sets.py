@@ -1,4 +1,4 @@
-"""Predictions of several runs on the rows of one test set, joined by id."""
+"""Joins the predictions of several runs on one test set by row id."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,16 +13,16 @@ from faithkit.provenance.predicted_rows import UNKNOWN_SPLIT, PredictedRow, read
 from faithkit.records import Example, Prediction
 from faithkit.runs.run import Run
 
-LEFT_OUT = {"gold", "response", "knowledge"}  # rows that differ in these are other rows, whatever their id
-FACT = "fact "  # before the name of one, which may be that of a field too
+IDENTITY = {"gold", "response", "knowledge"}  # rows that differ in these are different rows, whatever their id
+FACT = "fact "  # prefix of facts, which may have the name of a field
 
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """One run's predictions on a test set.
+    """The predictions of one run on a test set.
 
     Args:
-        name: The run's name, with that of the file where a run has several for one test set.
+        name: The run's name, with the file's where a run has several for one test set.
     """
 
     name: str
@@ -32,11 +32,12 @@ class System:
 
 @dataclass(slots=True)
 class TestSet:
-    """The rows that runs have predicted, and what each of them says.
+    """The rows that runs have predicted, and their predictions.
 
     Args:
-        examples: By id, with all that any of the files tells; the rows of one file may be others than those of another.
-        problems: Sentences on what cannot be compared.
+        examples: By id, with the fields of all files; not every file has every row.
+        with_text: The ids of rows with a known response.
+        problems: What cannot be compared.
     """
 
     __test__ = False  # pytest: this is no test
@@ -49,45 +50,46 @@ class TestSet:
 
     @property
     def is_labelled(self) -> bool:
-        """Tells whether any row has a gold label, without which nothing can be right or wrong."""
+        """Reports whether any row has a gold label."""
         return any(gold_label(example) is not None for example in self.examples.values())
 
-    def judged(self, *systems: System) -> list[Example]:
-        """Selects the rows that have a gold label and a verdict of each of these systems, in the files' order."""
+    def select_judged(self, *systems: System) -> list[Example]:
+        """Selects the rows with a gold label and a predicted label of each of these systems, in the files' order."""
         rows = []
         for id_, example in self.examples.items():
-            said = [system.predictions.get(id_) for system in systems]
-            if gold_label(example) is not None and all(one is not None and one.label is not None for one in said):
+            predictions = [system.predictions.get(id_) for system in systems]
+            has_labels = all(one is not None and one.label is not None for one in predictions)
+            if gold_label(example) is not None and has_labels:
                 rows.append(example if example.label is not None else replace(example, label=gold_label(example)))
         return rows
 
 
 def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
-    """Reads the predictions of all runs, joined by the test set that they are of; what cannot be read is told."""
+    """Reads the predictions of all runs and joins them by test set; messages are in `problems`."""
     found: dict[str, TestSet] = {}
     for run in runs:
         files = [(data_name(run, dataset_of(path, stem)), stem, path) for stem, path in run.predictions.items()]
-        named = [name for name, _, _ in files]
+        names = [name for name, _, _ in files]
         for name, stem, path in files:
             test_set = found.setdefault(name, TestSet(name))
-            own = run.name if named.count(name) == 1 else f"{run.name}: {stem}"
+            system = run.name if names.count(name) == 1 else f"{run.name}: {stem}"
             read = read_predicted_rows(path)
-            test_set.problems += [f"{own}: {problem}" for problem in read.problems]
+            test_set.problems += [f"{system}: {problem}" for problem in read.problems]
             if read.rows:
-                _add(test_set, own, run, {id_: _with_source(row, stem, name) for id_, row in read.rows.items()})
+                _add(test_set, system, run, {id_: _with_source(row, stem, name) for id_, row in read.rows.items()})
     for test_set in found.values():
-        _tell(test_set)
+        _check(test_set)
     return sorted(found.values(), key=lambda one: (-len(one.systems), one.name))
 
 
 def data_name(run: Run, dataset: str) -> str:
-    """Names a dataset of a run as a reader should see it."""
+    """Returns the display name of a dataset of a run."""
     block = run.config.get("benchmark") or run.config.get("data")
     return display_name(dataset, data_path(block)) if isinstance(block, Mapping) else dataset
 
 
 def dataset_of(path: Path, default: str) -> str:
-    """Names the test set of a predictions file, by the file beside it where there is one."""
+    """Reads the name of the test set from the record next to a predictions file, if there is one."""
     try:
         found = read_strict_json(path.with_suffix(".origin.json"), hint="")["rows"]["dataset"]
     except (UserError, OSError, KeyError, TypeError):
@@ -96,7 +98,7 @@ def dataset_of(path: Path, default: str) -> str:
 
 
 def _with_source(row: PredictedRow, stem: str, name: str) -> PredictedRow:
-    """Calls a row whose line names no source by the test set: files of other names would differ in it."""
+    """Sets the source of a row without one to the test set, because it would be the name of the file."""
     example = row.example
     if example.split != UNKNOWN_SPLIT or example.source != stem or stem == name:
         return row
@@ -104,44 +106,45 @@ def _with_source(row: PredictedRow, stem: str, name: str) -> PredictedRow:
 
 
 def _add(test_set: TestSet, name: str, run: Run, rows: Mapping[str, PredictedRow]) -> None:
-    """Adds a run's rows, and to the rows of earlier runs what those lack; rows that contradict them are left out."""
-    predictions, other, unlike = {}, 0, 0
+    """Adds a run's rows and completes the rows of earlier runs; rows that contradict them are left out."""
+    predictions, num_other, num_differing = {}, 0, 0
     fields: set[str] = set()
     for id_, row in rows.items():
         known = test_set.examples.get(id_)
         if known is None:
             test_set.examples[id_] = row.example
-        elif (row.example, row.has_text) != (known, id_ in test_set.with_text):  # runs of today's files tell the same
+        elif (row.example, row.has_text) != (known, id_ in test_set.with_text):
             old = _values(known, test_set.name, has_text=id_ in test_set.with_text)
             new = _values(row.example, test_set.name, has_text=row.has_text)
             both = old.keys() & new.keys()
             differing = {key for key in both if old[key] != new[key]}
-            if "split" not in both:  # a line without a split may name no source either
+            if "split" not in both:  # a line without a split may have no source either
                 differing.discard("source")
-            if differing & LEFT_OUT:
-                other += 1
+            if differing & IDENTITY:
+                num_other += 1
                 continue
-            unlike += bool(differing)
+            num_differing += bool(differing)
             fields |= differing
-            if lacking := new.keys() - old.keys():
-                test_set.examples[id_] = _completed(known, row.example, lacking)
+            if missing := new.keys() - old.keys():
+                test_set.examples[id_] = _complete(known, row.example, missing)
         if row.has_text:
             test_set.with_text.add(id_)
         predictions[id_] = row.prediction
-    before = "than the rows of the same ids before them"
-    if other:
-        test_set.problems.append(f"{name}: {other:,} rows have another gold label or text {before}, and are left out")
-    if unlike:
-        told = ", ".join(sorted("gold spans" if one == "spans" else one.removeprefix(FACT) for one in fields))
-        test_set.problems.append(f"{name}: {unlike:,} rows have other values of {told} {before}, whose values are kept")
+    before = "than the same rows of earlier files"
+    if num_other:
+        test_set.problems.append(f"{name}: {num_other:,} rows have another gold label or text {before}: left out")
+    if num_differing:
+        names = ", ".join(sorted("gold spans" if one == "spans" else one.removeprefix(FACT) for one in fields))
+        what = f"{num_differing:,} rows have other values of {names} {before}"
+        test_set.problems.append(f"{name}: {what}: the earlier values are kept")
     if predictions:
         test_set.systems.append(System(name, run, predictions))
 
 
 def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
-    """Gives what a row's line tells, by field; the facts one by one, and `gold` from its label or spans.
+    """Lists the known values of a row by field: `gold` from its label or spans, and each fact.
 
-    The source, split and group that stand in where a line has none are not told.
+    Defaults of source, split and group are left out.
     """
     found = {
         "gold": gold_label(example),
@@ -160,30 +163,31 @@ def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None} | facts
 
 
-def _completed(known: Example, new: Example, fields: Collection[str]) -> Example:
+def _complete(known: Example, new: Example, fields: Collection[str]) -> Example:
     """Takes these fields from the new row, and all others from the known one."""
-    own = {key: getattr(new, key) for key in fields if key != "gold" and not key.startswith(FACT)}
+    values = {key: getattr(new, key) for key in fields if key != "gold" and not key.startswith(FACT)}
     facts = {fact: value for fact, value in new.meta.items() if FACT + fact in fields}
-    return replace(known, **own, meta={**known.meta, **facts})
+    return replace(known, **values, meta={**known.meta, **facts})
 
 
-def _tell(test_set: TestSet) -> None:
+def _check(test_set: TestSet) -> None:
+    """Adds what cannot be compared to the problems."""
     total = len(test_set.examples)
     for system in test_set.systems:
         if len(system.predictions) < total and len(test_set.systems) > 1:
             test_set.problems.append(f"{system.name} has {len(system.predictions):,} of the {total:,} rows")
     if not test_set.systems:
         return
-    judged = sum(gold_label(example) is not None for example in test_set.examples.values())
-    said = (one for system in test_set.systems for one in system.predictions.values())
-    if not judged and all(one.label is None for one in said):
-        told = "answers of generators are shown, and compared by their metrics; evaluate.py against=FILE tests a pair"
-        test_set.problems.append(told)
-    elif not judged:
-        test_set.problems.append("no row has a gold label: what is right or wrong cannot be told")
-    elif judged < total:
-        test_set.problems.append(f"{total - judged:,} of {total:,} rows have no gold label")
+    num_labelled = sum(gold_label(example) is not None for example in test_set.examples.values())
+    predictions = (one for system in test_set.systems for one in system.predictions.values())
+    if not num_labelled and all(one.label is None for one in predictions):
+        hint = "answers of generators are shown, and compared by their metrics; evaluate.py against=FILE tests a pair"
+        test_set.problems.append(hint)
+    elif not num_labelled:
+        test_set.problems.append("no row has a gold label: errors are unknown")
+    elif num_labelled < total:
+        test_set.problems.append(f"{total - num_labelled:,} of {total:,} rows have no gold label")
     if (without := total - len(test_set.with_text)) == total:
-        test_set.problems.append("the files hold no texts (older ones, or save_texts=false): rows are shown without")
+        test_set.problems.append("the files have no texts (save_texts=false): rows are shown without")
     elif without:
         test_set.problems.append(f"{without:,} of {total:,} rows have no text")

@@ -1,6 +1,6 @@
 """The keys of train.py, with the blocks `model`, `objective`, `control` and `sweep`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
@@ -12,6 +12,7 @@ from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings import types
 from faithkit.settings.check import Ineffective, with_options
+from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, COST, ERROR_RATE, SIMILARITY, MetricKind
 from faithkit_workflows.settings import blocks, preflight
 from generation.objectives.options import InfoNceOptions, LossTruncationOptions
 from generation.options import GeneratorOptions
@@ -19,17 +20,19 @@ from judge.options import JudgeOptions
 
 TARGET = "_target_"
 GROUPS = tuple(CONTROL_TOKENS)
-# What each kind of model logs on validation; the names that are best where they are lowest.
-METRICS = {
-    "critic": (
-        *("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy", "auroc", "average_precision"),
-        *("faithful_f1", "mean_precision", "mean_recall", "unparsed_rate", "ece", "brier", "loss"),
-    ),
-    "tagger": ("char_f1", "response_f1", "token_auroc", "response_auroc", "loss"),
-    "generator": ("perplexity", "loss", "token_accuracy"),
+# The validation metrics of each kind of model. Their kinds are those of faithkit/metrics, which would load numpy.
+_CLASSIFICATION: Mapping[str, MetricKind] = {
+    **dict.fromkeys(("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy"), ACCURACY),
+    **dict.fromkeys(("auroc", "average_precision", "faithful_f1", "mean_precision", "mean_recall"), ACCURACY),
+    **{"unparsed_rate": ERROR_RATE, "ece": CALIBRATION_ERROR, "brier": ERROR_RATE},
 }
-METRICS["judge"] = (*(name for name in METRICS["critic"] if name != "loss"), "verdict_loss", *METRICS["generator"])
-LOWER_IS_BETTER = ("loss", "verdict_loss", "perplexity", "ece", "brier", "unparsed_rate")
+_LANGUAGE_MODEL: Mapping[str, MetricKind] = {"perplexity": COST, "loss": COST, "token_accuracy": SIMILARITY}
+METRICS: Mapping[str, Mapping[str, MetricKind]] = {
+    "critic": {**_CLASSIFICATION, "loss": COST},
+    "tagger": {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
+    "generator": _LANGUAGE_MODEL,
+    "judge": {**_CLASSIFICATION, "verdict_loss": COST, **_LANGUAGE_MODEL},
+}
 
 
 class Task(types.OpenBlock):
@@ -214,9 +217,9 @@ class TrainSettings(blocks.ExtensibleScript):
         short = monitor.rpartition("/")[2]
         logged = [f"validation/{data}/{name}" for data in (self.data.name, shown) for name in METRICS[kind]]
         if monitor not in [*logged, "train/loss"]:
-            hint = f"validation/{shown}/NAME: {choice_hint(short, METRICS[kind])}"
+            hint = f"validation/{shown}/NAME: {choice_hint(short, tuple(METRICS[kind]))}"
             raise UserError(f"callbacks.monitor is {monitor!r}", hint=hint)
-        best = "min" if short in LOWER_IS_BETTER else "max"
+        best = "max" if METRICS[kind].get(short, COST).higher_is_better else "min"
         if mode != best:
             problem = f"callbacks.mode is {mode!r}, which would keep the worst {monitor}"
             raise UserError(problem, hint=f"set callbacks.mode={best}")

@@ -122,13 +122,12 @@ def show_result(record: SweepRecord) -> None:
     """Prints the ranked runs, and the commands that go on from here."""
     from faithkit.pages.tables import print_tables
     from faithkit.runs.reading import is_run
-    from faithkit_workflows.compare.sweep import rank_sweep
-    from faithkit_workflows.compare.sweep_tables import ranking_tables, told_best
+    from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
+    from faithkit_workflows.compare.sweep_ranking import rank_sweep
 
     runs = [read_run(folder) for name in record.jobs if is_run(folder := record.folder / name)]
     ranked = rank_sweep(record, runs)
     print_tables(*ranking_tables(ranked))
-    for text in told_best(ranked):
-        print(text)
+    print(*sweep_lines(ranked, effects=False), sep="\n")
     print(f"which settings mattered: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
     print(record.folder)

@@ -4,7 +4,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit_workflows import report
-from tests.faithkit_workflows.compare.judged import examples, judged, write_run
+from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 from tests.running import compose
 
 

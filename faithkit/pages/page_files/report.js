@@ -3,10 +3,10 @@
 const [report] = read("report");
 const box = (name) => document.getElementById(name);
 const MEANINGS = {
-  macro_f1: "mean F1 of both classes", f1: "F1 of the hallucinated class", accuracy: "share of rows that are right",
+  macro_f1: "mean F1 of both classes", f1: "F1 of the hallucinated class", accuracy: "share of correct rows",
   auroc: "share of pairs in the right order by score", average_precision: "area under precision by recall",
   ece: "expected calibration error; lower is better", brier: "mean squared error of the score; lower is better",
-  predicted_rate: "share that is called hallucinated", char_f1: "F1 of characters",
+  predicted_rate: "share predicted as hallucinated", char_f1: "F1 of characters",
   response_by_spans_f1: "F1 of responses, called by their spans",
 };
 
@@ -28,8 +28,8 @@ function showSweeps() {
     const heads = [["place", ""], ...keys.map((key) => [key, "a setting that varies"]), [monitor, "at its best validation; ranks"], [test, "ranks nothing"], ["runs", "their mean, where there are several"], ["names", "of their folders"]];
     table(box(`${name}-ranking`), heads, rows);
     if (!effects.length) continue;
-    const columns = [["setting", ""], ["importance", "share of the variance, by fANOVA"], ["p", "permutation test"], ["p (Holm)", "corrected for the settings"], ["value", ""], [`mean ${spell(monitor.split("/").pop())}`, "over runs, with its 95% interval"], ["runs", ""]];
-    table(box(`${name}-effects`), columns, effects.map(([key, share, p, corrected, ...rest]) => [key, share === null ? null : { text: percent(share), by: share }, pValue(p), pValue(corrected), ...rest]));
+    const columns = [["setting", ""], ["p", "permutation test"], ["p (Holm)", "corrected for the settings"], ["value", ""], [`mean ${spell(monitor.split("/").pop())}`, "over runs, with its 95% interval"], ["runs", ""]];
+    table(box(`${name}-effects`), columns, effects.map(([key, p, corrected, ...rest]) => [key, pValue(p), pValue(corrected), ...rest]));
   }
 }
 
@@ -53,8 +53,8 @@ function showPairs() {
     const { rows, name } = report.pairs[set];
     const tested = names[metric];
     const heads = [
-      ["first", ""], ["second", ""], [`${spell(tested)}: first less second`, "with its 95% interval"], ["p", "bootstrap over groups"], ["p (Holm)", "corrected for all pairs of this report"],
-      ["only first right", "rows"], ["only second right", "rows"], ["McNemar's p", "exact; takes rows for independent"], ["p (Holm) ", "corrected for all pairs of this report"], ["rows", ""], ["groups", ""],
+      ["first", ""], ["second", ""], [`${spell(tested)}: first minus second`, "with its 95% interval"], ["p", "bootstrap over groups"], ["p (Holm)", "corrected for all pairs of this report"],
+      ["only first right", "rows"], ["only second right", "rows"], ["McNemar's p", "exact; assumes independent rows"], ["p (Holm) ", "corrected for all pairs of this report"], ["rows", ""], ["groups", ""],
     ];
     const cells = rows.map((row) => {
       const difference = row.differences[tested];
@@ -118,7 +118,7 @@ function showChosen() {
   if (!pair) return;
   const sign = pair.first === first ? 1 : -1;
   const turned = ([value, low, high]) => (sign > 0 ? [value, low, high] : [-value, -high, -low]);
-  table(box("pair-table"), [["metric", ""], ["first less second", "with its 95% interval"], ["p", ""], ["p (Holm)", "corrected for all pairs of this report"]],
+  table(box("pair-table"), [["metric", ""], ["first minus second", "with its 95% interval"], ["p", ""], ["p (Holm)", "corrected for all pairs of this report"]],
     report.tested.filter((one) => pair.differences[one]).map((one) => [spell(one), turned(pair.differences[one]), pValue(pair.differences[one][3]), pValue(pair.differences[one][4])]));
   const [alone, other] = sign > 0 ? pair.mcnemar : [pair.mcnemar[1], pair.mcnemar[0]];
   box("pair-note").textContent = `${pair.rows.toLocaleString("en")} rows in ${pair.groups.toLocaleString("en")} groups. Only the first is right on ${alone.toLocaleString("en")} rows, only the second on ${other.toLocaleString("en")}: McNemar's p ${pValue(pair.mcnemar[2]).text}, by Holm ${pValue(pair.mcnemar[3]).text}.`;

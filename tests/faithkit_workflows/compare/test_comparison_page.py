@@ -7,17 +7,17 @@ from dataclasses import replace
 import pytest
 
 from faithkit.runs.reading import find_runs
-from faithkit_workflows.compare.page import write_report_page
-from faithkit_workflows.compare.report import compare_runs
+from faithkit_workflows.compare.comparison import compare_runs
+from faithkit_workflows.compare.comparison_page import write_comparison_page
 from tests.browser import PROGRAM, chromium
-from tests.faithkit_workflows.compare.judged import examples, judged, write_run
+from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 
 MARKUP = "<script>document.title = 'pwned'</script></script><img src=x onerror=alert(1)>"
 in_chromium = pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
 
 
 def write_report(folder, path, **options):
-    write_report_page(path, compare_runs(find_runs(folder), num_resamples=20), title="Runs", **options)
+    write_comparison_page(path, compare_runs(find_runs(folder), num_resamples=20), title="Runs", **options)
     return path.read_text(encoding="utf-8")
 
 
@@ -32,8 +32,8 @@ def write_three(folder):
     rows = examples(180)
     rows[0] = replace(rows[0], response=f"{rows[0].response} {MARKUP}")
     for name, right, seed in (("good", 0.95, 1), ("middling <b>&", 0.8, 2), ("bad", 0.55, 3)):
-        said = judged(rows, right, seed, spans=name != "bad")
-        write_run(folder / name, rows, said, seed=seed, note=f"{name}{MARKUP}")
+        predictions = judged(rows, right, seed, spans=name != "bad")
+        write_run(folder / name, rows, predictions, seed=seed, note=f"{name}{MARKUP}")
     other = examples(30, name="halueval", marked=False)
     write_run(folder / "other", other, judged(other, 0.7, 4), name="halueval", benchmark={"name": "halueval"})
 
@@ -46,7 +46,7 @@ def page_file(tmp_path_factory):
     return folder / "report.html"
 
 
-def test_the_page_is_whole_in_itself_and_no_data_is_markup(page_file):
+def test_the_page_is_self_contained_and_escapes_data(page_file):
     page = page_file.read_text(encoding="utf-8")
     assert "default-src 'none'" in page and "unsafe" not in page
     assert "pwned'<" not in page and "<img src=x" not in page and "middling <b>" not in page
@@ -62,10 +62,10 @@ def test_the_same_runs_give_the_same_page(tmp_path, page_file):
     assert again == page_file.read_text(encoding="utf-8")
 
 
-def test_of_many_rows_those_on_which_runs_disagree_are_kept(tmp_path, page_file):
+def test_rows_on_which_runs_disagree_are_preferred(tmp_path, page_file):
     page = write_report(page_file.parent / "runs", tmp_path / "few.html", max_rows=20)
     rows = block(page, "rows-0")
-    assert len(rows) == 20 and all(len({said[0] for said in row["said"]}) > 1 for row in rows)
+    assert len(rows) == 20 and all(len({verdict[0] for verdict in row["said"]}) > 1 for row in rows)
 
 
 @pytest.mark.parametrize("name", ["no rows", "one run", "nothing"])

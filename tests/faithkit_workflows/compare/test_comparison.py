@@ -1,4 +1,4 @@
-"""Tests what is worked out of several runs: joined rows, paired tests, slices, settings; and what cannot be."""
+"""The comparison of runs: joined rows, paired tests, slices, settings, and problems."""
 
 import json
 from dataclasses import replace
@@ -12,16 +12,16 @@ from faithkit.metrics.classification import compare_outcomes
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.runs.reading import find_runs
-from faithkit_workflows.compare.paired import Pair, correct, mcnemar
-from faithkit_workflows.compare.report import compare_runs, told_apart
+from faithkit_workflows.compare.comparison import compare_runs, name_runs_uniquely
+from faithkit_workflows.compare.paired import mcnemar_test
 from faithkit_workflows.compare.slices import METRICS
-from tests.faithkit_workflows.compare.judged import examples, judged, write_run
+from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 
 FEW = {"num_resamples": 50}
 
 
 def report_of(folder, **options):
-    return compare_runs(told_apart(find_runs(folder / "*")), **FEW, **options)
+    return compare_runs(name_runs_uniquely(find_runs(folder / "*")), **FEW, **options)
 
 
 @pytest.fixture
@@ -36,12 +36,12 @@ def test_a_pair_has_the_differences_of_the_paired_bootstrap(two):
     rows, report = examples(), report_of(two)
     [pair] = report.pairs
     assert (pair.first, pair.second, pair.num_rows, pair.num_groups) == ("good", "bad", 60, 20)
-    said = [{one.id: one for one in judged(rows, right, seed)} for right, seed in ((0.9, 1), (0.6, 2))]
-    expected = compare_outcomes(*(join_outcomes(rows, one) for one in said), **FEW)
+    predictions = [{one.id: one for one in judged(rows, right, seed)} for right, seed in ((0.9, 1), (0.6, 2))]
+    expected = compare_outcomes(*(join_outcomes(rows, one) for one in predictions), **FEW)
     assert pair.differences["macro_f1"] == expected["macro_f1"]
     assert pair.differences["auroc"] == expected["auroc"]
     gold = [example.label == HALLUCINATED for example in rows]
-    called = [[one[example.id].label == HALLUCINATED for example in rows] for one in said]
+    called = [[one[example.id].label == HALLUCINATED for example in rows] for one in predictions]
     by_sklearn = [f1_score(gold, one, average="macro") for one in called]
     assert pair.differences["macro_f1"].value == pytest.approx(by_sklearn[0] - by_sklearn[1])
     alone = np.array(called[0]) == gold, np.array(called[1]) == gold
@@ -50,10 +50,10 @@ def test_a_pair_has_the_differences_of_the_paired_bootstrap(two):
 
 def test_mcnemar_is_the_exact_binomial_test():
     right = np.array([True] * 9 + [False] * 5), np.array([True] * 3 + [False] * 6 + [True] + [False] * 4)
-    found = mcnemar(*right)
+    found = mcnemar_test(*right)
     assert (found.first_alone, found.second_alone) == (6, 1)
     assert found.p_value == pytest.approx(2 * (1 + 7) / 2**7)
-    assert mcnemar(right[0], right[0]).p_value == 1.0
+    assert mcnemar_test(right[0], right[0]).p_value == 1.0
 
 
 def test_all_pairs_of_a_metric_are_corrected_together(tmp_path):
@@ -69,12 +69,6 @@ def test_all_pairs_of_a_metric_are_corrected_together(tmp_path):
     assert values == sorted(values) and all(pair.mcnemar.corrected >= pair.mcnemar.p_value for pair in pairs)
 
 
-def test_a_lone_pair_needs_no_correction():
-    pair = Pair("a", "x", "y", 1, 1, {}, mcnemar(np.array([True, False]), np.array([False, False])))
-    correct([pair])
-    assert pair.mcnemar.corrected == pair.mcnemar.p_value == 1.0
-
-
 def test_spans_are_compared_where_a_run_marks_any(tmp_path):
     rows = examples()
     for name, right in (("good", 0.95), ("bad", 0.5)):
@@ -85,38 +79,38 @@ def test_spans_are_compared_where_a_run_marks_any(tmp_path):
 
 def test_slices_have_the_metrics_of_their_rows(two):
     report = report_of(two)
-    found = {(cut.field, cut.value): cut for cut in report.sets[0].slices}
+    found = {(one.field, one.value): one for one in report.sets[0].slices}
     assert {"task", "model", "history", "knowledge"} <= {field for field, _ in found}
     rows = [example for example in examples() if example.meta["task"] == "qa"]
-    said = {one.id: one for one in judged(examples(), 0.9, 1)}
-    right = [said[example.id].label == example.label for example in rows]
-    cut = found["task", "qa"]
-    assert cut.num_rows == len(rows)
-    assert cut.metrics["good"]["accuracy"].value == pytest.approx(sum(right) / len(right))
-    assert cut.metrics["good"]["accuracy"].n == len(rows)
+    predictions = {one.id: one for one in judged(examples(), 0.9, 1)}
+    right = [predictions[example.id].label == example.label for example in rows]
+    part = found["task", "qa"]
+    assert part.num_rows == len(rows)
+    assert part.metrics["good"]["accuracy"].value == pytest.approx(sum(right) / len(right))
+    assert part.metrics["good"]["accuracy"].n == len(rows)
     assert [value for field, value in found if field == "history"] == ["0", "1", "2", "3 to 4"]
-    assert set(METRICS) >= cut.metrics["bad"].keys()
+    assert set(METRICS) >= part.metrics["bad"].keys()
 
 
-def test_only_settings_that_differ_are_told(two):
+def test_only_settings_that_differ_are_listed(two):
     assert report_of(two).settings == {"seed": ["2", "1"]} or report_of(two).settings == {"seed": ["1", "2"]}
 
 
-def test_a_run_that_was_cut_short_is_told_and_the_rest_compared(two):
+def test_damaged_runs_are_reported_and_the_others_compared(two):
     (two / "bad" / "metrics.json").write_text('{"metrics": {"test/be')
     file = two / "good" / "predictions" / "begin.jsonl"
     file.write_bytes(file.read_bytes()[:-30])
     (two / "good" / "csv" / "metrics.csv").write_text("")
     (two / "empty" / "checkpoints").mkdir(parents=True)
     report = report_of(two)
-    told = "\n".join(report.problems)
+    problems = "\n".join(report.problems)
     for part in ("bad: metrics.json cannot be read", "good: begin.jsonl is cut short", "empty: "):
-        assert part in told, told
-    assert "good has 59 of the 60 rows" in told
+        assert part in problems, problems
+    assert "good has 59 of the 60 rows" in problems
     assert [pair.num_rows for pair in report.pairs] == [59]
 
 
-def test_metrics_that_are_no_numbers_are_left_out(two):
+def test_metrics_that_are_not_numbers_are_left_out(two):
     file = two / "bad" / "metrics.json"
     stored = json.loads(file.read_text())
     stored["metrics"]["test/begin/macro_f1"]["value"] = float("nan")
@@ -129,7 +123,7 @@ def test_metrics_that_are_no_numbers_are_left_out(two):
     assert len(report.pairs) == 1
 
 
-def test_runs_on_other_test_sets_are_shown_side_by_side(tmp_path):
+def test_runs_on_different_test_sets_are_not_paired(tmp_path):
     for name in ("begin", "halueval"):
         rows = examples(name=name)
         write_run(tmp_path / name, rows, judged(rows, 0.8, 1), name=name)
@@ -138,7 +132,7 @@ def test_runs_on_other_test_sets_are_shown_side_by_side(tmp_path):
     assert set(report.metrics) == {"test/begin", "test/halueval"}
 
 
-def test_predictions_of_other_rows_are_compared_where_they_meet(tmp_path):
+def test_predictions_are_compared_on_common_rows(tmp_path):
     rows = examples()
     write_run(tmp_path / "first", rows[:40], judged(rows[:40], 0.9, 1))
     write_run(tmp_path / "second", rows[20:], judged(rows[20:], 0.6, 2))
@@ -149,15 +143,15 @@ def test_predictions_of_other_rows_are_compared_where_they_meet(tmp_path):
     assert any("apart" in problem and "no labelled row in common" in problem for problem in report.problems)
 
 
-def test_rows_of_one_id_with_other_texts_or_labels_are_not_compared(tmp_path):
+def test_rows_of_one_id_with_different_texts_or_labels_are_not_compared(tmp_path):
     rows = examples()
     other = [replace(rows[0], label=None, spans=None, response=f"Yes. {rows[0].response}"), *rows[1:]]
     flipped = [replace(rows[0], label="faithful", spans=()), *rows[1:]]
     write_run(tmp_path / "a", rows, judged(rows, 0.9, 1))
-    for name, own in (("b", other), ("c", flipped)):
+    for name, changed in (("b", other), ("c", flipped)):
         write_run(tmp_path / name, rows, judged(rows, 0.6, 2))
         lines = list(read_jsonl(tmp_path / name / "predictions" / "begin.jsonl"))
-        for line, example in zip(lines, own, strict=True):
+        for line, example in zip(lines, changed, strict=True):
             line |= {"gold": example.label, "response": example.response}
         write_jsonl(tmp_path / name / "predictions" / "begin.jsonl", lines)
     report = report_of(tmp_path)
@@ -165,7 +159,7 @@ def test_rows_of_one_id_with_other_texts_or_labels_are_not_compared(tmp_path):
     assert sum("1 rows have another gold label or text" in problem for problem in report.problems) == 2
 
 
-def test_old_files_take_their_gold_labels_from_others_of_the_same_rows(two):
+def test_plain_predictions_take_gold_labels_from_other_files(two):
     file = two / "bad" / "predictions" / "begin.jsonl"
     write_jsonl(file, [Prediction.from_dict(row).to_dict() for row in read_jsonl(file)])
     assert [pair.num_rows for pair in report_of(two).pairs] == [60]
@@ -174,10 +168,10 @@ def test_old_files_take_their_gold_labels_from_others_of_the_same_rows(two):
     report = report_of(two)
     assert not report.pairs and len(report.sets[0].systems) == 2
     assert any("no row has a gold label" in problem for problem in report.problems)
-    assert any("hold no texts" in problem for problem in report.problems)
+    assert any("have no texts" in problem for problem in report.problems)
 
 
-def test_of_many_runs_the_best_are_compared(tmp_path):
+def test_only_the_best_of_many_runs_are_compared(tmp_path):
     rows = examples()
     for seed in range(4):
         write_run(tmp_path / f"run{seed}", rows, judged(rows, 0.55 + seed / 10, 7))
@@ -186,7 +180,7 @@ def test_of_many_runs_the_best_are_compared(tmp_path):
     assert any("the best 2 of 4" in problem for problem in report.problems)
 
 
-def test_runs_of_one_name_are_called_by_their_paths(tmp_path):
+def test_runs_of_one_name_are_named_by_their_paths(tmp_path):
     rows = examples()
     for seed, place in enumerate(("x", "y")):
         write_run(tmp_path / place / "run", rows, judged(rows, 0.6 + seed / 5, seed))
@@ -194,7 +188,7 @@ def test_runs_of_one_name_are_called_by_their_paths(tmp_path):
     assert {pair.first, pair.second} == {str(tmp_path / place / "run") for place in ("x", "y")}
 
 
-def test_what_stands_in_for_a_dataset_is_not_compared_with_it(tmp_path):
+def test_the_embedded_corpus_is_not_compared_with_the_dataset(tmp_path):
     rows = examples()
     for name, path in (("real", "FILE"), ("made_up", "embedded")):
         write_run(tmp_path / name, rows, judged(rows, 0.8, 1), benchmark={"name": "begin", "path": path})

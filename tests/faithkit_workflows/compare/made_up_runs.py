@@ -1,4 +1,4 @@
-"""Runs of detectors that judged the same rows, made up: right where a seed says so."""
+"""Made-up runs of detectors on the same rows, with random errors."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,7 +41,7 @@ def examples(count: int = 60, *, marked: bool = True, name: str = "begin") -> li
 
 
 def judged(rows: Sequence[Example], right: float, seed: int, *, spans: bool = False) -> list[Prediction]:
-    """A detector that is right about this share of the rows."""
+    """Predictions that are right about this share of the rows."""
     drawn = np.random.default_rng(seed).random((len(rows), 2))
     found = []
     for example, (luck, sure) in zip(rows, drawn, strict=True):
@@ -54,10 +54,10 @@ def judged(rows: Sequence[Example], right: float, seed: int, *, spans: bool = Fa
 
 
 def write_run(
-    folder: Path, rows: Sequence[Example], said: Sequence[Prediction], *, name: str = "begin", **config: Any
+    folder: Path, rows: Sequence[Example], predictions: Sequence[Prediction], *, name: str = "begin", **config: Any
 ) -> Path:
-    """An evaluation's folder, with the metrics of what it says; further settings stand above the usual ones."""
-    scored = classification_metrics(join_outcomes(rows, {one.id: one for one in said}), num_resamples=20).metrics
+    """Writes the folder of an evaluation with metrics and predictions; `config` replaces usual settings."""
+    scored = classification_metrics(join_outcomes(rows, {one.id: one for one in predictions}), num_resamples=20).metrics
     metrics = {f"test/{name}/{short}": metric.to_dict() for short, metric in scored.items()}
-    lines = [to_line(one, example) for one, example in zip(said, rows, strict=True)]
+    lines = [to_line(one, example) for one, example in zip(predictions, rows, strict=True)]
     return make_run(folder, {**EVALUATED, **config}, metrics, {name: lines})

@@ -1,0 +1,180 @@
+"""Compares runs: computes everything that the terminal and the page show."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.metrics.classification import KINDS as CLASSIFICATION_KINDS
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.perplexity import KINDS as PERPLEXITY_KINDS
+from faithkit.metrics.responses.response_columns import RESPONSE_KINDS
+from faithkit.metrics.suppression import KINDS as SUPPRESSION_KINDS
+from faithkit.runs.listing import MAIN
+from faithkit.runs.run import Run, differing_settings, flatten, parts_of
+from faithkit.statistics.metric import ACCURACY, ERROR_RATE, Metric, MetricKind
+from faithkit_workflows.compare.paired import Pair, compare_pairs
+from faithkit_workflows.compare.slices import Slice, measure_slices_by_system, read_facts
+from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
+from faithkit_workflows.compare.test_sets import System, TestSet, data_name, read_test_sets
+
+MISSING = "–"
+# The kinds of the main metrics. Span metrics are declared by count and not by name; `rate` is of hallucinated turns.
+KINDS: Mapping[str, MetricKind] = {
+    **dict.fromkeys(("char_f1", "response_f1"), ACCURACY),
+    "rate": ERROR_RATE,
+    **SUPPRESSION_KINDS,
+    **RESPONSE_KINDS,
+    **PERPLEXITY_KINDS,
+    **CLASSIFICATION_KINDS,
+}
+ConfusionMatrix = NDArray[np.int64]  # gold (faithful, hallucinated) x called (faithful, hallucinated, unparsed)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedSet:
+    """A test set with the systems that are compared on it.
+
+    Args:
+        systems: The compared systems, the best first.
+        facts: The fields that rows can be grouped by: for each field the values by row id.
+        confusions: By system, on all rows that it has judged.
+    """
+
+    test_set: TestSet
+    systems: Sequence[System]
+    facts: Mapping[str, Mapping[str, str]]
+    slices: Sequence[Slice]
+    confusions: Mapping[str, ConfusionMatrix]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The comparison of runs.
+
+    Args:
+        settings: The keys with different values, and the value of each run.
+        metrics: By the part of a metric's name before the last, `test/begin` or `test/begin/task/qa`, the metrics of
+            each run, by its place among the runs.
+        pairs: Every two systems of each test set.
+        problems: What could not be read or compared.
+        sweeps: The sweeps of the runs.
+    """
+
+    runs: Sequence[Run]
+    settings: Mapping[str, Sequence[str]]
+    metrics: Mapping[str, Mapping[int, Mapping[str, Metric]]]
+    sets: Sequence[ComparedSet]
+    pairs: Sequence[Pair]
+    problems: Sequence[str]
+    sweeps: Sequence[RankedSweep] = ()
+
+
+def name_runs_uniquely(runs: Sequence[Run]) -> list[Run]:
+    """Names runs by their whole path where several folders have the same name."""
+    count = Counter(run.name for run in runs)
+    return [run if count[run.name] == 1 else replace(run, name=str(run.folder)) for run in runs]
+
+
+def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: int = 1000) -> Comparison:
+    """Compares runs; what cannot be read or compared is listed among the problems.
+
+    Args:
+        runs: Runs with unique names.
+        num_compared: How many systems of a test set are compared row by row: the best by their main metric.
+    """
+    problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
+    test_sets = [one for one in read_test_sets(runs) if one.systems or one.problems]
+    problems += [f"{one.name}: {problem}" for one in test_sets for problem in one.problems]
+    sets = []
+    for test_set in test_sets:
+        if not test_set.systems:
+            continue
+        best = _best_first(test_set)
+        if len(best) > num_compared:
+            left_out = len(best) - num_compared
+            problems.append(f"{test_set.name}: the best {num_compared} of {len(best)} are compared, {left_out} are not")
+        sets.append(_compare_on_set(test_set, best[:num_compared], num_resamples))
+    sweeps, unread = rank_sweeps(runs)
+    pairs, unpaired = compare_pairs([(one.test_set, one.systems) for one in sets], num_resamples=num_resamples)
+    return Comparison(
+        runs=runs,
+        settings=find_different_settings(runs),
+        metrics=group_metrics(runs),
+        sets=sets,
+        pairs=pairs,
+        problems=[*problems, *unread, *unpaired],
+        sweeps=sweeps,
+    )
+
+
+def find_different_settings(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Finds the keys with different values, and formats the value of each run as on the command line."""
+    flat = [dict(flatten(run.config)) for run in runs]
+    return {key: [_format(one[key]) if key in one else MISSING for one in flat] for key in differing_settings(runs)}
+
+
+def _format(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_format, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {_format(one)}' for key, one in value.items())}}}"
+    return str(value)
+
+
+def group_metrics(runs: Sequence[Run]) -> dict[str, dict[int, dict[str, Metric]]]:
+    """Groups metrics by test set and part of it, whole sets before their parts."""
+    found: dict[str, dict[int, dict[str, Metric]]] = {}
+    for place, run in enumerate(runs):
+        for name, metric in run.metrics.items():
+            split, dataset, rest = parts_of(name)
+            *inner, short = rest.split("/")
+            part = "/".join([split, data_name(run, dataset), *inner])
+            found.setdefault(part, {}).setdefault(place, {})[short] = metric
+    return dict(sorted(found.items(), key=lambda item: (item[0].count("/") > 1, -len(item[1]), item[0])))
+
+
+def _compare_on_set(test_set: TestSet, systems: Sequence[System], num_resamples: int) -> ComparedSet:
+    facts = read_facts(test_set)
+    labelled = [system for system in systems if test_set.select_judged(system)]
+    return ComparedSet(
+        test_set=test_set,
+        systems=systems,
+        facts=facts,
+        slices=measure_slices_by_system(test_set, labelled, facts, num_resamples=num_resamples) if labelled else [],
+        confusions={system.name: count_confusions(test_set, system) for system in labelled},
+    )
+
+
+def count_confusions(test_set: TestSet, system: System) -> ConfusionMatrix:
+    """Counts gold labels against predicted ones on the rows that a system has judged."""
+    rows = test_set.select_judged(system)
+    outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
+    counts = np.bincount(outcomes.gold.astype(np.intp) * 3 + outcomes.called, minlength=6)
+    return counts.reshape(2, 3)
+
+
+def _best_first(test_set: TestSet) -> list[System]:
+    """Sorts systems by the first main metric that one of them has; systems without it come last."""
+    metrics = [_test_metrics(system.run, test_set.name) for system in test_set.systems]
+    main = next((name for name in MAIN if any(name in of_system for of_system in metrics)), "")
+    sign = 1 if main in KINDS and KINDS[main].higher_is_better is False else -1
+
+    def key(item: tuple[System, Mapping[str, Metric]]) -> float:
+        return sign * item[1][main].value if main in item[1] else np.inf
+
+    return [system for system, _ in sorted(zip(test_set.systems, metrics, strict=True), key=key)]
+
+
+def _test_metrics(run: Run, test_set: str) -> dict[str, Metric]:
+    parts = {full: parts_of(full) for full in run.metrics}
+    return {
+        short: run.metrics[full]
+        for full, (split, dataset, short) in parts.items()
+        if split == "test" and data_name(run, dataset) == test_set
+    }

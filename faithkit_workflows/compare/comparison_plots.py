@@ -1,0 +1,242 @@
+"""Plots the comparison as SVG: learning curves, sweeps, precision-recall curves, and reliability diagrams."""
+
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from faithkit.calibration.thresholds import reliability
+from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
+from faithkit.runs.reading import Curve, read_curves
+from faithkit.runs.run import Run, parts_of
+from faithkit_workflows.compare.comparison import ComparedSet
+from faithkit_workflows.compare.sweep_ranking import MAX_NUMBERS, Ranking, SettingEffect, group_values, parse_numbers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_LINES = len(COLOURS)  # further runs are thin and grey
+MAX_PANELS = 6
+MAX_POINTS = 400  # of a curve
+NUM_BINS = 10
+MIN_STEPS = 12  # shorter curves have a mark at each step
+LOG_RATIO = 30.0  # positive numbers with a larger ratio are plotted on a log scale
+MEAN_OFFSET = 0.16  # of the means from the runs, to the right
+GREY = "#999999"
+FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
+
+
+def plot_curves(runs: Sequence[Run]) -> bytes | None:
+    """Plots the learning curves, a panel for each metric; None where nothing was logged."""
+    curves = {place: found for place, run in enumerate(runs) if (found := _read_curves(run))}
+    names = _choose_curves(list(curves.values()))
+    if not names:
+        return None
+
+    def draw() -> "Figure":
+        figure, panels = _new_panels(len(names), width=9, height=2.6)
+        for axes, name in zip(panels, names, strict=True):
+            for line, (place, found) in enumerate(curves.items()):
+                if name not in found:
+                    continue
+                points = [found[name][n] for n in _thin(len(found[name]))]
+                style: dict[str, Any] = {"color": GREY, "linewidth": 0.6, "alpha": 0.5}
+                if line < MAX_LINES:
+                    style = _line_style(line) | {"label": plot_name(runs[place].name)}
+                    style |= {"marker": MARKERS[line], "markersize": 3} if len(points) < MIN_STEPS else {}
+                axes.plot(*zip(*points, strict=True), **style)
+            axes.set_title(plot_name(name))
+            axes.set_xlabel("step")
+        _shared_legend(figure, columns=2, min_entries=2)
+        return figure
+
+    return render_svg(draw)
+
+
+def _read_curves(run: Run) -> dict[str, Curve]:
+    try:
+        return read_curves(run.curves) if run.curves is not None else {}
+    except OSError:
+        return {}
+
+
+def _choose_curves(curves: Sequence[Mapping[str, Curve]]) -> list[str]:
+    """Chooses the metrics to plot: losses and validation first, then those of most runs; one point is no curve."""
+    counts: dict[str, int] = {}
+    for found in curves:
+        for name, curve in found.items():
+            if len(curve) > 1:
+                counts[name] = counts.get(name, 0) + 1
+
+    def rank(name: str) -> tuple[int, int, str]:
+        short = name if name in FIRST_CURVES else name.rpartition("/")[2]
+        place = FIRST_CURVES.index(short) if short in FIRST_CURVES else len(FIRST_CURVES)
+        return place, -counts[name], name
+
+    return sorted(counts, key=rank)[:MAX_PANELS]
+
+
+def plot_sweep(ranking: Ranking) -> bytes | None:
+    """Plots the ranked figure against each setting, with the mean of each value; None where no setting varies."""
+    shown = ranking.effects[:MAX_PANELS]
+    if not shown:
+        return None
+    scores = [one.chosen.metric.value for one in ranking.runs]
+    margin = max(0.15 * (max(scores) - min(scores)), 1e-3)
+
+    def draw() -> "Figure":
+        figure, panels = _new_panels(len(shown), width=4.6 * min(len(shown), 2), height=2.8)
+        for axes, effect in zip(panels, shown, strict=True):
+            _plot_setting(axes, ranking, effect)
+            axes.set_ylim(min(scores) - margin, max(scores) + margin)
+        _shared_legend(figure, columns=3)
+        return figure
+
+    return render_svg(draw)
+
+
+def _plot_setting(axes: "Axes", ranking: Ranking, effect: SettingEffect) -> None:
+    runs = [one for one in ranking.runs if effect.key in one.settings]
+    values = [one.settings[effect.key] for one in runs]
+    scores = [one.chosen.metric.value for one in runs]
+    numbers = parse_numbers(values)
+    if numbers is not None and len(set(values)) > MAX_NUMBERS:
+        places = numbers
+        if numbers.min() > 0 and numbers.max() / numbers.min() >= LOG_RATIO:
+            axes.set_xscale("log")
+    else:
+        names = list(effect.values)
+        places = np.array([names.index(value) for value in group_values(values)], dtype=float)
+        axes.set_xticks(range(len(names)), [plot_name(name) for name in names])
+        axes.set_xlim(-0.6, len(names) - 0.4)
+        if len(names) > 8 or max(map(len, names)) > 12:
+            axes.tick_params(axis="x", labelrotation=30)
+        style: dict[str, Any] = {"fmt": "D", "color": COLOURS[2], "markersize": 5, "capsize": 3, "linewidth": 1.2}
+        for place, mean in enumerate(effect.values.values()):
+            low, high = (mean.value if bound is None else bound for bound in (mean.low, mean.high))
+            interval = [[mean.value - low], [high - mean.value]]
+            axes.errorbar([place + MEAN_OFFSET], [mean.value], yerr=interval, label="mean, 95% interval", **style)
+    axes.scatter(places, scores, s=26, color=COLOURS[0], marker=MARKERS[0], alpha=0.8, label="a run", zorder=3)
+    best: dict[str, Any] = {"facecolors": "none", "edgecolors": COLOURS[1], "linewidths": 1.6, "zorder": 4}
+    axes.scatter(places[:1], scores[:1], s=110, label="the best run", **best)
+    axes.set_title(plot_name(effect.key))
+    axes.set_xlabel(plot_name(effect.key))
+    axes.set_ylabel(f"validation {plot_name(parts_of(ranking.monitor)[2])}")
+
+
+def plot_precision_recall(compared: ComparedSet) -> bytes | None:
+    """Plots precision by recall of each system's scores, and marks the system's threshold."""
+    from sklearn.metrics import precision_recall_curve
+
+    scored = _select_scored(compared)
+    if not scored:
+        return None
+
+    def draw() -> "Figure":
+        figure, axes = new_figure(6.4, 4.6)
+        for line, (name, outcomes) in enumerate(scored.items()):
+            rows = outcomes.scored
+            precision, recall, _ = precision_recall_curve(outcomes.gold[rows], outcomes.scores[rows])
+            kept = _thin(len(recall) - 1)  # the last point, recall 0, belongs to no score
+            axes.plot(recall[kept], precision[kept], label=plot_name(name), drawstyle="steps-post", **_line_style(line))
+            called = outcomes.called[rows] == 1
+            if called.any():
+                correct = int((outcomes.gold[rows] * called).sum())
+                point = correct / max(int(outcomes.gold[rows].sum()), 1), correct / int(called.sum())
+                mark: dict[str, Any] = {"color": COLOURS[line], "markeredgecolor": "black", "zorder": 3}
+                axes.plot(*point, MARKERS[line], markersize=8, **mark)
+                lowest = f"{outcomes.scores[rows][called].min():.2f}"
+                axes.annotate(lowest, point, xytext=(6, 6), textcoords="offset points", fontsize=8)
+        share = float(np.mean(next(iter(scored.values())).gold))
+        axes.axhline(share, color=GREY, linewidth=0.8, linestyle=":", label=f"share of hallucinated rows, {share:.0%}")
+        _percent_axes(axes, "recall of hallucinated rows", "precision")
+        legend_above(axes, "Precision by recall; marks: the threshold of each, with its lowest score")
+        return figure
+
+    return render_svg(draw)
+
+
+def plot_reliability(compared: ComparedSet) -> bytes | None:
+    """Plots the share of hallucinated rows by score, in ten bins; the size of points is that of the bins."""
+    scored = _select_scored(compared)
+    if not scored:
+        return None
+
+    def draw() -> "Figure":
+        figure, axes = new_figure(6.4, 4.6)
+        axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", label="calibrated")
+        for line, (name, outcomes) in enumerate(scored.items()):
+            rows = outcomes.scored
+            bins = reliability(outcomes.scores[rows], outcomes.gold[rows], NUM_BINS)
+            x, y = [one.mean_score for one in bins], [one.hallucinated for one in bins]
+            sizes = [8 + 200 * one.count / int(rows.sum()) for one in bins]
+            axes.plot(x, y, label=plot_name(name), **_line_style(line))
+            axes.scatter(x, y, s=sizes, color=COLOURS[line], marker=MARKERS[line])
+        _percent_axes(axes, "P(hallucinated), mean of a bin", "share of hallucinated rows")
+        legend_above(axes, "Reliability")
+        return figure
+
+    return render_svg(draw)
+
+
+def _select_scored(compared: ComparedSet) -> dict[str, Outcomes]:
+    """Selects the first systems with scores for rows of both classes, with their outcomes."""
+    found: dict[str, Outcomes] = {}
+    for system in compared.systems:
+        rows = compared.test_set.select_judged(system)
+        if len(found) == MAX_LINES or not rows:
+            continue
+        outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
+        gold = outcomes.gold[outcomes.scored]
+        if 0 < gold.sum() < len(gold):
+            found[system.name] = outcomes
+    return found
+
+
+def _new_panels(count: int, *, width: float, height: float) -> "tuple[Figure, list[Axes]]":
+    """Opens a figure with panels in two columns."""
+    columns = min(count, 2)
+    rows = -(-count // columns)
+    figure, _ = new_figure(width, height * rows + 0.4, rows=rows, columns=columns)
+    for axes in figure.axes[count:]:
+        axes.set_visible(False)
+    return figure, list(figure.axes[:count])
+
+
+def _shared_legend(figure: "Figure", *, columns: int, min_entries: int = 1) -> None:
+    handles: dict[Any, Any] = {}
+    for axes in figure.axes:
+        handles |= zip(*axes.get_legend_handles_labels()[::-1], strict=True)
+    if len(handles) >= min_entries:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns)
+
+
+def _line_style(line: int) -> dict[str, Any]:
+    return {"color": COLOURS[line], "linewidth": 1.4, "linestyle": ("-", "--", "-.", ":")[line % 4]}
+
+
+def _percent_axes(axes: "Axes", x: str, y: str) -> None:
+    for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
+        axis.set_major_formatter(percent_axis())
+        axis.set_label_text(label)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.05)
+
+
+def _thin(count: int) -> NDArray[np.intp]:
+    """Chooses at most MAX_POINTS places, the first and the last among them."""
+    return np.unique(np.linspace(0, count - 1, min(count, MAX_POINTS)).astype(np.intp))
+
+
+def render_svg(draw: Any) -> bytes:
+    """Renders a figure as SVG; the same data give the same bytes."""
+    from matplotlib import rc_context
+
+    image = BytesIO()
+    with rc_context({**STYLE, "svg.hashsalt": "faithkit"}):
+        draw().savefig(image, format="svg", metadata={"Date": None, "Creator": None})
+    return image.getvalue()

@@ -1,0 +1,194 @@
+"""Formats the comparison of runs for the terminal: sweeps, settings, metrics, and paired differences."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from faithkit.pages.tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
+from faithkit.statistics.metric import Metric
+from faithkit_workflows.compare.comparison import MISSING, Comparison
+from faithkit_workflows.compare.paired import LABELS, Pair
+from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking
+
+MAX_RUNS = 30  # of a table; the page has all
+MAX_SWEEP_ROWS = 15
+MAX_SETTINGS = 6
+MAX_VALUES = 6  # of a setting
+MAX_METRICS = 3
+MAX_PAIRS = 10
+MAX_CHARACTERS = 60  # of a name or a setting
+# The most informative settings, by the last part of their keys, and the metrics of which the first few are shown.
+FIRST_SETTINGS = ("experiment", "name", "checkpoint", "predictions", "weights", "objective", "lr", "seed", "path")
+SHOWN = (
+    *("char_f1", "macro_f1", "response_f1", "f1", "accuracy", "auroc", "critic_rate", "q2_nli", "bertscore_f1"),
+    *("knowledge_f1", "bleu", "perplexity", "rate"),
+)
+
+
+def comparison_tables(comparison: Comparison, *, against: str | None = None) -> Iterator[Table]:
+    """Builds the tables of the terminal; the page has the rest.
+
+    Args:
+        against: A run; only the pairs with it are shown.
+    """
+    for sweep in comparison.sweeps:
+        yield from ranking_tables(sweep)
+        yield from (_effects_table(sweep, ranking) for ranking in sweep.rankings if ranking.effects)
+    yield _settings_table(comparison)
+    for part, metrics in comparison.metrics.items():
+        if part.count("/") == 1:
+            yield _metrics_table(part, metrics, comparison)
+    for name in dict.fromkeys(pair.test_set for pair in comparison.pairs):
+        pairs = [
+            pair
+            for pair in comparison.pairs
+            if pair.test_set == name and (against is None or against in (pair.first, pair.second))
+        ]
+        if pairs:
+            yield _pairs_table(name, pairs, len(comparison.pairs))
+
+
+def ranking_tables(sweep: RankedSweep) -> Iterator[Table]:
+    """Builds a table of ranked runs for each metric."""
+    for ranking in sweep.rankings:
+        direction = "lowest" if ranking.is_lower_better else "highest"
+        has_seeds = any(len(row.runs) > 1 for row in ranking.rows)
+        heads = ["validation", ranking.test_name or "test", *(["seeds"] if has_seeds else [])]
+        title = f"sweep {sweep.name}: the {direction} {ranking.monitor} first"
+        table = new_number_table(title, "settings", heads, min_width=16)
+        for row in ranking.rows[:MAX_SWEEP_ROWS]:
+            count = [str(len(row.runs))] if has_seeds else []
+            table.add_row(Text(_shorten(row.name)), _format(row.validation), _format(row.test), *count)
+        lines = ["ranked by validation; the test figure is not used"]
+        if has_seeds:
+            lines[0] += ". Means with 95% intervals over seeds (Student's t)"
+        if len(ranking.rows) > MAX_SWEEP_ROWS:
+            lines.append(f"{len(ranking.rows) - MAX_SWEEP_ROWS:,} further rows: the page has all")
+        table.caption = Text("\n".join(lines))
+        yield table
+
+
+def _effects_table(sweep: RankedSweep, ranking: Ranking) -> Table:
+    title = f"sweep {sweep.name}: effect of settings on {ranking.monitor}"
+    table = new_number_table(title, "setting", ["p (Holm)", "mean by value (runs)"], min_width=12)
+    for effect in ranking.effects:
+        best_first = sorted(effect.values.items(), key=lambda item: item[1].value, reverse=not ranking.is_lower_better)
+        lines = [f"{escape_terminal(name, 24)}: {_format(mean)} ({mean.n})" for name, mean in best_first[:MAX_VALUES]]
+        if len(best_first) > MAX_VALUES:
+            lines.append(f"and {len(best_first) - MAX_VALUES} more")
+        p = f"{format_p(effect.p_value)}\n({format_p(effect.corrected)})"
+        table.add_row(Text(_shorten(effect.key)), p, "\n".join(lines), end_section=True)
+    table.caption = Text(
+        "p: a permutation test, in brackets corrected by Holm;\n"
+        "means over runs with different other settings, with 95% intervals (Student's t)"
+    )
+    return table
+
+
+def sweep_lines(sweep: RankedSweep, *, effects: bool = True) -> Iterator[str]:
+    """Formats the notes on a sweep, and the command that repeats its best run.
+
+    Args:
+        effects: Includes the notes on the effects of settings.
+    """
+    notes = [*sweep.notes, *(note for ranking in sweep.rankings if effects for note in ranking.effect_notes)]
+    yield from (escape_terminal(f"note: {note}", 400) for note in notes)
+    for ranking in sweep.rankings:
+        yield f"best: {escape_terminal(ranking.runs[0].run.name)}: {best_run_command(sweep, ranking)}"
+
+
+def best_run_command(sweep: RankedSweep, ranking: Ranking) -> str:
+    """Formats the command that repeats the best run of a ranking."""
+    return shlex.join(["faithkit", "train", *sweep.record.command(ranking.runs[0].job)])
+
+
+def problem_lines(problems: Sequence[str], limit: int = 10) -> Iterator[str]:
+    """Formats the first problems for the terminal."""
+    yield from (f"note: {escape_terminal(problem, 300)}" for problem in problems[:limit])
+    if len(problems) > limit:
+        yield f"note: {len(problems) - limit:,} more; the page has all"
+
+
+def _settings_table(comparison: Comparison) -> Table:
+    keys = sorted(comparison.settings, key=_setting_rank)
+    table = new_text_table("runs, and the settings that differ", ["run", "script", "settings"], no_wrap=["script"])
+    for place, run in enumerate(comparison.runs[:MAX_RUNS]):
+        values = {key: comparison.settings[key][place] for key in keys}
+        settings = [f"{key}={value}" for key, value in values.items() if value != MISSING]
+        lines = [_shorten(line) for line in settings[:MAX_SETTINGS]]
+        if len(settings) > MAX_SETTINGS:
+            lines.append(f"and {len(settings) - MAX_SETTINGS:,} more")
+        cells = [Text(_shorten(run.name)), Text(f"{run.script or '-'}\n{run.state}"), Text("\n".join(lines))]
+        table.add_row(*cells, end_section=True)
+    table.caption = Text(_further_runs(len(comparison.runs)))
+    return table
+
+
+def _setting_rank(key: str) -> tuple[int, int, str]:
+    last = key.rpartition(".")[2]
+    place = FIRST_SETTINGS.index(last) if last in FIRST_SETTINGS else len(FIRST_SETTINGS)
+    return place, key.count("."), key
+
+
+def _metrics_table(part: str, metrics: Mapping[int, Mapping[str, Metric]], comparison: Comparison) -> Table:
+    values = {name: [of_run[name].value for of_run in metrics.values() if name in of_run] for name in SHOWN}
+    if values["f1"]:  # which is the same for responses
+        values["response_f1"] = []
+    names = [name for name in SHOWN if any(values[name])] or sorted({n for of_run in metrics.values() for n in of_run})
+    names = names[:MAX_METRICS]
+    first = names[0]
+    places = sorted(
+        metrics, key=lambda place: -metrics[place][first].value if first in metrics[place] else float("inf")
+    )
+    table = new_number_table(f"{part}: the highest {first} first", "run", names, min_width=16)
+    for place in places[:MAX_RUNS]:
+        cells = (_format(metrics[place].get(name)) for name in names)
+        table.add_row(Text(_shorten(comparison.runs[place].name)), *cells)
+    table.caption = Text(_further_runs(len(places)) or "95% intervals over groups")
+    return table
+
+
+def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:
+    shown = sorted(pairs, key=lambda pair: pair.differences[headline_metric(pair)].p_value)[:MAX_PAIRS]
+    heads = ["difference", "p (Holm)", "only one right", "McNemar's p (Holm)"]
+    title = f"{name}: paired differences of {headline_metric(shown[0])}"
+    table = new_number_table(title, "first\nminus second", heads, min_width=16)
+    for pair in shown:
+        metric, test = headline_metric(pair), pair.mcnemar
+        difference = pair.differences[metric]
+        table.add_row(
+            Text(f"{_shorten(pair.first)}\n{_shorten(pair.second)}"),
+            format_metric(difference.metric, digits=3),
+            f"{format_p(difference.p_value)}\n({format_p(pair.corrected[metric])})",
+            f"{test.first_alone:,}\n{test.second_alone:,}",
+            f"{format_p(test.p_value)}\n({format_p(test.corrected)})",
+            end_section=True,
+        )
+    lines = [
+        "p: a bootstrap over groups; McNemar's test of the rows where only one is right assumes independent rows. "
+        f"In brackets: corrected by Holm for all {num_all:,} comparisons here"
+    ]
+    if len(pairs) > len(shown):
+        lines.append(f"{len(pairs) - len(shown):,} further pairs with a larger p: the page has all")
+    table.caption = Text("\n".join(lines))
+    return table
+
+
+def headline_metric(pair: Pair) -> str:
+    """Chooses the metric of a pair for the terminal: a tagger's characters, or else the labels."""
+    return "char_f1" if "char_f1" in pair.differences else next(name for name in LABELS if name in pair.differences)
+
+
+def _format(metric: Metric | None) -> str:
+    return format_metric(metric, digits=3 if metric is None or abs(metric.value) < 10 else 1)
+
+
+def _further_runs(num_runs: int) -> str:
+    left_out = num_runs - MAX_RUNS
+    return f"{left_out:,} further runs: the page has all" if left_out > 0 else ""
+
+
+def _shorten(name: str) -> str:
+    return escape_terminal(name, MAX_CHARACTERS)

@@ -1,0 +1,161 @@
+"""Sweeps in the report: the ranking by validation, seeds as repetitions, and the effect of settings."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from faithkit.runs.listing import chosen_of
+from faithkit.runs.reading import find_runs, read_run
+from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
+from faithkit.statistics.metric import average_runs
+from faithkit_workflows.compare.comparison import compare_runs
+from faithkit_workflows.compare.comparison_page import write_comparison_page
+from faithkit_workflows.compare.comparison_plots import plot_sweep
+from faithkit_workflows.compare.sweep_ranking import group_values, permutation_p, rank_sweep, rank_sweeps
+from tests.browser import PROGRAM, chromium
+from tests.faithkit_workflows.sweep.sweeping import write_job
+
+
+def write_sweep_runs(folder, table, *, arguments=("seed=0,1",), **options):
+    """Writes a finished sweep: the settings and the validation of each job."""
+    folder.mkdir(exist_ok=True)
+    jobs = {}
+    for number, (settings, value) in enumerate(table):
+        name = f"job{number}"
+        jobs[name] = SweepJob(name=name, settings=settings, ended="done" if value is not None else "failed")
+        if value is not None:
+            write_job(folder / name, value, **options)
+    varied = tuple(dict.fromkeys(key for settings, _ in table for key in settings))
+    write_sweep(SweepRecord(folder=folder, arguments=arguments, varied=varied, jobs=jobs))
+    return folder
+
+
+def read_ranked(folder):
+    (found,), problems = rank_sweeps(find_runs(f"{folder}/*"))
+    assert not problems
+    return found
+
+
+def test_runs_are_ranked_by_validation_and_not_by_test(tmp_path):
+    folder = write_sweep_runs(tmp_path / "s", [({"lr": "1"}, 0.6), ({"lr": "2"}, 0.8), ({"lr": "3"}, 0.7)])
+    write_job(tmp_path / "other", 0.6, test=0.99)
+    (folder / "job0" / "metrics.json").write_bytes((tmp_path / "other" / "metrics.json").read_bytes())
+    (ranking,) = read_ranked(folder).rankings
+    assert [row.settings["lr"] for row in ranking.rows] == ["2", "3", "1"]
+    assert [row.test.value for row in ranking.rows] == [0.5, 0.5, 0.99]
+
+
+def test_the_lowest_loss_is_first(tmp_path):
+    table = [({"lr": "1"}, 0.6), ({"lr": "2"}, 0.8)]
+    folder = write_sweep_runs(tmp_path / "s", table, monitor="validation/x/loss", mode="min")
+    (ranking,) = read_ranked(folder).rankings
+    assert [row.settings["lr"] for row in ranking.rows] == ["1", "2"] and ranking.is_lower_better
+
+
+def test_runs_that_differ_only_in_the_seed_are_one_row_with_an_interval(tmp_path):
+    table = [
+        ({"lr": lr, "seed": seed}, value)
+        for lr, seed, value in (("1", "0", 0.5), ("1", "1", 0.9), ("2", "0", 0.75), ("2", "1", 0.77))
+    ]
+    (ranking,) = read_ranked(write_sweep_runs(tmp_path / "s", table)).rankings
+    assert [dict(row.settings) for row in ranking.rows] == [{"lr": "2"}, {"lr": "1"}]
+    assert ranking.rows[0].validation == average_runs([0.77, 0.75])
+    margin = 12.7062 * 0.01 * 2**0.5 / 2**0.5  # Student's t of one degree of freedom
+    assert ranking.rows[0].validation.high == pytest.approx(0.76 + margin, abs=1e-5)
+
+
+def test_other_metrics_failed_jobs_and_unknown_runs_are_reported(tmp_path):
+    folder = write_sweep_runs(tmp_path / "s", [({"model": "a"}, 0.6), ({"model": "b"}, 0.7), ({"model": "c"}, None)])
+    shutil.rmtree(folder / "job1")
+    for name, value in (("job1", 0.2), ("stray", 0.9)):
+        write_job(folder / name, value, monitor="validation/embedded/char_f1")
+    sweep = read_ranked(folder)
+    assert len(sweep.rankings) == 2 and all(len(one.rows) == 1 for one in sweep.rankings)
+    notes = " ".join(sweep.notes)
+    for words in ("each is ranked separately", "job2 failed", "stray is in the folder, and none of its jobs"):
+        assert words in notes
+
+
+def test_a_damaged_record_and_runs_without_a_sweep_are_not_ranked(tmp_path):
+    folder = write_sweep_runs(tmp_path / "s", [({"lr": "1"}, 0.6)])
+    (folder / "sweep.json").write_text("{")
+    sweeps, problems = rank_sweeps(find_runs(f"{folder}/*"))
+    assert not sweeps and "its runs are not ranked" in problems[0]
+    write_job(tmp_path / "plain" / "a", 0.5)
+    assert rank_sweeps(find_runs(tmp_path / "plain")) == ([], [])
+
+
+def test_a_trained_run_is_ranked_by_its_chosen_metric(trained):
+    chosen = chosen_of(read_run(trained))
+    assert chosen is not None and chosen.monitor == "validation/embedded/macro_f1" and 0 < chosen.metric.value <= 1
+
+
+def test_only_the_given_runs_are_ranked(tmp_path):
+    folder = write_sweep_runs(tmp_path / "s", [({"lr": "1"}, 0.6), ({"lr": "2"}, 0.8)])
+    found = rank_sweep(read_ranked(folder).record, [read_run(folder / "job0")])
+    assert [one.run.name for one in found.rankings[0].runs] == ["job0"] and "nothing to rank" in " ".join(found.notes)
+
+
+def test_four_runs_cannot_have_a_p_below_one_third():
+    scores = np.array([0.9, 0.8, 0.2, 0.1])
+    assert permutation_p(["a", "a", "b", "b"], scores) == pytest.approx(1 / 3)
+    assert permutation_p(["a", "b", "a", "b"], scores) > 1 / 3
+    assert permutation_p(list("aaaaabbbbb"), np.r_[np.arange(5) + 10.0, np.arange(5)]) < 0.02
+
+
+def test_many_numbers_are_grouped_into_thirds():
+    thirds = ["1e-05 to 2e-05"] * 2 + ["3e-05 to 4e-05"] * 2 + ["5e-05 to 6e-05"] * 2
+    assert group_values(["1e-5", "2e-5", "3e-5", "4e-5", "5e-5", "6e-5"]) == thirds
+    assert group_values(["b", "a"]) == ["b", "a"] and group_values(["0.1", "0.2"]) == ["0.1", "0.2"]
+
+
+def settings_table(count):
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        lr, dropout, seed = 10 ** rng.uniform(-5, -3), number % 2, number % 3
+        settings = {"lr": repr(lr), "dropout": str(dropout), "seed": str(seed)}
+        yield settings, 0.9 + 0.1 * np.log10(lr / 1e-3) + 0.02 * dropout
+
+
+def test_the_setting_with_an_effect_is_found(tmp_path):
+    folder = write_sweep_runs(tmp_path / "s", list(settings_table(24)), arguments=("sweep=optuna",))
+    (ranking,) = read_ranked(folder).rankings
+    assert ranking.effects[0].key == "lr"
+    assert ranking.effects[0].corrected < 0.01 < ranking.effects[-1].p_value
+    assert [mean.n for mean in ranking.effects[0].values.values()] == [8, 8, 8]
+    notes = " ".join(ranking.effect_notes)
+    assert "the seed is chance" in notes and "only a hint" in notes
+    assert plot_sweep(ranking).startswith(b"<?xml")
+    (two,) = read_ranked(write_sweep_runs(tmp_path / "two", list(settings_table(2)))).rankings
+    assert not two.effects and plot_sweep(two) is None
+
+
+def test_the_page_begins_with_the_sweep_and_escapes_names(tmp_path):
+    table = [({"lr": lr, "<b>": "<i>x"}, value) for lr, value in (("1", 0.5), ("2", 0.7), ("3", 0.6))]
+    folder = write_sweep_runs(tmp_path / "s", table)
+    write_comparison_page(
+        tmp_path / "page.html", compare_runs(find_runs(f"{folder}/*"), num_resamples=20), title="Runs"
+    )
+    page = (tmp_path / "page.html").read_text()
+    assert page.index('id="sweep-0"') < page.index('id="runs"') and "data:image/svg+xml" in page
+    assert "<i>x" not in page and "faithkit train" in page
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
+def test_a_reader_sorts_the_ranking_and_the_page_fits_the_window(tmp_path):
+    folder = write_sweep_runs(tmp_path / "s", list(settings_table(12)))
+    comparison = compare_runs(find_runs(f"{folder}/*"), num_resamples=20)
+    write_comparison_page(tmp_path / "page.html", comparison, title="Runs")
+    with chromium() as browser:
+        for width, dark in ((1280, False), (390, True)):
+            browser.window(width, 900, dark=dark)
+            browser.open(f"file://{tmp_path / 'page.html'}")
+            assert browser.ask("document.documentElement.scrollWidth") <= width
+        places = "#sweep-0-ranking tbody tr > :nth-child(1)"
+        assert browser.texts(places) == [str(place) for place in range(1, 13)]
+        browser.click("#sweep-0-ranking thead button")
+        assert browser.texts(places)[0] == "12"
+        settings = set(browser.texts("#sweep-0-effects tbody tr > :nth-child(1)"))
+        assert settings == {"lr", "dropout", "seed"} and browser.complaints == []
