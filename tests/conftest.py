@@ -18,6 +18,7 @@ os.environ["WANDB_MODE"] = "offline"
 UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("fast", derandomize=True, **UNTIMED)
 hypothesis.settings.register_profile("random", **UNTIMED)
+hypothesis.settings.register_profile("fuzz", max_examples=2000, **UNTIMED)
 hypothesis.settings.load_profile("fast")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from tests.running import ROOT
+from tests.running import ROOT, reset_signals
 
 WARM = (
     "train",
@@ -70,6 +70,7 @@ def serve(run: Callable[[dict[str, Any]], int]) -> None:
     Args:
         run: Carries a command out in the fork and gives its exit code.
     """
+    reset_signals()
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     for name in HEAVY + tuple(f"faithkit_workflows.{name}" for name in WARM):
         importlib.import_module(name)

@@ -91,13 +91,14 @@ def _turn(row: Row, dialogue: str, index: int) -> WizardTurn:
     unknown = [tag for tag in tags or () if tag.strip().lower() not in TAGS]
     if unknown:
         raise BadRow(f"field 'BEGIN' has {shorten(unknown[0])}; known: {', '.join(TAGS)}")
+    original = row.text("original_response", empty_ok=True)
     return WizardTurn(
         dialogue=dialogue,
         index=index,
         history=alternate(row.texts("history")),
         knowledge=row.text("knowledge"),
         response=row.text("response"),
-        original=row.text("original_response", empty_ok=True) or None,
+        original=original if original.strip() else None,
         tags=tags,
         vrm=() if row.values.get("VRM") is None else tuple(row.texts("VRM")),
     )

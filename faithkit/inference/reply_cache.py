@@ -33,7 +33,8 @@ STRATEGY_SETTINGS = {
 APPLICATION_ID, FORMAT = 0x666B7270, 1  # in the header of the file
 LOCK_SECONDS = 60.0  # to wait while another process writes
 KEYS_PER_QUERY = 500
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# The statements are constant, so an error in one (a column that is missing) means that the schema is damaged.
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 _SYSTEM_ERRORS = {
     sqlite3.SQLITE_FULL: errno.ENOSPC,
     sqlite3.SQLITE_IOERR: errno.EIO,

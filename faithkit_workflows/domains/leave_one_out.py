@@ -7,7 +7,7 @@ all domains except X and those related to it. Every domain has the same weight i
 
 The threshold is the score where a response is as likely hallucinated as not if both classes of every Y count the same.
 The threshold with the best macro-F1 on all their rows would follow the class shares of the largest Y, and would call
-nearly all rows of X alike (EXPERIMENTS.md, a threshold that carries over).
+nearly all rows of X alike (EXPERIMENTS.md, Domain transfer: thresholds).
 """
 
 from collections.abc import Mapping, Sequence

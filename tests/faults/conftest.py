@@ -1,11 +1,13 @@
-"""Fixtures of the faults: undisturbed runs, places that commands name."""
+"""Fixtures of the fault tests: undisturbed runs, and paths that command lines name."""
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.faults.command_places import Places
-from tests.faults.kills import Command, Undisturbed, undisturbed
+from tests.faults.processes import Undisturbed
 
 TRAIN = (
     "data.num_train=24",
@@ -21,7 +23,6 @@ TRAIN = (
     "callbacks.num_examples=0",
     "callbacks.progress_bar=false",
     "optimizer.lr=1e-3",
-    "trainer=cpu",
     "trainer.precision=32-true",
 )
 EVALUATE = ("benchmark=embedded", "benchmark.options.num_test=24", "num_resamples=5", "num_examples=0")
@@ -34,39 +35,70 @@ GENERATE = (
 )
 
 
+class Commands(dict[str, Undisturbed]):
+    """Runs each command undisturbed at its first use; the evaluation scores the model of the training."""
+
+    def __init__(self, root: Path, bert: Path, llama: Path):
+        self.root, self.bert, self.llama = root, bert, llama
+
+    def __missing__(self, script: str) -> Undisturbed:
+        if script == "train":
+            overrides = [f"model.weights={self.bert}", *TRAIN, "trainer=cpu"]
+        elif script == "evaluate":
+            overrides = [self.checkpoint, *EVALUATE]
+        else:
+            overrides = [f"checkpoint={self.llama}", *GENERATE]
+        self[script] = Undisturbed.run(script, *overrides, folder=self.root / script)
+        return self[script]
+
+    @property
+    def checkpoint(self) -> str:
+        """Gives the argument that names the trained critic."""
+        _ = self["train"]
+        return f"checkpoint={self.root / 'train' / 'run'}"
+
+
 @pytest.fixture(scope="session")
-def commands(tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Undisturbed]:
-    """The undisturbed runs; the evaluation scores the model that the training leaves."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    train = undisturbed(Command("train", (f"model.weights={tiny_bert}", *TRAIN)), folder / "train")
-    evaluate = Command("evaluate", (f"checkpoint={folder / 'train' / 'run'}", *EVALUATE))
-    generate = Command("generate", (f"checkpoint={tiny_llama}", *GENERATE))
-    return {
-        "train": train,
-        "evaluate": undisturbed(evaluate, folder / "evaluate"),
-        "generate": undisturbed(generate, folder / "generate"),
-    }
+def commands(tiny_bert: Path, tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Commands:
+    return Commands(tmp_path_factory.mktemp("undisturbed"), tiny_bert, tiny_llama)
 
 
 @pytest.fixture(scope="session")
 def sharded(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """An undisturbed training whose last.ckpt is a folder; of one process, so that its events have an order."""
-    one = ("trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=1", "trainer.precision=32-true")
-    plain = [option for option in TRAIN if not option.startswith("trainer")]
-    folder = tmp_path_factory.mktemp("sharded")
-    return undisturbed(Command("train", (f"model.weights={tiny_bert}", *plain, *one)), folder / "train")
+    """Runs a training whose last.ckpt is a folder; in one process, so that its events have an order."""
+    trainer = ("trainer=fsdp", "trainer.accelerator=cpu", "trainer.devices=1")
+    folder = tmp_path_factory.mktemp("sharded") / "train"
+    return Undisturbed.run("train", f"model.weights={tiny_bert}", *TRAIN, *trainer, folder=folder)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Runs and files that the placeholders of a command line name."""
+
+    root: Path
+
+    def fill(self, arguments: Sequence[str]) -> list[str]:
+        """Replaces `{name}` by the path of that name."""
+        paths = {path.stem: str(path) for path in self.root.iterdir()}
+        return [argument.format(**paths) if "{" in argument else argument for argument in arguments]
+
+    def contents(self) -> list[Path]:
+        return sorted(self.root.rglob("*"))
 
 
 @pytest.fixture(scope="session")
-def made_places(tmp_path_factory: pytest.TempPathFactory) -> Places:
-    return Places.make(tmp_path_factory.mktemp("places"))
-
-
-@pytest.fixture
-def places(made_places: Places, monkeypatch: pytest.MonkeyPatch) -> Places:
-    """Runs and files of a user without an account."""
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    monkeypatch.setenv("NETRC", "/nowhere")
-    monkeypatch.setenv("HOME", "/nowhere")
-    return made_places
+def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """Writes runs without weights, which only their reader could miss, and small files."""
+    root = tmp_path_factory.mktemp("places")
+    for kind in ("critic", "generator"):
+        (root / kind / "hf").mkdir(parents=True)
+        (root / kind / "hf" / "config.json").write_text("{}")
+        (root / kind / "hf" / "faithkit.json").write_text(json.dumps({"kind": kind}))
+    (root / "unfinished" / "checkpoints").mkdir(parents=True)
+    (root / "unfinished" / "checkpoints" / "last.ckpt").touch()
+    (root / "trained").mkdir()
+    (root / "trained" / "config.yaml").write_text("seed: 0\nmodel:\n  name: x\n")
+    (root / "folder").mkdir()
+    (root / "file").write_text('{"id": "a", "text": "b"}\n')
+    (root / "table.csv").write_text("knowledge,response,model\na,b,c\n")
+    return Places(root)

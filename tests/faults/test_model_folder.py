@@ -1,21 +1,35 @@
-"""Each fault of a model's folder is refused by name before anything is scored; what is whole loads everywhere."""
+"""A damaged or hostile folder of a model is refused by name before anything is scored, and runs no code."""
 
 import json
 import logging
+import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from critic import Critic
-from critic.weights import load_classifier
+from critic.sequence.settings import Settings as CriticSettings
+from critic.tagger.settings import Settings as TaggerSettings
+from critic.tagger.settings import tagger_labels
+from critic.tagger.span_calibration import SpanCalibration
+from critic.weights import load_classifier, load_token_classifier
+from data_modules.encoding.sequence_layout import TurnLayout
+from data_modules.encoding.tokens import load_tokenizer
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
-from faithkit.files.model_folder import SIDECAR, read_sidecar
-from tests.faults.model_folders import FOREIGN, MODELS, OLDER, SEALED, copy, refused, wanted, whole_folder
+from faithkit.files.model_folder import SIDECAR, sidecar_hash, write_folder
+from faithkit.provenance.row_keys import row_keys
+from faithkit.provenance.seen_rows import SEEN_ROWS_FILE, TRAINED, SeenRows
+from faithkit.records import Example
+from tests.faults.strategies import damaged_bytes, damaged_json, new_folder, share, used_or_explained
 from tests.model_folders import (
     Change,
     config,
@@ -26,30 +40,121 @@ from tests.model_folders import (
     empty,
     flip,
     make_foreign,
-    make_older,
     rename,
     text,
     without,
 )
-from tests.running import run
+from tests.running import run, temporary_folder
+from tests.tiny import write_bert, write_language_model
 
 KINDS = (CRITIC, TAGGER, GENERATOR, JUDGE)
-
-
-@pytest.fixture
-def said(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """Our messages."""
-    with caplog.at_level(logging.INFO, "faithkit"):
-        yield caplog
-
-
+OURS, FOREIGN = "ours", "foreign"  # with hashes and settings, or weights and tokenizer alone
+KNOWLEDGE, RESPONSE = "the river is long and the city is old", "the king lives in the city"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("maker", [SEALED, OLDER])
-def test_what_is_whole_is_used(kind: str, maker: str) -> None:
-    assert wanted(kind, maker) == wanted(kind, SEALED)
+def write_detector(folder: Path, load: Callable[[str], Any], settings: Any) -> None:
+    bert = write_bert(folder.with_name(f"{folder.name}-bert"), num_layers=1)
+    model = load(str(bert))
+    model.classifier.weight.data *= 20
+    row = Example(id="0", source="rows", split="train", group="0", knowledge=KNOWLEDGE, response=RESPONSE)
+    seen = SeenRows.of({TRAINED: [row_keys([row])]})
+    write_folder(folder, model, load_tokenizer(str(bert)), settings.to_sidecar(), seen)
+
+
+def write_critic(folder: Path) -> None:
+    calibration = ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
+    settings = CriticSettings(
+        max_length=64, order="knowledge_response", calibration=calibration, origin={"config": {}, "data": {}}
+    )
+    write_detector(folder, load_classifier, settings)
+
+
+def write_tagger(folder: Path) -> None:
+    calibration = SpanCalibration(bias=-0.5, aim="f1")
+    settings = TaggerSettings(labels=tagger_labels(True), max_length=96, calibration=calibration, origin={})
+    write_detector(folder, lambda weights: load_token_classifier(weights, settings.labels), settings)
+
+
+def write_generator(folder: Path) -> None:
+    from tests.generation.folders import write_generator
+
+    write_generator(folder, "causal")
+
+
+def write_judge(folder: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
+    from judge.prompt import read_prompt
+    from judge.settings import Settings
+
+    base = write_language_model(folder.with_name(f"{folder.name}-llama"), "llama")
+    calibration = ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
+    template = read_prompt("verdict")
+    settings = Settings(ask="verdict", template=template, max_length=900, calibration=calibration, origin={})
+    model: Any = AutoModelForCausalLM.from_pretrained(base)
+    model.lm_head.weight.data *= 20
+    write_folder(folder, model, load_tokenizer(str(base)), settings.to_sidecar())
+
+
+WRITERS = {CRITIC: write_critic, TAGGER: write_tagger, GENERATOR: write_generator, JUDGE: write_judge}
+
+
+def answer(kind: str, folder: Path) -> Any:
+    """Loads a model and asks it one question."""
+    from faithkit import Generator, Judge, Tagger
+    from faithkit.inference.decoding import Decoding
+
+    if kind == CRITIC:
+        return Critic.load(str(folder)).score(KNOWLEDGE, RESPONSE)
+    if kind == TAGGER:
+        return Tagger.load(str(folder)).predict(KNOWLEDGE, RESPONSE)
+    if kind == JUDGE:
+        return Judge.load(str(folder), precision="32-true").judge(KNOWLEDGE, RESPONSE)
+    decoding = Decoding(max_new_tokens=4)
+    return Generator.load(str(folder)).reply(KNOWLEDGE, ["who lives in the city"], decoding=decoding)
+
+
+@cache
+def complete_folder(kind: str, origin: str) -> Path:
+    """Writes an undamaged folder; copy it before changing it."""
+    folder = temporary_folder("faithkit-model-") / kind
+    if origin == FOREIGN:
+        return make_foreign(Path(shutil.copytree(complete_folder(kind, OURS), folder)))
+    WRITERS[kind](folder)
+    return folder
+
+
+@cache
+def expected_answer(kind: str, origin: str) -> Any:
+    return answer(kind, complete_folder(kind, origin))
+
+
+def copy_folder(tmp_path: Path, kind: str, origin: str = OURS) -> Path:
+    return Path(shutil.copytree(complete_folder(kind, origin), tmp_path / "model"))
+
+
+def assert_refused(kind: str, folder: Path, words: str) -> None:
+    with pytest.raises(UserError, match=words) as refused:
+        answer(kind, folder)
+    assert refused.value.place and refused.value.hint, refused.value
+    assert len(str(refused.value).splitlines()) <= 5
+
+
+def edit_sidecar(folder: Path, change: Callable[[Any], Any]) -> None:
+    """Changes the settings of a folder as an attacker does, with the hash that belongs to them."""
+
+    def rehash(stored: Any) -> None:
+        change(stored)
+        stored["hashes"][SIDECAR] = sidecar_hash(stored)
+
+    edit_json(folder / SIDECAR, rehash)
+
+
+@pytest.fixture
+def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
+    with caplog.at_level(logging.INFO, "faithkit"):
+        yield caplog
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,57 +171,52 @@ def test_what_is_whole_is_used(kind: str, maker: str) -> None:
         (text("adapter_config.json", "{}"), "adapter_config.json was not written with"),
         (without(SIDECAR), "faithkit.json is missing"),
         (empty(SIDECAR), "faithkit.json is empty|the file is empty"),
-        (lambda folder: edit_json(folder / SIDECAR, lambda stored: stored.pop("hashes") and None), "lacks 'hashes'"),
-        (
-            lambda folder: edit_json(folder / SIDECAR, lambda stored: stored["origin"].update(a=1)),
-            "json was changed",
-        ),
+        (lambda folder: edit_json(folder / SIDECAR, lambda stored: stored["origin"].update(a=1)), "json was changed"),
     ],
 )
 def test_a_file_that_is_not_as_it_was_written(kind: str, change: Change, words: str, tmp_path: Path) -> None:
-    folder = copy(tmp_path, kind)
+    folder = copy_folder(tmp_path, kind)
     change(folder)
-    refused(kind, folder, words)
+    assert_refused(kind, folder, words)
+
+
+@pytest.mark.parametrize(("kind", "origin"), product(KINDS, (OURS, FOREIGN)))
+@share(8)
+@given(st.data())
+def test_a_damaged_file_is_refused_or_changes_no_answer(kind: str, origin: str, data: st.DataObject) -> None:
+    """Without hashes another value may pass, as it is as good as any: the model is used or refused, no more."""
+    expected = expected_answer(kind, origin)
+    names = (SIDECAR, "config.json", *TOKENIZER, "model.safetensors", SEEN_ROWS_FILE)
+    with new_folder() as place, used_or_explained():
+        folder = copy_folder(place, kind, origin)
+        path = folder / data.draw(st.sampled_from([name for name in names if (folder / name).exists()]))
+        damaged = damaged_json if path.suffix == ".json" else damaged_bytes
+        path.write_bytes(data.draw(damaged(path.read_bytes())))
+        assert answer(kind, folder) == expected or origin == FOREIGN
 
 
 def test_a_card_or_a_licence_may_be_added(tmp_path: Path) -> None:
-    folder = copy(tmp_path, CRITIC)
+    folder = copy_folder(tmp_path, CRITIC)
     for name in ("README.md", "LICENSE", ".gitattributes"):
         (folder / name).write_text("mine")
-    assert MODELS[CRITIC].use(folder) == wanted(CRITIC, SEALED)
+    assert answer(CRITIC, folder) == expected_answer(CRITIC, OURS)
 
 
-@pytest.mark.parametrize("maker", [OLDER, FOREIGN])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ["config.json", *TOKENIZER, "model.safetensors"])
-def test_a_file_of_0_bytes_is_named(kind: str, maker: str, name: str, tmp_path: Path) -> None:
-    folder = copy(tmp_path, kind, maker)
-    empty(name)(folder)
-    refused(kind, folder, f"{name} is empty|at: .*{name}")
-
-
-LAYER = {CRITIC: "encoder.layer.0.", TAGGER: "encoder.layer.0.", GENERATOR: "layers.1.", JUDGE: "layers.1."}
-HEAD = {CRITIC: "classifier", TAGGER: "classifier", GENERATOR: "lm_head", JUDGE: "lm_head"}
-
-
-@pytest.mark.parametrize("maker", [OLDER, FOREIGN])
-@pytest.mark.parametrize("kind", KINDS)
-def test_missing_tensors_are_never_random(kind: str, maker: str, tmp_path: Path) -> None:
-    folder = copy(tmp_path, kind, maker)
+def test_missing_tensors_are_never_random(kind: str, tmp_path: Path) -> None:
+    folder = copy_folder(tmp_path, kind, FOREIGN)
     weights = (folder / "model.safetensors").read_bytes()
-    for part in (HEAD[kind], LAYER[kind], ""):
+    head, layer = ("classifier", "encoder.layer.0.") if kind in (CRITIC, TAGGER) else ("lm_head", "layers.1.")
+    for change in (drop(head), drop(layer), drop(""), rename(head, "unknown_head")):
         (folder / "model.safetensors").write_bytes(weights)
-        drop(part)(folder)
-        refused(kind, folder, "the weights lack")
-    (folder / "model.safetensors").write_bytes(weights)
-    rename(HEAD[kind], "unknown_head")(folder)
-    refused(kind, folder, "the weights lack")
+        change(folder)
+        assert_refused(kind, folder, "the weights lack")
 
 
-@pytest.mark.parametrize("maker", [OLDER, FOREIGN])
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        *((empty(name), f"{name} is empty|at: .*{name}") for name in ("config.json", *TOKENIZER, "model.safetensors")),
         (config(num_hidden_layers=2), "the weights lack bert.encoder.layer.1."),
         (config(num_hidden_layers=0), "the weights have bert.encoder.layer.0.*no place"),
         (config(num_hidden_layers=10**9), "num_hidden_layers is 1000000000"),
@@ -134,7 +234,7 @@ def test_missing_tensors_are_never_random(kind: str, maker: str, tmp_path: Path)
         (text("config.json", "[" * 10_000 + "]" * 10_000), "nested too deeply"),
         (text("config.json", '{"model_type": NaN}'), "NaN is no number"),
         (text("config.json", '{"model_type": "bert", "hidden_size": 1e999}'), "too large"),
-        (text("config.json", '{"model_type": "bert", "model_type": "bert"}'), "stands twice"),
+        (text("config.json", '{"model_type": "bert", "model_type": "bert"}'), "twice"),
         (text("config.json", '{"hidden_size": ' + "1" * 5000 + "}"), "broken JSON"),
         (data("config.json", '{"model_type": "bert"}'.encode("utf-16")), "not UTF-8"),
         (text("config.json", '"bert"'), "no mapping"),
@@ -143,95 +243,54 @@ def test_missing_tensors_are_never_random(kind: str, maker: str, tmp_path: Path)
         (cut("tokenizer.json"), "cannot be loaded"),
         (cut("tokenizer_config.json"), "broken JSON"),
         (cut("model.safetensors"), "cannot be loaded: SafetensorError"),
-        (lambda folder: drop("position_ids")(folder) or without("model.safetensors")(folder), "safetensors"),
     ],
 )
-def test_without_hashes_everything_else_is_still_checked(
-    maker: str, change: Change, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def test_without_hashes_everything_else_is_checked(
+    change: Change, words: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = copy(tmp_path, CRITIC, maker)
+    folder = copy_folder(tmp_path, CRITIC, FOREIGN)
     change(folder)
-    refused(CRITIC, folder, words)
+    assert_refused(CRITIC, folder, words)
     assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tokenizer_of_another_model_is_refused(kind: str, tmp_path: Path) -> None:
-    folder = copy(tmp_path, kind, FOREIGN)
-
-    def grow(tokenizer: dict[str, Any]) -> None:
-        vocabulary = tokenizer["model"]["vocab"]
-        vocabulary.update({f"word{number}": 5000 + number for number in range(10)})
-
-    edit_json(folder / "tokenizer.json", grow)
-    refused(kind, folder, "has ids up to 5009, and the weights have embeddings")
+    folder = copy_folder(tmp_path, kind, FOREIGN)
+    words = {f"word{number}": 5000 + number for number in range(10)}
+    edit_json(folder / "tokenizer.json", lambda tokenizer: tokenizer["model"]["vocab"].update(words))
+    assert_refused(kind, folder, "has ids up to 5009, and the weights have embeddings")
 
 
-def test_no_code_of_a_folder_runs_and_a_type_that_is_built_in_needs_none(
-    tmp_path: Path, said: pytest.LogCaptureFixture
-) -> None:
-    folder = copy(tmp_path, CRITIC, FOREIGN)
+def test_no_code_of_a_folder_runs(tmp_path: Path, messages: pytest.LogCaptureFixture) -> None:
+    folder = copy_folder(tmp_path, CRITIC, FOREIGN)
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
-    names = dict.fromkeys(("AutoConfig", "AutoModelForSequenceClassification"), "evil.Thing")
-    config(auto_map=names)(folder)
+    config(auto_map=dict.fromkeys(("AutoConfig", "AutoModelForSequenceClassification"), "evil.Thing"))(folder)
     edit_json(folder / "tokenizer_config.json", lambda c: c.update(auto_map={"AutoTokenizer": ["evil.T", "evil.T"]}))
-    assert MODELS[CRITIC].use(folder) == wanted(CRITIC, FOREIGN)
-    assert "auto_map" in said.text and not (tmp_path / "ran").exists()
+    assert answer(CRITIC, folder) == expected_answer(CRITIC, FOREIGN)
+    assert "auto_map" in messages.text and not (tmp_path / "ran").exists()
 
 
-def test_a_run_without_its_sidecar_is_refused(trained: Path, tmp_path: Path) -> None:
-    shutil.copytree(trained, tmp_path / "run")
-    make_foreign(tmp_path / "run" / "hf")
-    with pytest.raises(UserError, match=rf"faithkit.json is missing(.|\n)*resume={tmp_path / 'run'}"):
-        Critic.load(str(tmp_path / "run"))
-
-
-def test_what_cannot_be_checked_or_is_not_calibrated_is_said_in_a_line(
-    tmp_path: Path, said: pytest.LogCaptureFixture
-) -> None:
-    MODELS[GENERATOR].use(copy(tmp_path, GENERATOR, OLDER))
-    (line,) = [record.getMessage() for record in said.records]
-    assert "cannot be checked" in line
+def test_a_foreign_detector_is_reported_as_uncalibrated(tmp_path: Path, messages: pytest.LogCaptureFixture) -> None:
     for kind in (CRITIC, TAGGER):
-        said.clear()
-        shutil.rmtree(tmp_path / "model")
-        MODELS[kind].use(copy(tmp_path, kind, FOREIGN))
-        (line,) = [record.getMessage() for record in said.records]
+        messages.clear()
+        answer(kind, complete_folder(kind, FOREIGN))
+        (line,) = [record.getMessage() for record in messages.records]
         assert "uncalibrated" in line
 
 
-def test_the_sidecar_alone_is_read_without_hashing_the_weights(tmp_path: Path) -> None:
-    folder = copy(tmp_path, CRITIC)
-    cut("model.safetensors")(folder)
-    assert (sidecar := read_sidecar(folder)) and sidecar.kind == CRITIC
-
-
-def test_plain_transformers_loads_a_marked_folder() -> None:
-    from transformers import AutoConfig, AutoModelForSequenceClassification
-
-    folder = whole_folder(CRITIC, SEALED)
-    assert AutoConfig.from_pretrained(folder).to_dict()["faithkit"] == {"kind": CRITIC, "sidecar": SIDECAR}
-    _, report = AutoModelForSequenceClassification.from_pretrained(folder, output_loading_info=True)
-    assert not any(report.values())
-
-
 def test_training_takes_a_new_head_but_no_missing_layer(
-    tiny_bert: Path, tmp_path: Path, said: pytest.LogCaptureFixture
+    tiny_bert: Path, tmp_path: Path, messages: pytest.LogCaptureFixture
 ) -> None:
     encoder = Path(shutil.copytree(tiny_bert, tmp_path / "encoder"))
     load_classifier(str(encoder))
-    (line,) = [record.getMessage() for record in said.records]
+    (line,) = [record.getMessage() for record in messages.records]
     assert "classifier.bias, classifier.weight" in line
     drop("pooler")(encoder)
     load_classifier(str(encoder))
-    assert "bert.pooler.dense.weight" in said.text
+    assert "bert.pooler.dense.weight" in messages.text
     drop("encoder.layer.1.")(encoder)
     with pytest.raises(UserError, match=r"the weights lack bert\.encoder\.layer\.1\."):
-        load_classifier(str(encoder))
-    config(num_hidden_layers=1)(encoder)
-    load_classifier(str(encoder))
-    rename("encoder.layer.0.", "encoder.layer.5.")(encoder)
-    with pytest.raises(UserError, match=r"the weights lack bert\.encoder\.layer\.0\."):
         load_classifier(str(encoder))
 
 
@@ -246,30 +305,12 @@ def test_another_tasks_head_may_be_left_but_no_layer_of_its_encoder(tiny_bert: P
         load_classifier(str(tmp_path / "masked"))
 
 
-def test_an_older_run_is_exported_with_hashes(trained: Path, tmp_path: Path, said: pytest.LogCaptureFixture) -> None:
-    from transformers import pipeline
-
-    from critic.export import export
-
-    run_dir = Path(shutil.copytree(trained, tmp_path / "run"))
-    make_older(run_dir / "hf")
-    assert export(str(run_dir), str(tmp_path / "out")).difference <= 1e-5
-    stored = json.loads((tmp_path / "out" / SIDECAR).read_text())
-    assert set(stored["hashes"]) == {SIDECAR, "config.json", "model.safetensors", *TOKENIZER}
-    before, after = (Critic.load(str(path)).score("a river", "it is long") for path in (run_dir, tmp_path / "out"))
-    assert before == after
-    assert pipeline("text-classification", str(tmp_path / "out"))("a river")
-    flip("model.safetensors")(tmp_path / "out")
-    with pytest.raises(UserError, match=r"model\.safetensors was changed or damaged"):
-        Critic.load(str(tmp_path / "out"))
-
-
 def test_a_model_of_ours_on_the_hub_is_read_with_its_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub's cache is laid out as its client does; nothing is downloaded."""
     from huggingface_hub import constants
 
     cached = tmp_path / "hub" / "models--someone--critic"
-    shutil.copytree(whole_folder(CRITIC, SEALED), cached / "snapshots" / "abc")
+    shutil.copytree(complete_folder(CRITIC, OURS), cached / "snapshots" / "abc")
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("abc")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -277,11 +318,84 @@ def test_a_model_of_ours_on_the_hub_is_read_with_its_sidecar(tmp_path: Path, mon
     assert critic.calibration == ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
 
 
-def test_the_command_line_says_it_in_three_lines(trained: Path, tmp_path: Path) -> None:
-    run_dir = Path(shutil.copytree(trained, tmp_path / "run"))
-    flip("model.safetensors")(run_dir / "hf")
-    done = run("evaluate.py", "benchmark=begin", f"checkpoint={run_dir}", f"run_dir={tmp_path / 'scored'}")
-    assert done.returncode == 2, done.stderr
-    assert "model.safetensors was changed or damaged" in done.stderr
-    told = done.stderr[done.stderr.index("error:") :]
-    assert len(told.splitlines()) <= 3 and len(done.stderr.splitlines()) <= 6 and "Traceback" not in done.stderr
+def test_a_command_refuses_a_damaged_run_in_three_lines(trained: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(trained, tmp_path / "run"))
+    flip("model.safetensors")(folder / "hf")
+    done = run("evaluate.py", "benchmark=begin", f"checkpoint={folder}", f"run_dir={tmp_path / 'scored'}")
+    message = done.stderr[done.stderr.index("error:") :]
+    assert done.returncode == 2 and "model.safetensors was changed or damaged" in message
+    assert len(message.splitlines()) <= 3 and "Traceback" not in done.stderr
+    make_foreign(folder / "hf")
+    with pytest.raises(UserError, match=rf"faithkit.json is missing(.|\n)*resume={folder}"):
+        Critic.load(str(folder))
+
+
+NUMBERS = (None, True, "0.5", float("nan"), float("inf"), -float("inf"), 1e9, -1, [], {})
+
+
+@pytest.mark.parametrize("value", NUMBERS, ids=repr)
+def test_settings_from_python_are_in_their_ranges(value: Any) -> None:
+    score, span = partial(ScoreCalibration), partial(SpanCalibration)
+    layout = partial(TurnLayout, kind="causal", max_length=100, max_response_length=9)
+    for build, name in (
+        (score, "temperature"),
+        (score, "threshold"),
+        (span, "char_threshold"),
+        (span, "response_threshold"),
+        (span, "min_length"),
+        (span, "merge_gap"),
+        (layout, "max_length"),
+        (layout, "max_response_length"),
+    ):
+        with pytest.raises(UserError, match=f"{name} is"):
+            build(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "value", "words"),
+    [
+        *((CRITIC, ("thresholds", "threshold"), value, "threshold") for value in NUMBERS),
+        *((CRITIC, ("thresholds", "temperature"), value, "temperature") for value in (None, 0, -1)),
+        (CRITIC, ("thresholds",), {"temperature": 1.0, "aim": "f1"}, "thresholds lacks threshold"),
+        (CRITIC, ("thresholds", "aim"), 5, "aim is 5"),
+        (CRITIC, ("labels",), ["a", "b"], "labels are"),
+        (CRITIC, ("labels",), "faithful", "labels is"),
+        (CRITIC, ("kind",), None, "kind is None"),
+        (CRITIC, ("layout", "order"), "none", "layout.order is 'none'"),
+        *((CRITIC, ("layout", "max_length"), value, "max_length") for value in (None, "0.5", -1, 5000)),
+        (TAGGER, ("layout", "max_length"), -1, "max_length"),
+        (TAGGER, ("layout", "token_support"), "yes", "layout.token_support is 'yes'"),
+        (TAGGER, ("thresholds", "char_threshold"), 2, "char_threshold"),
+        (GENERATOR, ("layout", "max_length"), True, "max_length"),
+        (GENERATOR, ("layout", "architecture"), "none", "architecture"),
+        (GENERATOR, ("layout", "kind"), "seq2seq", "layout.kind is 'seq2seq'"),
+        (GENERATOR, ("layout", "control"), ["voice", 5], "control"),
+        (GENERATOR, ("layout", "control"), None, "control"),
+        (GENERATOR, ("thresholds",), {"overlap": [0.5]}, "thresholds.overlap"),
+        (GENERATOR, ("origin",), [], "origin is"),
+    ],
+)
+def test_a_field_of_a_sidecar_is_typed_and_in_its_range(
+    kind: str, path: tuple[str, ...], value: Any, words: str, tmp_path: Path
+) -> None:
+    folder = copy_folder(tmp_path, kind)
+
+    def change(stored: dict[str, Any]) -> None:
+        for key in path[:-1]:
+            stored = stored[key]
+        stored[path[-1]] = value
+
+    if isinstance(value, float) and not math.isfinite(value):  # no hash: such a file is refused before
+        edit_json(folder / SIDECAR, change)
+        words = "NaN is no number|Infinity is no number"
+    else:
+        edit_sidecar(folder, change)
+    assert_refused(kind, folder, words)
+    assert_refused(kind, folder, "faithkit.json")
+
+
+def test_a_sidecar_without_hashes_is_refused(tmp_path: Path) -> None:
+    folder = copy_folder(tmp_path, CRITIC)
+    edit_json(folder / SIDECAR, lambda stored: stored.pop("hashes") and None)
+    assert_refused(CRITIC, folder, "lacks 'hashes'")
+    assert "hashes" in json.loads((complete_folder(CRITIC, OURS) / SIDECAR).read_text())

@@ -1,4 +1,4 @@
-"""Files and folders of other users: each command says which one it may not read, enter or write."""
+"""Each command names the file of another user that it may not read, enter or write."""
 
 import os
 import shutil
@@ -9,16 +9,17 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from faithkit.cli import explain
-from tests.faults.forked import run_forked
+from tests.faults.processes import run_forked
 
-NOBODY = 65534
+OTHER_USER = 65534
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
+BENCHMARK = "benchmark=embedded checkpoint={run} run_dir={new}"
 
 
 @pytest.fixture
 def place(trained: Path) -> Iterator[Path]:
-    """A folder with a run in it."""
-    with TemporaryDirectory(prefix="faithkit-permissions-") as name:  # pytest's own folders are closed to others
+    """Copies a run to a folder that other users may enter; pytest's folders are closed to them."""
+    with TemporaryDirectory(prefix="faithkit-permissions-") as name:
         folder = Path(name)
         folder.chmod(0o777)
         shutil.copytree(trained, folder / "run")
@@ -27,42 +28,36 @@ def place(trained: Path) -> Iterator[Path]:
 
 @needs_root
 @pytest.mark.parametrize(
-    ("script", "closed", "arguments", "told"),
+    ("script", "closed", "line", "words"),
     [
-        ("train", "run/config.yaml", ["resume=RUN"], "no permission to read|not allowed to write"),
-        ("train", "run", ["resume=RUN"], "no permission to enter"),
-        ("evaluate", "run", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "no permission to enter"),
-        ("evaluate", "run/hf/config.json", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "read"),
-        ("evaluate", "run/hf/faithkit.json", ["benchmark=embedded", "checkpoint=RUN", "run_dir=NEW"], "to read"),
-        ("evaluate", "rows.csv", ["benchmark=begin", "benchmark.path=ROWS", "run_dir=NEW", "predictions=ROWS"], "read"),
-        ("export", "run/hf/faithkit.json", ["checkpoint=RUN", "output_dir=NEW"], "to read"),
-        ("export", "run/checkpoints/best.ckpt", ["checkpoint=RUN", "output_dir=NEW"], "read"),
-        ("score", "rows.csv", ["path=ROWS", "checkpoint=RUN", "run_dir=NEW"], "read"),
-        ("train", "rows.csv", ["data=begin", "data.path=ROWS", "run_dir=NEW", "model.weights=RUN/hf"], "read"),
+        ("train", "run/config.yaml", "resume={run}", "no permission to read|not allowed to write"),
+        ("train", "run", "resume={run}", "no permission to enter"),
+        ("evaluate", "run", BENCHMARK, "no permission to enter"),
+        ("evaluate", "run/hf/config.json", BENCHMARK, "read"),
+        ("evaluate", "run/hf/faithkit.json", BENCHMARK, "to read"),
+        ("evaluate", "rows.csv", "benchmark=begin benchmark.path={rows} run_dir={new} predictions={rows}", "read"),
+        ("export", "run/checkpoints/best.ckpt", "checkpoint={run} output_dir={new}", "read"),
+        ("score", "rows.csv", "path={rows} checkpoint={run} run_dir={new}", "read"),
+        ("train", "rows.csv", "data=begin data.path={rows} run_dir={new} model.weights={run}/hf", "read"),
     ],
 )
-def test_what_may_not_be_read_is_named(
-    script: str, closed: str, arguments: list[str], told: str, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_may_not_be_read_is_named(
+    script: str, closed: str, line: str, words: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(place / "home"))
     (place / "rows.csv").write_text("knowledge,response\na b,c d\n")
     path = place / closed
     path.chmod(0o700 if path.is_dir() else 0o600)
-    os.chown(path, NOBODY, NOBODY)
-    words = {"RUN": place / "run", "NEW": place / "new", "ROWS": place / "rows.csv"}
-    given = []
-    for argument in arguments:
-        for word, value in words.items():
-            argument = argument.replace(word, str(value))
-        given.append(argument)
-    ended = run_forked(script, *given, powerless=True)
+    os.chown(path, OTHER_USER, OTHER_USER)
+    arguments = line.format(run=place / "run", new=place / "new", rows=place / "rows.csv").split()
+    ended = run_forked(script, *arguments, is_powerless=True)
     assert ended.code == 2 and "Traceback" not in ended.output, ended.output
     message = ended.output[ended.output.index("error:") :]
-    assert any(word in message for word in told.split("|")) and str(path) in message, message
+    assert any(word in message for word in words.split("|")) and str(path) in message, message
     assert len(message.splitlines()) <= 5
 
 
-def test_reading_is_told_from_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_writing_and_entering_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("x")
     error = PermissionError(13, "Permission denied", str(tmp_path / "file"))
     assert "no permission to write" in (explain(error) or "")

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,25 +14,33 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.files import run_lock as module
 from faithkit.files.run_lock import run_lock
-from tests.faults.forked import run_forked
+from tests.faults.processes import run_forked
 from tests.running import ROOT, SMALL, opened
 
 HOLDER = """
-import sys, time
+import os, sys, time
 from pathlib import Path
 from faithkit.files.run_lock import run_lock
 with run_lock(Path(sys.argv[1])):
-    print("held", flush=True)
+    child = os.fork() if len(sys.argv) > 2 else 0
+    if child or len(sys.argv) == 2:
+        print(child, flush=True)
     time.sleep(120)
 """
 
 
-def hold(folder: Path) -> subprocess.Popen[str]:
-    """A living process that works in the folder."""
+@contextmanager
+def held(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """Starts a process that works in the folder; with an argument, it forks a child that sleeps."""
     folder.mkdir(exist_ok=True)
-    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(folder)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout and process.stdout.readline() == "held\n"
-    return process
+    command = [sys.executable, "-c", HOLDER, str(folder), *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        yield process, int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
 
 
 def begin(folder: Path) -> Path:
@@ -40,38 +49,31 @@ def begin(folder: Path) -> Path:
     return folder
 
 
-def test_the_second_command_is_refused_at_once_with_the_first_ones_process(tmp_path: Path) -> None:
+def test_the_second_command_is_refused_with_the_first_ones_process(tmp_path: Path) -> None:
     folder = begin(tmp_path / "run")
-    process = hold(folder)
-    try:
+    with held(folder) as (process, _):
         for argument in (f"resume={folder}", f"run_dir={folder}"):
-            start = time.monotonic()
             ended = run_forked("train", argument)
             assert ended.code == 2 and f"process {process.pid} on " in ended.output and "hint: wait" in ended.output
-            assert time.monotonic() - start < 30
-    finally:
-        process.kill()
-        process.communicate()
     with opened("train", f"resume={folder}"):
-        pass  # it ended with its process
+        pass  # the lock ended with its process
 
 
-@pytest.mark.parametrize("script", ["evaluate", "generate", "score", "train"])
-def test_every_script_that_writes_a_run_takes_the_lock(script: str, trained: Path, tmp_path: Path) -> None:
-    process = hold(tmp_path / "run")
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [("evaluate", ["benchmark=embedded"]), ("generate", []), ("score", ["path={rows}"]), ("train", [])],
+)
+def test_every_command_that_writes_a_run_takes_the_lock(
+    script: str, arguments: list[str], trained: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
     (tmp_path / "rows.csv").write_text("knowledge,response\na,b\n")
-    needed = {
-        "evaluate": ["benchmark=embedded", f"checkpoint={trained}"],
-        "generate": ["checkpoint=x"],
-        "score": [f"checkpoint={trained}", f"path={tmp_path / 'rows.csv'}"],
-    }
-    try:
-        ended = run_forked(script, f"run_dir={tmp_path / 'run'}", *needed.get(script, []))
-        assert ended.code == 2 and "is working in this folder" in ended.output, ended.output
-    finally:
-        process.kill()
-        process.communicate()
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [".lock"]
+    line = [argument.format(rows=tmp_path / "rows.csv") for argument in arguments]
+    if script != "train":
+        line.append(f"checkpoint={tiny_llama if script == 'generate' else trained}")
+    with held(tmp_path / "run"):
+        ended = run_forked(script, f"run_dir={tmp_path / 'run'}", *line)
+    assert ended.code == 2 and "is working in this folder" in ended.output, ended.output
+    assert [path.name for path in (tmp_path / "run").iterdir()] == [".lock"]
 
 
 def is_free(folder: Path) -> bool:
@@ -82,25 +84,18 @@ def is_free(folder: Path) -> bool:
         return False
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while not (found := holds()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return found
-
-
 def test_a_forked_worker_does_not_keep_the_lock_of_its_dead_parent(tmp_path: Path) -> None:
-    program = HOLDER.replace('print("held"', "import os\n    child = os.fork()\n    child and print(child")
-    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], cwd=ROOT, stdout=-1, text=True)
-    assert process.stdout
-    child = int(process.stdout.readline())
-    process.kill()
-    process.wait()
-    try:
-        os.kill(child, 0)  # it lives, and gives up what it inherited as soon as it runs
-        assert eventually(lambda: is_free(tmp_path))
-    finally:
-        os.kill(child, signal.SIGKILL)
+    with held(tmp_path, "fork") as (process, child):
+        process.kill()
+        process.wait()
+        try:
+            os.kill(child, 0)  # it lives, and gives up what it inherited as soon as it runs
+            end = time.monotonic() + 30
+            while not is_free(tmp_path) and time.monotonic() < end:
+                time.sleep(0.05)
+            assert is_free(tmp_path)
+        finally:
+            os.kill(child, signal.SIGKILL)
 
 
 def test_other_processes_of_a_distributed_run_need_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,11 +103,9 @@ def test_other_processes_of_a_distributed_run_need_no_lock(tmp_path: Path, monke
         monkeypatch.setenv("LOCAL_RANK", "1")
         with opened("train", f"run_dir={tmp_path / 'run'}") as (other, _):
             assert other.path.resolve() == run.path.resolve()
-        with opened("train", f"resume={tmp_path / 'run'}"):
-            pass
 
 
-def test_a_file_system_without_locks_is_told_in_one_line(
+def test_a_file_system_without_locks_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_locks(handle: int, operation: int) -> None:
@@ -125,12 +118,10 @@ def test_a_file_system_without_locks_is_told_in_one_line(
     assert [record.message for record in caplog.records if "no locks" in record.message]
 
 
-def test_two_commands_of_one_second_get_two_folders(tmp_path: Path) -> None:
-    program = """
-import sys
-from faithkit.files.open_run import _new_folder
-print(*[_new_folder("x") for _ in range(20)], sep="\\n")
-"""
+def test_commands_of_one_second_get_different_folders(tmp_path: Path) -> None:
+    program = (
+        "from faithkit.files.open_run import _new_folder\nprint(*[_new_folder('x') for _ in range(20)], sep='\\n')"
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     processes = [
         subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path, stdout=-1, text=True, env=environment)

@@ -19,7 +19,7 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys
-from tests.faults.races import race
+from tests.faults.processes import race
 
 ROWS = {"train": 12, "validation": 6, "test": 6}
 

@@ -12,7 +12,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.files import cache as module
 from faithkit.files.cache import CHECKSUMS, DamagedEntry, cache_dir, cache_entry
-from tests.faults.races import killed_after, race
+from tests.faults.processes import killed_after, race
 
 TEXT = "rows of a corpus\n" * 50
 

@@ -16,7 +16,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoint_io import LINE_LENGTH, keep_previous, read_checkpoint, write_checkpoint
 from faithkit.training.checkpoints import best_weights, check_fits, find_resume_point
 from faithkit.training.trainer import resume_point
-from tests.faults.fuzz_checkpoints import PLAIN, same, whole, with_checksum
+from tests.faults.checkpoint_files import PLAIN, checkpoint_bytes, example_checkpoint, is_same
 
 
 class Bomb:
@@ -31,12 +31,12 @@ class Bomb:
 
 @pytest.mark.parametrize("each", [1, pytest.param(8, marks=pytest.mark.slow)])
 def test_a_flipped_bit_anywhere_is_noticed_or_harmless(each: int, tmp_path: Path) -> None:
-    data, rng, refused = with_checksum(), random.Random(0), 0
+    data, rng, refused = checkpoint_bytes(), random.Random(0), 0
     for place in range(0, len(data), 1 if each > 1 else 11):
         for bit in rng.sample(range(8), each):
             (tmp_path / "file").write_bytes(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
             try:
-                assert same(read_checkpoint(tmp_path / "file"), whole()), (place, bit)
+                assert is_same(read_checkpoint(tmp_path / "file"), example_checkpoint()), (place, bit)
             except UserError:
                 refused += 1
     assert refused
@@ -44,7 +44,7 @@ def test_a_flipped_bit_anywhere_is_noticed_or_harmless(each: int, tmp_path: Path
 
 @pytest.mark.parametrize("length", [0, 1, 100, 1000, -1, -LINE_LENGTH, -LINE_LENGTH - 1])
 def test_a_file_cut_short_is_refused_with_place_and_hint(length: int, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(with_checksum()[:length])
+    (tmp_path / "file").write_bytes(checkpoint_bytes()[:length])
     with pytest.raises(UserError, match="cut short or damaged") as caught:
         read_checkpoint(tmp_path / "file")
     assert caught.value.place == str(tmp_path / "file") and caught.value.hint
@@ -52,9 +52,9 @@ def test_a_file_cut_short_is_refused_with_place_and_hint(length: int, tmp_path: 
 
 def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
     bomb = Bomb(tmp_path / "executed")
-    write_checkpoint(tmp_path / "ours", {**whole(), "more": bomb})
-    torch.save({**whole(), "more": bomb}, tmp_path / "torch")
-    torch.save({**whole(), "more": bomb}, tmp_path / "legacy", _use_new_zipfile_serialization=False)
+    write_checkpoint(tmp_path / "ours", {**example_checkpoint(), "more": bomb})
+    torch.save({**example_checkpoint(), "more": bomb}, tmp_path / "torch")
+    torch.save({**example_checkpoint(), "more": bomb}, tmp_path / "legacy", _use_new_zipfile_serialization=False)
     (tmp_path / "pickle").write_bytes(pickle.dumps(bomb))
     for name in ("ours", "torch", "legacy", "pickle"):
         with pytest.raises(UserError):
@@ -63,15 +63,15 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path) -> None:
 
 
 def test_other_programs_read_the_file(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path / "file", whole())
-    assert same(torch.load(tmp_path / "file", weights_only=True), whole())
-    assert same(torch.load(tmp_path / "file", weights_only=True, mmap=True), whole())
+    write_checkpoint(tmp_path / "file", example_checkpoint())
+    assert is_same(torch.load(tmp_path / "file", weights_only=True), example_checkpoint())
+    assert is_same(torch.load(tmp_path / "file", weights_only=True, mmap=True), example_checkpoint())
     with zipfile.ZipFile(tmp_path / "file") as archive:
         assert archive.testzip() is None
 
 
 def test_a_file_without_a_checksum_is_refused(tmp_path: Path) -> None:
-    torch.save(whole(), tmp_path / "file")
+    torch.save(example_checkpoint(), tmp_path / "file")
     with pytest.raises(UserError, match="its checksum is missing"):
         read_checkpoint(tmp_path / "file")
 
@@ -79,14 +79,14 @@ def test_a_file_without_a_checksum_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("missing", [*PLAIN, "state_dict"])
 def test_missing_parts_are_named(missing: str, tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
-    write_checkpoint(run.last, {name: value for name, value in whole().items() if name != missing})
+    write_checkpoint(run.last, {name: value for name, value in example_checkpoint().items() if name != missing})
     with pytest.raises(UserError, match="no weights" if missing == "state_dict" else missing):
         resume_point(run)
 
 
 def save(run: RunFolder, step: int) -> None:
     keep_previous(run.last, run.previous)
-    write_checkpoint(run.last, {**whole(), "global_step": step})
+    write_checkpoint(run.last, {**example_checkpoint(), "global_step": step})
 
 
 def test_a_damaged_last_checkpoint_gives_way_to_the_one_before_it(
@@ -132,7 +132,7 @@ def test_weights_of_another_model_are_refused(tmp_path: Path) -> None:
 def test_an_end_within_the_writing_leaves_the_old_file(
     error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_checkpoint(tmp_path / "file", whole())
+    write_checkpoint(tmp_path / "file", example_checkpoint())
     before = (tmp_path / "file").read_bytes()
 
     class Digest:
@@ -141,5 +141,5 @@ def test_an_end_within_the_writing_leaves_the_old_file(
 
     monkeypatch.setattr("faithkit.training.checkpoint_io.hashlib.sha256", Digest)
     with pytest.raises(UserError if isinstance(error, OSError) else KeyboardInterrupt):
-        write_checkpoint(tmp_path / "file", {**whole(), "global_step": 8})
+        write_checkpoint(tmp_path / "file", {**example_checkpoint(), "global_step": 8})
     assert (tmp_path / "file").read_bytes() == before and list(tmp_path.iterdir()) == [tmp_path / "file"]

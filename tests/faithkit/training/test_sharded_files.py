@@ -17,7 +17,7 @@ from faithkit.training.checkpoint_io import DamagedCheckpoint, DurableCheckpoint
 from faithkit.training.checkpoints import check_fits, drop_checkpoints, find_resume_point
 from faithkit.training.sharded_checkpoints import INDEX, LAYOUT, read_into, write_sharded
 from tests.faithkit.training.test_checkpoint_io import Bomb
-from tests.faults.fuzz_checkpoints import PLAIN, same
+from tests.faults.checkpoint_files import PLAIN, is_same
 from tests.process_groups import alone, in_processes
 
 SHAPES = ((7, 3), (2,), (1, 4), ())
@@ -83,7 +83,7 @@ def test_three_processes_write_what_one_two_and_four_read(tmp_path: Path) -> Non
     in_processes(3, write_here, str(tmp_path / "last.ckpt"))
     names = {path.name for path in (tmp_path / "last.ckpt").iterdir()}
     assert names == {INDEX, *(FIRST.replace("shard-00001", f"shard-0000{number}") for number in (1, 2, 3))}
-    assert same(read_checkpoint(tmp_path / "last.ckpt"), whole())
+    assert is_same(read_checkpoint(tmp_path / "last.ckpt"), whole())
     with alone():
         read_here(str(tmp_path / "last.ckpt"))
     in_processes(2, read_here, str(tmp_path / "last.ckpt"))
@@ -175,16 +175,16 @@ def test_files_and_folders_give_way_to_each_other(group: None, tmp_path: Path) -
     run, files = RunFolder(tmp_path), DurableCheckpoints()
     files.save_checkpoint(whole(1), run.last)
     save(run, 2)
-    assert find_resume_point(run) == (run.last, 2, None) and same(read_checkpoint(run.previous), whole(1))
+    assert find_resume_point(run) == (run.last, 2, None) and is_same(read_checkpoint(run.previous), whole(1))
     files.save_checkpoint(whole(3), run.last, run.previous)
-    assert find_resume_point(run) == (run.last, 3, None) and same(read_checkpoint(run.previous), whole(2))
+    assert find_resume_point(run) == (run.last, 3, None) and is_same(read_checkpoint(run.previous), whole(2))
     save(run, 4)
     (run.last / INDEX).unlink()
     files.save_checkpoint(whole(5), run.last)  # after resuming from the previous checkpoint, which stays
-    assert find_resume_point(run) == (run.last, 5, None) and same(read_checkpoint(run.previous), whole(3))
+    assert find_resume_point(run) == (run.last, 5, None) and is_same(read_checkpoint(run.previous), whole(3))
     run.last.write_bytes(b"")
     write_sharded(run.last, sharded(whole(6)), previous=None)
-    assert find_resume_point(run) == (run.last, 6, None) and same(read_checkpoint(run.previous), whole(3))
+    assert find_resume_point(run) == (run.last, 6, None) and is_same(read_checkpoint(run.previous), whole(3))
     drop_checkpoints(run, "none")
     assert not list(run.checkpoints.iterdir())
 

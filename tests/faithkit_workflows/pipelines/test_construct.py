@@ -33,7 +33,7 @@ from tests.faithkit_workflows.pipelines.serving import (
     server,
     steps,
 )
-from tests.faults.forked import run_forked
+from tests.faults.processes import run_forked
 from tests.running import commanded
 from tests.tiny import write_critic
 

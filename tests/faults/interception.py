@@ -1,12 +1,9 @@
-"""Records what a writer does to a folder, and builds every state that a power cut may leave of it.
+"""Intercepts the calls by which a writer changes files: to refuse one, to shorten writes, or to record all of them."""
 
-What a file system promises is little: content is on the disk after an fsync of the file, and names (created, renamed,
-deleted) after an fsync of their folder. Of everything else any part may be there after a power cut: each change of a
-name alone, and content whole, cut, zeroed, missing or as it was at the last fsync.
-"""
-
+import errno
+import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,9 +12,91 @@ from typing import Any
 
 import pytest
 
-# Before and after each of these the folder is looked at. Writes between them are found by what has changed.
-HOOKED = ("open", "write", "fsync", "rename", "replace", "unlink", "remove", "mkdir", "rmdir", "link", "ftruncate")
-ALL_SUBSETS = 5  # changes of names of which every subset is tried; of more every beginning, and each left out alone
+CALLS = ("open", "write", "fsync", "rename", "replace", "unlink", "remove", "mkdir", "rmdir", "link", "ftruncate")
+GROWING = ("open", "write", "fsync", "mkdir", "link")  # what a full or broken disk goes on refusing
+ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EINTR)
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+MAX_ALL_SUBSETS = 5  # changes of names of which every subset is tried; of more, every prefix and each left out alone
+
+
+@contextmanager
+def intercepted(call: Callable[..., Any]) -> Iterator[pytest.MonkeyPatch]:
+    """Replaces each function of `os` in CALLS by `call(name, real, *args, **kwargs)`."""
+
+    def replacement(name: str) -> Any:
+        real = getattr(os, name)
+        return lambda *args, **kwargs: call(name, real, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CALLS:
+            patch.setattr(os, name, replacement(name))
+        yield patch
+
+
+class _UnbufferedFile(io.RawIOBase):
+    """Writes through `os.write`, which can be intercepted, where Python's files would not."""
+
+    def __init__(self, handle: int):
+        self.handle = handle
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.handle
+
+    def write(self, data: Any) -> int:
+        return os.write(self.handle, data)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            os.close(self.handle)
+
+
+@dataclass
+class Fault:
+    """Refuses one call.
+
+    Args:
+        number: Of the call that is refused, from 1; 0 refuses none.
+        kind: The error number.
+        is_lasting: Whether later calls that need the disk are refused too.
+        is_short: Whether every `os.write` takes only a part, as it may.
+    """
+
+    number: int
+    kind: int = errno.EIO
+    is_lasting: bool = False
+    is_short: bool = False
+    count: int = 0
+    refused: str = ""
+
+    def __call__(self, name: str, real: Any, *args: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        if name == "open" and not args[1] & WRITING:
+            name = "open to read"
+        if self.count == self.number or (self.refused and self.is_lasting and name in GROWING):
+            self.refused = self.refused or name
+            raise OSError(self.kind, os.strerror(self.kind), None if isinstance(args[0], int) else str(args[0]))
+        if name == "fsync":  # no power is cut here, and hundreds of real ones take minutes
+            return os.fstat(args[0]) and None
+        if name == "write" and self.is_short:
+            return real(args[0], bytes(args[1])[: max(1, len(args[1]) // 3)])
+        return real(*args, **kwargs)
+
+
+@contextmanager
+def injected(fault: Fault) -> Iterator[Fault]:
+    """Injects a fault into the body."""
+    with intercepted(fault) as patch:
+        patch.setattr(os, "fdopen", lambda handle, mode: io.BufferedWriter(_UnbufferedFile(handle)))
+        yield fault
+
+
+# What a file system promises is little: content is on the disk after an fsync of the file, and names (created, renamed,
+# deleted) after an fsync of their folder. Of everything else any part may be there after a power cut: each change of a
+# name alone, and content complete, cut, zeroed, missing or as it was at the last fsync.
 
 
 @dataclass(eq=False)
@@ -29,7 +108,7 @@ class Node:
     synced: bytes | None = None
 
     def variants(self) -> list[bytes]:
-        """Yields what may be left of it: first of all the whole."""
+        """Lists what may be left of it, the complete content first."""
         if self.is_folder or self.now == self.synced:
             return [self.now]
         safe = self.synced if self.synced is not None and self.now.startswith(self.synced) else b""
@@ -47,7 +126,7 @@ class Change:
     node: Node
     folder: int  # the inode whose fsync makes it last
     source: str = ""
-    lasting: bool = False
+    is_lasting: bool = False
 
 
 State = dict[str, bytes | None]  # of each path its content; None for a folder
@@ -55,7 +134,7 @@ State = dict[str, bytes | None]  # of each path its content; None for a folder
 
 @dataclass
 class Recorder:
-    """The folder as the writer sees it, and all states that a power cut could have left so far.
+    """Records the changes of a folder, and builds all states that a power cut may leave.
 
     `states` maps each to True where it can only be found after the writer had returned.
     """
@@ -66,17 +145,33 @@ class Recorder:
     seen: dict[str, int] = field(default_factory=dict)
     base: dict[str, Node] = field(default_factory=dict)
     states: list[tuple[State, bool]] = field(default_factory=list)
-    num_events: int = 0
+    _is_busy: bool = False
     _known: set[Any] = field(default_factory=set)
 
     def start(self) -> None:
-        self.look()
+        self.compare()
         for node in self.nodes.values():
             node.synced = node.now
         self.base = {path: self.nodes[inode] for path, inode in self.seen.items()}
         self.changes.clear()
 
-    def look(self) -> None:
+    def __call__(self, name: str, real: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._is_busy:
+            return real(*args, **kwargs)
+        self._is_busy = True
+        try:
+            self.compare()
+            self.collect()
+            returned = real(*args, **kwargs)
+            self.compare()
+            if name == "fsync":
+                self.sync(os.fstat(args[0]).st_ino)
+            self.collect()
+            return returned
+        finally:
+            self._is_busy = False
+
+    def compare(self) -> None:
         """Compares the folder with what was there before, and notes the changes."""
         found = {path: (inode, is_folder) for path, inode, is_folder in self._entries()}
         gone = {path for path in self.seen if path not in found}
@@ -116,40 +211,37 @@ class Recorder:
         self.changes.append(Change(kind, path, node, folder, source))
 
     def _move(self, source: str, target: str) -> None:
-        moved = {path: inode for path, inode in self.seen.items() if path == source or path.startswith(f"{source}/")}
-        for path, inode in moved.items():
-            del self.seen[path]
-            self.seen[target + path[len(source) :]] = inode
+        for path in [path for path in self.seen if path == source or path.startswith(f"{source}/")]:
+            self.seen[target + path[len(source) :]] = self.seen.pop(path)
 
-    def synced(self, inode: int) -> None:
+    def sync(self, inode: int) -> None:
         """Notes that a file or folder is now on the disk."""
         if inode in self.nodes and not self.nodes[inode].is_folder:
             self.nodes[inode].synced = self.nodes[inode].now
         for change in self.changes:
-            change.lasting = change.lasting or change.folder == inode
+            change.is_lasting = change.is_lasting or change.folder == inode
 
     def collect(self, *, after_return: bool = False) -> None:
         """Adds the states that a power cut at this moment may leave."""
-        self.num_events += 1
         for kept in self._subsets():
             view = self._apply(kept)
-            loose = [node for node in dict.fromkeys(view.values()) if len(node.variants()) > 1]
-            for variant in range(5) if loose else (0,):
-                state = {
-                    path: None if node.is_folder else node.variants()[min(variant, len(node.variants()) - 1)]
-                    for path, node in view.items()
-                }
+            is_loose = any(len(node.variants()) > 1 for node in view.values())
+            for variant in range(5 if is_loose else 1):
+                state: State = {}
+                for path, node in view.items():
+                    variants = node.variants()
+                    state[path] = None if node.is_folder else variants[min(variant, len(variants) - 1)]
                 key = (frozenset(state.items()), after_return)
                 if key not in self._known:
                     self._known.add(key)
                     self.states.append((state, after_return))
 
     def _subsets(self) -> Iterator[list[Change]]:
-        loose = [change for change in self.changes if not change.lasting]
-        if len(loose) <= ALL_SUBSETS:
+        loose = [change for change in self.changes if not change.is_lasting]
+        numbers = range(len(loose))
+        if len(loose) <= MAX_ALL_SUBSETS:
             choices = list(product((True, False), repeat=len(loose)))
         else:
-            numbers = range(len(loose))
             choices = [tuple(i < end for i in numbers) for end in range(len(loose) + 1)]
             choices += [tuple(i != left_out for i in numbers) for left_out in numbers]
         for choice in choices:
@@ -163,8 +255,7 @@ class Recorder:
             if parent and parent not in view:
                 continue
             if change.kind == "rename":
-                moved = [p for p in view if p == change.source or p.startswith(f"{change.source}/")]
-                for path in moved:
+                for path in [p for p in view if p == change.source or p.startswith(f"{change.source}/")]:
                     view[change.path + path[len(change.source) :]] = view.pop(path)
             elif change.kind == "delete":
                 for path in [p for p in view if p == change.path or p.startswith(f"{change.path}/")]:
@@ -175,43 +266,19 @@ class Recorder:
 
 
 @contextmanager
-def recording(root: Path) -> Iterator[Recorder]:
-    """Records what the body does to the folder `root`."""
-    recorder, busy = Recorder(root), [False]
+def recorded(root: Path) -> Iterator[Recorder]:
+    """Records what the body does to a folder."""
+    recorder = Recorder(root)
     recorder.start()
-
-    def hooked(name: str) -> Any:
-        real = getattr(os, name)
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if busy[0]:
-                return real(*args, **kwargs)
-            busy[0] = True
-            recorder.look()
-            recorder.collect()
-            try:
-                returned = real(*args, **kwargs)
-                recorder.look()
-                if name == "fsync":
-                    recorder.synced(os.fstat(args[0]).st_ino)
-                recorder.collect()
-                return returned
-            finally:
-                busy[0] = False
-
-        return call
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in HOOKED:
-            patch.setattr(os, name, hooked(name))
+    with intercepted(recorder):
         yield recorder
-        busy[0] = True
-    recorder.look()
+        recorder._is_busy = True
+    recorder.compare()
     recorder.collect()
     recorder.collect(after_return=True)
 
 
-def lay_out(state: State, folder: Path) -> Path:
+def write_state(state: State, folder: Path) -> Path:
     """Writes a state into a new folder."""
     folder.mkdir()
     for path, data in sorted(state.items(), key=lambda item: item[0].count("/")):

@@ -1,1 +1,0 @@
-"""Changes the code a little, and tells which changes no test notices: `make mutate`."""
