@@ -223,7 +223,7 @@ def report_detector(
     return detection_reports(
         labelled,
         meta=training.origin,
-        fitting=BaselineData(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
+        baseline_data=BaselineData(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
         origins=origins,
