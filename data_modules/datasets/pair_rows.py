@@ -19,7 +19,7 @@ from data_modules.datasets.pair_columns import (
     parse_list,
 )
 from data_modules.datasets.pair_labels import LabelReader
-from data_modules.datasets.span_rows import LABELS
+from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_LABELS
 from data_modules.reading.fields import other_fields, read_spans, text_group
 from data_modules.reading.files import File
 from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row
@@ -27,9 +27,10 @@ from data_modules.reading.shards import ShardFile
 from data_modules.reading.tables import read_table
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit.span_types import UNTYPED
+from faithkit.span_types import SPAN_LABELS, UNTYPED
 
 JSON = (".json", ".jsonl")
+LABELS = {label: label for label in SPAN_LABELS} | RAGTRUTH_LABELS  # of spans
 SAMPLE_ROWS = 1000  # rows of JSON from which the columns are taken
 MAX_CHARACTERS = 100  # of a further column's text in `meta`: longer ones do not group rows
 

@@ -5,9 +5,11 @@ The wordings are in `domains.txt` and `values.txt`.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
-from data_modules.embedded.phrasing import Random01, in_words, person, pick, read_sections, word
+from data_modules.embedded.phrasing import Random01, in_words, person, pick, word
+from data_modules.reading.formats import read_sections
 
 YEAR, COUNT, PERSON, PLACE = "year", "count", "person", "place"
 
@@ -110,7 +112,7 @@ def _wordings(text: str) -> tuple[str, ...]:
 def _read_values() -> dict[str, tuple[Value, ...]]:
     return {
         name: tuple(Value(*map(_wordings, line.split(">"))) for line in lines)
-        for name, lines in read_sections("values.txt")
+        for name, lines in read_sections(Path(__file__).with_name("values.txt"))
     }
 
 
@@ -119,7 +121,7 @@ def _templates(text: str) -> tuple[Template, ...]:
 
 
 def _read_domains(values: Mapping[str, tuple[Value, ...]]) -> Iterator[Domain]:
-    for title, lines in read_sections("domains.txt"):
+    for title, lines in read_sections(Path(__file__).with_name("domains.txt")):
         relations: list[Relation] = []
         rows = iter(lines)
         for row in rows:

@@ -4,9 +4,11 @@ Nothing here may distinguish faithful from hallucinated replies. First-person re
 words: one claims an experience or an opinion, its partner asks for the seeker's or declines to have one.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+
+from data_modules.reading.formats import read_sections
 
 T = TypeVar("T")
 Random01 = Callable[[], float]  # draws from [0, 1)
@@ -76,20 +78,7 @@ def in_words(number: int) -> str:
     return f"{in_words(head)} {name}" + (f" and {in_words(rest)}" if rest else "")
 
 
-def read_sections(file: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the sections of a text file of this folder: `[title]`, then lines; `#` begins a comment."""
-    title, lines = "", list[str]()
-    for line in Path(__file__).with_name(file).read_text(encoding="utf-8").splitlines():
-        if line.startswith("["):
-            if title:
-                yield title, lines
-            title, lines = line.strip("[]"), []
-        elif not line.startswith("#"):
-            lines.append(line)
-    yield title, lines
-
-
-_PHRASES = dict(read_sections("phrases.txt"))
+_PHRASES = dict(read_sections(Path(__file__).with_name("phrases.txt")))
 PERSONAL = tuple(tuple(line.split(" > ")) for line in _PHRASES.pop("personal"))
 OPENERS, LEADS, JOINTS, TAILS, IGNORANCE, GENERIC, GREETINGS, REACTIONS = (
     tuple(phrase for line in lines for phrase in line.split(" | ")) for lines in _PHRASES.values()

@@ -168,3 +168,16 @@ def table_row(header: list[str], cells: list[str], separator: str) -> Mapping[st
     if len(cells) != len(header):
         return Broken(f"{len(cells)} {separator}-separated fields where the header has {len(header)}", cells)
     return dict(zip(header, cells, strict=True))
+
+
+def read_sections(path: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yields the sections of a text file with wordings: `[title]`, then lines; `#` begins a comment."""
+    title, lines = "", list[str]()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            if title:
+                yield title, lines
+            title, lines = line.strip("[]"), []
+        elif not line.startswith("#"):
+            lines.append(line)
+    yield title, lines

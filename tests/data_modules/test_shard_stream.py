@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from data_modules.data_module import DataModule
 from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.options import DataOptions
-from data_modules.shard_stream import Readers, ShardStream
+from data_modules.shard_stream import ShardStream
 from data_modules.splits import MixPart
 from faithkit.errors import UserError
 from tests.data_modules.conftest import rows_of, write_shard
@@ -156,28 +155,6 @@ def test_lightning_goes_on_in_the_middle_of_a_shard(
     whole = fit()
     assert len(whole) == 22
     assert fit(tmp_path / "last.ckpt") == whole[step:]
-
-
-@pytest.mark.parametrize("num_rows", [1, 3, 10, 31, 32, 33, 1000])
-@pytest.mark.parametrize(("batch_size", "num_readers"), [(1, 8), (5, 8), (8, 3), (32, 8), (7, 7)])
-def test_the_stretches_are_the_epoch_and_fill_each_step(num_rows: int, batch_size: int, num_readers: int) -> None:
-    readers = Readers(num_rows, batch_size, num_readers)
-    stretches = [readers.stretch(reader) for reader in range(readers.count)]
-    assert stretches[0][0] == 0 and stretches[-1][1] == num_rows
-    assert all(before[1] == after[0] for before, after in pairwise(stretches))
-    assert all(end > begin for begin, end in stretches), "no reader is without rows"
-    assert sum(readers.share(reader) for reader in range(readers.count)) == batch_size or readers.num_full_steps == 0
-    assert sum(readers.rows_in_step(step) for step in range(-(-num_rows // batch_size))) == num_rows
-
-
-@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 5, 9, 16])
-def test_every_reader_is_read_by_someone_in_whole(world_size: int) -> None:
-    readers = Readers(1000, 32, 4)
-    taken = [place for rank in range(world_size) for place in readers.of_process(rank, world_size)]
-    for reader in range(4):
-        sharing = [(place, of) for other, place, of in taken if other == reader]
-        assert sorted(place for place, _ in sharing) == list(range(len(sharing)))
-        assert {of for _, of in sharing} == {len(sharing)}
 
 
 def test_a_process_opens_its_own_shards_alone(

@@ -53,14 +53,6 @@ def test_untagged_turns_have_no_label(tmp_path: Path) -> None:
     assert counts["case: unedited, untagged"] == 2 and counts["case: edited, untagged"] == 1
 
 
-def test_data_of_ones_own_may_leave_the_dialogues_number_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "mine.json", [{"utterances": [TURN]}, {"utterances": [TURN]}])
-    assert [(example.id, example.split) for example in read(make("faithdial", path))[0]] == [
-        ("0:0", "all"),
-        ("1:0", "all"),
-    ]
-
-
 @pytest.mark.parametrize(
     ("turn", "message"),
     [
@@ -81,21 +73,3 @@ def test_a_bad_turn_is_told_and_skipped_alone(tmp_path: Path, turn: Any, message
     examples, counts = read(make("faithdial", path), on_bad_row="skip")
     assert [example.id for example in examples] == ["1:0", "1:2"]
     assert counts["rejected: bad row"] == 1
-
-
-@pytest.mark.parametrize("index", [None, "", True, 1.5])
-def test_a_dialogue_without_a_usable_number(tmp_path: Path, index: Any) -> None:
-    with pytest.raises(UserError, match="'dialog_idx' must be a number"):
-        read(make("faithdial", dialogue(tmp_path, TURN, dialog_idx=index)))
-
-
-def test_the_other_official_splits_have_names_of_their_own(tmp_path: Path) -> None:
-    for name in ("train", "valid", "test", "valid_topic_split", "test_random_split"):
-        write(tmp_path / "data" / f"{name}.json", FAITHDIAL)
-    assert list(make("faithdial", tmp_path).files()) == [
-        "train",
-        "validation",
-        "test",
-        "validation_topic",
-        "test_random",
-    ]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.datasets.halludial import HalluDial
 from faithkit.errors import UserError
 from tests.data_modules.official.judgements import HALLUDIAL
 from tests.data_modules.official_rows import labels, make, read, write
@@ -87,10 +86,3 @@ def test_other_bad_rows(tmp_path: Path, change: dict[str, object], match: str) -
     file = write(tmp_path / "induced_test.json", [{**HALLUDIAL[0], **change}])
     with pytest.raises(UserError, match=match):
         read(make("halludial", file))
-
-
-def test_options_are_checked() -> None:
-    with pytest.raises(UserError, match="hint: use spontaneous, induced or both"):
-        HalluDial(path="x", scenario="natural")
-    with pytest.raises(UserError, match="hint: use true or false"):
-        HalluDial(path="x", official_split="no")  # type: ignore[arg-type]

@@ -111,12 +111,3 @@ def test_bad_pairs(tmp_path: Path) -> None:
         file = write(tmp_path / f"{name}_data.json", [{**FILES[name][0], field: None}])
         with pytest.raises(UserError, match=f"field '{field}' must be text, got None"):
             read(make("halueval", file))
-
-
-def test_options_are_checked() -> None:
-    wrong = {"tasks": "chat", "pairs": "two", "seed": "x", "knowledge": 1, "official": "yes"}
-    for option, value in wrong.items():
-        with pytest.raises(UserError, match=f"{option} is {value!r}(.|\n)*hint: use"):
-            make("halueval", "x", **{option: value})
-    with pytest.raises(UserError, match="tasks is"):
-        make("halueval", "x", tasks=[])

@@ -11,7 +11,7 @@ from data_modules.datasets.ragtruth import LABELS, render
 from faithkit.errors import UserError
 from faithkit.records import Example
 from tests.data_modules.official.common import Rows
-from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, SHALLOW, marked, response
+from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, marked, response
 from tests.data_modules.official_rows import labels, make, read, write
 
 
@@ -194,26 +194,6 @@ def test_responses_without_their_sources(tmp_path: Path) -> None:
     (tmp_path / "source_info.jsonl").unlink()
     with pytest.raises(UserError, match=r"no source_info\.jsonl next to the responses"):
         read(make("ragtruth", tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("tasks", "Chat", "no task 'chat'"),
-        ("tasks", [], "tasks is"),
-        ("models", "gpt-9", "no answer of 'gpt-9'"),
-        ("official_split", "no", "official_split is 'no'"),
-    ],
-)
-def test_names_that_the_corpus_does_not_have(tmp_path: Path, option: str, value: Any, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        read(make("ragtruth", corpus(tmp_path), **{option: value}))
-
-
-def test_overlapping_and_repeated_spans_are_kept(tmp_path: Path) -> None:
-    spans = [marked(SHALLOW, "shallowest lake"), marked(SHALLOW, "shallowest"), marked(SHALLOW, "shallowest")]
-    examples, _ = read(make("ragtruth", corpus(tmp_path, [response(1, 70, SHALLOW, *spans)])))
-    assert [text for text, _ in texts(examples[0])] == ["shallowest", "shallowest", "shallowest lake"]
 
 
 @given(st.data())

@@ -72,15 +72,6 @@ def test_without_the_build_wikipedia_alone_is_read_and_told(tmp_path: Path) -> N
     assert built["layout: conversations, reading sets built"] == 1
 
 
-def test_frequent_and_rare_are_splits_of_their_own(tmp_path: Path) -> None:
-    corpus(tmp_path, built=BUILT)
-    for name in ("train", "valid_rare", "test_freq", "test_rare"):
-        (tmp_path / "conversations" / f"{name}.json").write_text("{}")
-    wanted = ["train", "validation", "test", "validation_rare", "test_rare"]
-    assert list(make("topical_chat", tmp_path).files()) == wanted
-    assert list(make("topical_chat", tmp_path / "conversations").files()) == wanted
-
-
 @pytest.mark.parametrize(
     ("others", "message"),
     [

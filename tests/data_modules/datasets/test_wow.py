@@ -37,19 +37,6 @@ def test_parlais_layout(tmp_path: Path) -> None:
     assert counts == {"layout: ParlAI": 1, "dropped: no knowledge used": 2, "kept": 1}
 
 
-def test_seen_and_unseen_topics_are_splits_of_their_own(tmp_path: Path) -> None:
-    for name in ("train", "valid_random_split", "valid_topic_split", "test_random_split", "test_topic_split"):
-        write(tmp_path / f"{name}.json", WOW_PARLAI)
-    assert list(make("wow", tmp_path).files()) == ["train", "validation", "test", "validation_topic", "test_topic"]
-
-
-def test_a_real_sentence_beside_the_mark_of_none_is_used(tmp_path: Path) -> None:
-    rows = copy.deepcopy(WOW_PARLAI)
-    rows[0]["dialog"][0]["checked_sentence"] = {"no_passages_used": "no_passages_used", "self_Orvel_0": LAKE}
-    examples, _ = read(make("wow", write(tmp_path / "train.json", rows)))
-    assert (examples[0].id, examples[0].history) == ("train:0:0", ())
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

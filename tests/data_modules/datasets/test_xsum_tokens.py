@@ -1,14 +1,11 @@
 """Token labels as spans of characters."""
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from data_modules.datasets.xsum_tokens import align, token_spans
+from data_modules.datasets.xsum_tokens import align
 from data_modules.reading.rows import BadRow
 from faithkit.errors import UserError
 from tests.data_modules.official.spans import XSUM_TOKENS
@@ -68,20 +65,3 @@ def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], mess
         read(source)
     assert "line 2" in str(caught.value)
     assert len(read(source, on_bad_row="skip")[0]) == 1
-
-
-WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs", "Z", "C"]), min_size=1), min_size=1)
-
-
-@given(WORDS.filter(lambda words: all(word.strip() == word for word in words)), st.data())
-def test_the_marked_characters_are_those_of_the_marked_tokens(words: list[str], data: st.DataObject) -> None:
-    marks = data.draw(st.lists(st.integers(0, 1), min_size=len(words), max_size=len(words)))
-    text = data.draw(st.sampled_from(["", " "])) + " ".join(words)
-    spans = token_spans(align(text, words), marks)
-    marked = [place for span in spans for place in range(span.start, span.end) if not text[place].isspace()]
-    wanted, place = [], len(text) - len(" ".join(words))
-    for word, mark in zip(words, marks, strict=True):
-        wanted += range(place, place + len(word)) if mark else []
-        place += len(word) + 1
-    assert marked == wanted
-    assert all(one.end < other.start for one, other in pairwise(spans))

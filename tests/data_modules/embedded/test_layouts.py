@@ -1,6 +1,5 @@
 """The writers: official file names and fields, each read by the dataset's loader."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -52,34 +51,3 @@ def test_loaders_read_what_writers_write(name: str, tmp_path: Path) -> None:
         labels |= {e.label for e in examples}
     unjudged = name in ("wow", "wow_faithdial", "cmu_dog", "topical_chat")
     assert labels == ({FAITHFUL} if name == "faithdial" else {None} if unjudged else {FAITHFUL, HALLUCINATED})
-
-
-def test_faithdial_has_its_cases(tmp_path: Path) -> None:
-    WRITERS["faithdial"](tmp_path, {"train": 240}, seed=0)
-    dialogues = json.loads((tmp_path / "train.json").read_text())
-    turns = [turn for dialogue in dialogues for turn in dialogue["utterances"]]
-    assert len(turns) == 240 and not (tmp_path / "test.json").exists()
-    assert list(turns[0]) == ["history", "knowledge", "response", "original_response", "BEGIN", "VRM"]
-    tags = {tuple(turn["BEGIN"]) for turn in turns}
-    assert tags == {
-        ("Entailment",),
-        ("Entailment", "Uncooperative"),
-        ("Generic",),
-        ("Hallucination",),
-        ("Hallucination", "Entailment"),
-    }
-    assert all((turn["original_response"] is None) == (turn["BEGIN"][0] == "Entailment") for turn in turns)
-
-
-def test_parlai_turns_say_whether_a_passage_was_used(tmp_path: Path) -> None:
-    WRITERS["wow"](tmp_path, {"test": 240}, seed=0)
-    dialogues = json.loads((tmp_path / "test_random_split.json").read_text())
-    seen = set()
-    for dialogue in dialogues:
-        for turn in dialogue["dialog"]:
-            if "Wizard" in turn["speaker"]:
-                sentence = turn["checked_sentence"]
-                seen.add("empty" if not sentence else "none" if "no_passages_used" in sentence else "used")
-                if sentence and "no_passages_used" not in sentence:
-                    assert next(iter(sentence.values())) in dialogue["chosen_topic_passage"]
-    assert seen == {"empty", "none", "used"}

@@ -1,7 +1,6 @@
 """Every example once an epoch, whatever the processes; similar lengths together; any step can be the first."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -97,22 +96,3 @@ def test_little_is_padding() -> None:
     batches = plan_batches(lengths, 16, None, np.random.default_rng(0))
     padded = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
     assert padded < 1.03 * lengths.sum()
-
-
-def test_little_is_padding_of_either_sequence() -> None:
-    rng = np.random.default_rng(0)
-    context, response = rng.integers(10, 200, 2000).astype(np.int32), rng.integers(5, 60, 2000).astype(np.int32)
-
-    def padded(second: np.ndarray | None) -> float:
-        batches = plan_batches(context + response, 16, None, np.random.default_rng(0), second)
-        read = sum(len(batch) * int(tokens[batch].max()) for batch in batches for tokens in (context, response))
-        return read / int((context + response).sum())
-
-    assert padded(None) > 1.2
-    assert padded(response) < 1.1
-
-
-@pytest.mark.parametrize(("weight", "times"), [(1.0, 1), (2.0, 2), (3.0, 3)])
-def test_a_whole_weight_takes_each_row_that_often(weight: float, times: int) -> None:
-    drawn = Part(np.arange(10), weight).draw(np.random.default_rng(0))
-    assert sorted(drawn.tolist()) == sorted(list(range(10)) * times)

@@ -1,6 +1,5 @@
 """Encodings and embedded layouts under damage, and several first launches at once."""
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from data_modules.encoding.encoder import EncodedSplit
 from data_modules.encoding.pairs import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
-from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys
 from tests.faults.processes import race
 
@@ -147,11 +145,3 @@ def test_a_damaged_layout_is_written_again(home: Path, layout: str) -> None:
     victim.write_bytes(files[victim][:-30])
     assert written_layout(layout, ROWS) == str(folder)
     assert {path: path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()} == files
-
-
-def test_layouts_of_other_splits_do_not_share_a_folder(home: Path) -> None:
-    one, other = written_layout("snli", {"train": 4, "test": 2}), written_layout("snli", {"train": 4, "validation": 2})
-    assert one != other
-    assert json.loads((Path(one) / "snli_1.0_test.jsonl").read_text().splitlines()[0])
-    with pytest.raises(UserError, match="unknown splits"):
-        written_layout("snli", {"train": 4, "test": 2, "exam": 3})

@@ -13,7 +13,7 @@ from critic.tagger.find_spans import find_spans
 from data_modules.encoding.offsets import NOTHING, OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.tokens import tokenize_with_offsets
 from faithkit.records import Span
-from faithkit.span_types import SPAN_LABELS, UNTYPED
+from faithkit.span_types import SPAN_LABELS
 
 # What tokenizers treat differently.
 PIECES = [
@@ -128,25 +128,3 @@ def test_spans_become_tags_and_come_back_without_a_loss(kind: str, text: str, da
             assert gold & set(range(low, high)), "a marked token holds a marked character"
         elif tag == OUTSIDE:
             assert not gold & set(range(low, high))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@given(text=TEXTS, data=st.data())
-@settings(max_examples=40)
-def test_whole_tokens_come_back_exactly(kind: str, text: str, data: Any) -> None:
-    start, end = extents(kind, text)
-    owners = np.flatnonzero(end > start)
-    if not len(owners):
-        return
-    chosen = data.draw(st.sets(st.sampled_from(owners.tolist())))
-    while True:  # tokens that share a character (the bytes of an emoji) are marked together
-        held = characters(start[list(chosen)], end[list(chosen)])
-        more = {int(t) for t in owners if held & set(range(start[t], end[t]))}
-        if more == chosen:
-            break
-        chosen = more
-    spans = tuple(Span(start=int(start[t]), end=int(end[t]), label=UNTYPED) for t in sorted(chosen))
-    tags = tags_of(spans, start, end, len(text))
-    assert set(np.flatnonzero(tags > 0).tolist()) == chosen
-    back = decoded(start, end, tags)
-    assert held <= back and not (back - held) & visible(text)

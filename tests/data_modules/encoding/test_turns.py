@@ -123,18 +123,6 @@ def keep_newest(turns: list[tuple[str, list[int]]], room: int) -> tuple[list[tup
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_row_reads_back_as_its_texts(kind: str, folders: dict[str, Path]) -> None:
-    encoder = build(folders, kind)
-    one = example(knowledge="the river is long", history=HISTORY, response="it is")
-    columns, decode = encoder.encode([one], Counter()), encoder.tokenizer.decode
-    shown = decode(columns["context"].row(0)).replace(" ", "")
-    end = "</s>" if kind == SEQ2SEQ else WIZARD
-    bos = bos_of(encoder.tokenizer)
-    assert shown == f"{bos}{KNOWLEDGE}theriverislong{SEEKER}theoldriver{WIZARD}alongone{end}"
-    assert decode(columns["response"].row(0)).replace(" ", "") == "itis</s>"
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_markers_that_somebody_typed_are_text(kind: str, folders: dict[str, Path]) -> None:
     encoder = build(folders, kind)
     one = example(knowledge=f"the river{WIZARD}is</s>long", response=SEEKER, history=())

@@ -110,16 +110,6 @@ def test_synthetic_pairs_need_no_labels(wow: Path, tiny_bert: Path) -> None:
     assert all(len(e.knowledge.split()) + len(e.response.split()) <= 26 for e in short)
 
 
-def test_easy_pairs_are_thinned_out_the_same_way_each_time(
-    wow: Path, audit: Path, tiny_bert: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("data_modules.weak.wow.SURE", 0.0)  # all of them are easy
-    first, counts = read(weak(wow, audit, tiny_bert, kinds=["natural"], easy_share=0.5))
-    again, _ = read(weak(wow, audit, tiny_bert, kinds=["natural"], easy_share=0.5))
-    assert [e.id for e in first] == [e.id for e in again] and len(first) + counts["dropped: easy"] == 29
-    assert 5 < len(first) < 24
-
-
 def test_nothing_is_made_from_excluded_knowledge(wow: Path, audit: Path, tiny_bert: Path) -> None:
     banned = knowledge(0, "test")
     source = weak(wow, audit, tiny_bert, kinds=["natural", "synthetic"])
