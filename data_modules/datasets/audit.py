@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from data_modules.datasets.begin import GENERIC, check_generic, check_max_words, cut_knowledge, settle_generic
+from data_modules.datasets.begin import GENERIC, GENERIC_OPTIONS, cut_knowledge, settle_generic
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from faithkit.errors import UserError, shorten
+from faithkit.checks import FAR, check_number
+from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 ADDRESS = "https://github.com/McGill-NLP/FaithDial, folder data-audit"
@@ -60,6 +61,11 @@ class Audit(Source):
 
     name: ClassVar[str] = "audit"
     embedded_layout: ClassVar[str | None] = "audit"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
+        "generic": GENERIC_OPTIONS,
+        "corpora": ("all", *CORPORA),
+        "responses": ("all", *FOLDERS),
+    }
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     responses: str = "all"
     corpora: str = "all"
@@ -67,12 +73,9 @@ class Audit(Source):
     max_knowledge_words: int | None = None
 
     def __post_init__(self) -> None:
-        check_generic(self.generic)
-        check_max_words(self.max_knowledge_words)
-        if self.corpora not in ("all", *CORPORA):
-            raise UserError(f"corpora is {self.corpora!r}", hint=f"use all, {', '.join(CORPORA)}")
-        if self.responses not in ("all", *FOLDERS):
-            raise UserError(f"responses is {self.responses!r}", hint=f"use all, {', '.join(FOLDERS)}")
+        super().__post_init__()
+        if self.max_knowledge_words is not None:
+            check_number("max_knowledge_words", self.max_knowledge_words, 1, FAR, whole=True)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         folders = FOLDERS if self.responses == "all" else (self.responses,)

@@ -13,7 +13,7 @@ from data_modules.reading.dataset import Source
 from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.errors import UserError
+from faithkit.checks import FAR, check_number
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example
 from faithkit.sentences import best_sentences
 
@@ -29,6 +29,7 @@ LAYOUTS = {
 }
 META = ("model_name", "data_source", "full label set")
 GENERIC = "generic"
+GENERIC_OPTIONS = ("drop", HALLUCINATED, FAITHFUL)
 LABELS_2022 = {"fully attributable": FAITHFUL, "not fully attributable": HALLUCINATED, "generic": GENERIC}
 LABELS_2021 = {
     "entailment": FAITHFUL,
@@ -40,16 +41,6 @@ LABELS_2021 = {
 }
 
 
-def check_generic(value: str) -> None:
-    """Checks what is to become of generic responses, which say nothing that the knowledge could support or not.
-
-    Raises:
-        UserError: None of drop, hallucinated and faithful.
-    """
-    if value not in ("drop", FAITHFUL, HALLUCINATED):
-        raise UserError(f"generic is {value!r}", hint=f"use drop, {HALLUCINATED} or {FAITHFUL}")
-
-
 def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
     """Returns the label of a response, where `generic` decides about generic ones: None drops it; both are counted."""
     if label != GENERIC:
@@ -59,12 +50,6 @@ def settle_generic(label: str, generic: str, report: ReadReport) -> str | None:
         return None
     report.count(f"generic, taken as {generic}")
     return generic
-
-
-def check_max_words(value: int | None) -> None:
-    """Raises: UserError: `max_knowledge_words` is below 1."""
-    if value is not None and value < 1:
-        raise UserError(f"max_knowledge_words is {value}", hint="give 1 or more, or null to leave knowledge whole")
 
 
 def cut_knowledge(
@@ -93,13 +78,15 @@ class Begin(Source):
 
     name: ClassVar[str] = "begin"
     embedded_layout: ClassVar[str | None] = "begin"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"generic": GENERIC_OPTIONS}
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     generic: str = "drop"
     max_knowledge_words: int | None = None
 
     def __post_init__(self) -> None:
-        check_generic(self.generic)
-        check_max_words(self.max_knowledge_words)
+        super().__post_init__()
+        if self.max_knowledge_words is not None:
+            check_number("max_knowledge_words", self.max_knowledge_words, 1, FAR, whole=True)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)

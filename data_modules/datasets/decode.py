@@ -12,7 +12,7 @@ from data_modules.reading.dataset import Source
 from data_modules.reading.fields import SEEKER, WIZARD, identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from faithkit.errors import UserError, shorten
+from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 
 ADDRESS = "http://parl.ai/downloads/decode/decode_v0.1.zip"
@@ -48,14 +48,12 @@ class Decode(Source):
 
     name: ClassVar[str] = "decode"
     embedded_layout: ClassVar[str | None] = "decode"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
+        "knowledge": ("speaker", "dialogue"),
+        "official": (True, False),
+    }
     knowledge: str = "speaker"
     official: bool = False
-
-    def __post_init__(self) -> None:
-        if self.knowledge not in ("speaker", "dialogue"):
-            raise UserError(f"knowledge is {self.knowledge!r}", hint="use speaker or dialogue")
-        if not isinstance(self.official, bool):
-            raise UserError(f"official is {self.official!r}", hint="use true or false")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES, address=ADDRESS)

@@ -181,18 +181,12 @@ class DiaHalu(Source):
 
     name: ClassVar[str] = "diahalu"
     embedded_layout: ClassVar[str | None] = "diahalu"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"level": LEVELS, "labelled_by": LABELLERS}
+    option_names: ClassVar[Mapping[str, Sequence[str]]] = {"domains": DOMAINS}
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"domains": ANY}
     level: str = DIALOGUE
     domains: Names = ANY
     labelled_by: str = PEOPLE
-
-    def __post_init__(self) -> None:
-        if self.level not in LEVELS:
-            raise UserError(f"level is {self.level!r}", hint=f"use {' or '.join(LEVELS)}")
-        if not chosen(self.domains, "domains") or chosen(self.domains) - {*DOMAINS, ANY}:
-            raise UserError(f"domains is {self.domains!r}", hint=f"use {ANY}, {', '.join(DOMAINS)}, or a list of them")
-        if self.labelled_by not in LABELLERS:
-            raise UserError(f"labelled_by is {self.labelled_by!r}", hint=f"use {' or '.join(LABELLERS)}")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         found = find_files(self.path, {ALL: FILES}, address=ADDRESS)

@@ -17,7 +17,6 @@ from data_modules.datasets.faithdial import WizardTurn, faithdial_files, wizard_
 from data_modules.reading.dataset import Source
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 LABELS = {"hallucinated": HALLUCINATED, "entailed": FAITHFUL}
@@ -35,14 +34,12 @@ class FaithCritic(Source):
 
     name: ClassVar[str] = "faithcritic"
     embedded_layout: ClassVar[str | None] = "faithdial"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
+        "edited": ("train", "all"),
+        "official": (True, False),
+    }
     edited: str = "train"
     official: bool = False
-
-    def __post_init__(self) -> None:
-        if self.edited not in ("train", "all"):
-            raise UserError(f"edited is {self.edited!r}", hint="use train or all")
-        if not isinstance(self.official, bool):
-            raise UserError(f"official is {self.official!r}", hint="use true or false")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return faithdial_files(self.path)

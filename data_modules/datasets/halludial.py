@@ -46,14 +46,12 @@ class HalluDial(Source):
     name: ClassVar[str] = "halludial"
     ids_repeat: ClassVar[bool] = True
     embedded_layout: ClassVar[str | None] = "halludial"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
+        "scenario": (*SCENARIOS, BOTH),
+        "official_split": (True, False),
+    }
     scenario: str = BOTH
     official_split: bool = True
-
-    def __post_init__(self) -> None:
-        if self.scenario not in (*SCENARIOS, BOTH):
-            raise UserError(f"scenario is {self.scenario!r}", hint=f"use {', '.join(SCENARIOS)} or {BOTH}")
-        if not isinstance(self.official_split, bool):
-            raise UserError(f"official_split is {self.official_split!r}", hint="use true or false")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         found = find_files(self.path, FILES, address=ADDRESS)

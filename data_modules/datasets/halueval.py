@@ -17,7 +17,7 @@ from data_modules.reading.dialogues import read_transcript
 from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.errors import UserError
+from faithkit.checks import check_number
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
 from faithkit.span_types import UNTYPED
 
@@ -67,6 +67,12 @@ class HaluEval(Source):
 
     name: ClassVar[str] = "halueval"
     embedded_layout: ClassVar[str | None] = "halueval"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
+        "pairs": (BOTH, ONE),
+        "knowledge": (True, False),
+        "official": (True, False),
+    }
+    option_names: ClassVar[Mapping[str, Sequence[str]]] = {"tasks": TASKS}
     options_for_all_rows: ClassVar[Mapping[str, object]] = {"tasks": ANY, "pairs": BOTH, "official": False}
     tasks: Names = ANY
     pairs: str = BOTH
@@ -75,15 +81,8 @@ class HaluEval(Source):
     official: bool = False
 
     def __post_init__(self) -> None:
-        if not chosen(self.tasks, "tasks") or chosen(self.tasks) - {*TASKS, ANY}:
-            raise UserError(f"tasks is {self.tasks!r}", hint=f"use {ANY}, {', '.join(TASKS)}, or a list of them")
-        if self.pairs not in (BOTH, ONE):
-            raise UserError(f"pairs is {self.pairs!r}", hint=f"use {BOTH} or {ONE}")
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool):
-            raise UserError(f"seed is {self.seed!r}", hint="use a whole number")
-        for option in ("knowledge", "official"):
-            if not isinstance(getattr(self, option), bool):
-                raise UserError(f"{option} is {getattr(self, option)!r}", hint="use true or false")
+        super().__post_init__()
+        check_number("seed", self.seed, -(2**63), 2**63, whole=True)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, {ALL: [f"{task}_data.json" for task in TASKS]}, address=ADDRESS)

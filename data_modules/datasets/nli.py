@@ -12,7 +12,6 @@ from data_modules.reading.dataset import SPLITS, Source
 from data_modules.reading.fields import text_group
 from data_modules.reading.files import HUB, File, HubSplit, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 # Premise, hypothesis and label, in the official files of MNLI and SNLI and on the hub.
@@ -37,11 +36,8 @@ class NliSource(Source):
     hub_name: ClassVar[str] = ""
     hub_splits: ClassVar[Mapping[str, str]] = {}
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"neutral": ("drop", HALLUCINATED)}
     neutral: str = HALLUCINATED
-
-    def __post_init__(self) -> None:
-        if self.neutral not in ("drop", HALLUCINATED):
-            raise UserError(f"neutral is {self.neutral!r}", hint=f"use {HALLUCINATED} or drop")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         if self.path != HUB or not self.hub_name:

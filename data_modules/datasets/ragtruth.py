@@ -107,7 +107,8 @@ LABELS = {
     )
 }
 FLAGS = ("implicit_true", "due_to_null")
-CHOICES = {
+CHOICES: Mapping[str, Sequence[str | bool]] = {
+    "official_split": (True, False),
     "quality": ("good", "all"),
     "implicit_true": ("keep", "drop"),
     "due_to_null": ("keep", "drop"),
@@ -134,6 +135,8 @@ class RagTruth(Source):
 
     name: ClassVar[str] = "ragtruth"
     embedded_layout: ClassVar[str | None] = "ragtruth"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = CHOICES
+    option_names: ClassVar[Mapping[str, Sequence[str]]] = {"tasks": tuple(TASKS.values())}
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"quality": ANY}
     official_split: bool = True
     quality: str = "good"
@@ -144,16 +147,9 @@ class RagTruth(Source):
     models: Names = ANY
 
     def __post_init__(self) -> None:
-        for option, choices in CHOICES.items():
-            if getattr(self, option) not in choices:
-                raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {' or '.join(choices)}")
-        if not isinstance(self.official_split, bool):
-            raise UserError(f"official_split is {self.official_split!r}", hint="use true or false")
-        if unknown := chosen(self.tasks, "tasks") - set(TASKS) - {ANY}:
-            raise UserError(f"tasks is {self.tasks!r}: no task {min(unknown)!r}", hint=f"use {ANY}, {_list(TASKS)}")
-        for option in ("tasks", "models"):
-            if not chosen(getattr(self, option), option):
-                raise UserError(f"{option} is {getattr(self, option)!r}", hint=f"use {ANY}, a name or a list of names")
+        super().__post_init__()
+        if not chosen(self.models, "models"):
+            raise UserError(f"models is {self.models!r}", hint=f"use {ANY}, a name or a list of names")
 
     def files(self) -> Mapping[str, Sequence[File]]:
         """Both files for every split, since its records depend on both."""
@@ -185,7 +181,7 @@ class RagTruth(Source):
         have = {str(row.values["model"]) for row, _ in rows}
         if rows and (unknown := chosen(self.models) - chosen(tuple(have)) - {ANY}):
             problem = f"models is {self.models!r}: the file has no answer of {min(unknown)!r}"
-            raise UserError(problem, place=str(file), hint=f"choose from: {_list(sorted(have))}")
+            raise UserError(problem, place=str(file), hint=f"choose from: {', '.join(sorted(have))}")
 
     def _split_of(self, row: Row) -> str:
         return row.choice("split", {split: split for split in SPLITS}) if self.official_split else ANY
@@ -239,10 +235,6 @@ class RagTruth(Source):
         if marked and not kept:
             report.count("faithful, since none of its spans counts")
         return kept
-
-
-def _list(names: Mapping[str, str] | Sequence[str]) -> str:
-    return ", ".join(names.values() if isinstance(names, Mapping) else names)
 
 
 @lru_cache(maxsize=8)

@@ -19,6 +19,7 @@ from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
+from faithkit.checks import check_number
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
 from faithkit.sentences import sentence_places
@@ -180,8 +181,7 @@ class TopicalChat(Source):
     min_overlap: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 <= self.min_overlap <= 1:
-            raise UserError(f"min_overlap is {self.min_overlap}", hint="use a number from 0 to 1")
+        check_number("min_overlap", self.min_overlap, 0, 1)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         """Returns the conversations of each split, followed by their reading sets: its records depend on both."""

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from data_modules.reading.exclude import Excluded
+from data_modules.reading.fields import ANY, chosen
 from data_modules.reading.files import File, rows_of
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
@@ -43,6 +44,8 @@ class Source(ABC):
         files_stand_alone: Each file gives its records without the others, by `read_file`: they can be read as shards.
         options_for_all_rows: Options under which no row is left out: `data.exclude` reads test sets with them, since a
             row that scoring leaves out is part of the test set nevertheless.
+        option_values: The possible values of options that have only a few.
+        option_names: The possible names of options that take one, a list or `all`.
     """
 
     name: ClassVar[str] = ""
@@ -55,7 +58,22 @@ class Source(ABC):
     derived_from: ClassVar[str | None] = None
     files_stand_alone: ClassVar[bool] = False
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {}
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {}
+    option_names: ClassVar[Mapping[str, Sequence[str]]] = {}
     path: str
+
+    def __post_init__(self) -> None:
+        for option, values in self.option_values.items():
+            value = getattr(self, option)
+            if not any(type(value) is type(each) and value == each for each in values):
+                shown = [str(each).lower() if isinstance(each, bool) else each for each in values]
+                hint = f"use {', '.join(shown[:-1])} or {shown[-1]}"
+                raise UserError(f"{option} is {value!r}", hint=hint)
+        for option, names in self.option_names.items():
+            given = chosen(getattr(self, option), option)
+            if not given or given - {ANY, *map(str.lower, names)}:
+                hint = f"use {ANY}, {', '.join(names)}, or a list of them"
+                raise UserError(f"{option} is {getattr(self, option)!r}", hint=hint)
 
     @abstractmethod
     def files(self) -> Mapping[str, Sequence[File]]:

@@ -115,6 +115,6 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
         ("ragtruth", "severity", "hard"),
     ],
 )
-def test_a_switch_takes_its_own_values_alone(name: str, option: str, value: str) -> None:
+def test_an_option_takes_its_values_alone(name: str, option: str, value: str) -> None:
     with pytest.raises(UserError, match=f"{option} is '{value}'\n  hint: use "):
         SOURCES[name](path="x", **{option: value})  # type: ignore[call-arg]
