@@ -120,7 +120,7 @@ def build_mix(
     return mix
 
 
-def _named_parts(parts: Parts) -> list[tuple[str | None, Mapping[str, Any]]]:
+def _named_parts(parts: Parts) -> Sequence[tuple[str | None, Mapping[str, Any]]]:
     return list(parts.items()) if isinstance(parts, Mapping) else [(None, part) for part in parts]
 
 

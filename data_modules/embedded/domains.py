@@ -134,7 +134,8 @@ def _read_domains(values: Mapping[str, tuple[Value, ...]]) -> Iterator[Domain]:
             tuple(j for j, other in enumerate(relations) if j != i and _share_values(one.values, other.values))
             for i, one in enumerate(relations)
         )
-        yield Domain(*title.split(" | "), tuple(relations), confusable)
+        name, full_name, intro = title.split(" | ")
+        yield Domain(name, full_name, intro, tuple(relations), confusable)
 
 
 def _share_values(one: object, other: object) -> bool:
