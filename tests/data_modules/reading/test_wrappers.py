@@ -1,6 +1,6 @@
 """Wrappers change one thing of a dataset, and forward all else, through wrappers of wrappers too."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +29,8 @@ DECLARED: dict[str, Any] = {
     "derived_from": "snli",
     "files_stand_alone": True,
     "options_for_all_rows": {"every": True},
+    "option_values": {"every": (True, False)},
+    "option_names": {"shades": ("red", "blue")},
 }
 
 
@@ -45,7 +47,10 @@ class Rare(Source):
     derived_from: ClassVar[str | None] = DECLARED["derived_from"]
     files_stand_alone: ClassVar[bool] = DECLARED["files_stand_alone"]
     options_for_all_rows: ClassVar[Mapping[str, Any]] = DECLARED["options_for_all_rows"]
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = DECLARED["option_values"]
+    option_names: ClassVar[Mapping[str, Sequence[str]]] = DECLARED["option_names"]
     every: bool = False
+    shades: str = "all"
 
     def files(self) -> dict[str, list[Path]]:
         return {split: [Path(self.path) / f"{split}.jsonl"] for split in ("train", "validation")}
