@@ -159,7 +159,7 @@ def train(stage: "Stage") -> None:
 
 def run() -> None:
     """The command line."""
-    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep.run:sweep"
+    settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep.run_sweep:sweep"
     run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
 
 

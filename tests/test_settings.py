@@ -124,7 +124,7 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     from faithkit.metrics.perplexity import KINDS as PERPLEXITY_KINDS
     from faithkit.metrics.perplexity import language_model_statistic
     from faithkit.statistics.bootstrap import Groups
-    from judge.module import _figures as of_a_judge
+    from judge.module import _compute_metrics as of_a_judge
 
     critic = of_a_critic(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.4]]), np.array([1, 0, 1], np.int8))
     tagger = of_a_tagger(np.array([0, 0, 1]), np.array([0.5, -1.0, 0.2]), np.array([1, 0, 0]), np.array([2, 3, 4]))

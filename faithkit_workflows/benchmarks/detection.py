@@ -31,7 +31,7 @@ from faithkit_workflows.answering.prediction_files import predict_and_write, rea
 from faithkit_workflows.answering.retrieval import with_knowledge
 from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, add_cascade_costs, run_cascade
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
-from faithkit_workflows.corpus.report import report_corpus
+from faithkit_workflows.corpus.corpus_report import report_corpus
 from faithkit_workflows.detectors.baseline_fitting import read_fitting
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.detectors.loading import cascade_options, kind_of, log_models

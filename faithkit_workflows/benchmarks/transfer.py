@@ -32,7 +32,7 @@ from faithkit.settings.config_files import choices_of
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.prediction_files import write_with_origin
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
-from faithkit_workflows.sweep.processes import quoted, run_script_apart
+from faithkit_workflows.sweep.launching import quote_override, run_script_apart
 
 # A setting of a training: a choice of a group, or a value of a block.
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
@@ -154,7 +154,7 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
         arguments = [f"resume={folder.path}"]
     else:
         arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
-        arguments += [f"data.path={quoted(path)}", f"seed={config['seed']}"]
+        arguments += [f"data.path={quote_override(path)}", f"seed={config['seed']}"]
         arguments += _checkpoint_settings(config["benchmark"], tested)
         arguments += config["benchmark"]["overrides"]
     log.info("training on %s: faithkit train %s", dataset, " ".join(arguments))
@@ -170,7 +170,7 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
 def _checkpoint_settings(block: Mapping[str, Any], tested: str | None) -> list[str]:
     """Returns the settings of a training that keep the tested rows out of every choice."""
     aim, fraction = block["threshold_aim"], block["validation_fraction"]
-    settings = [] if aim is None else [f"model.threshold_aim={quoted(aim)}"]
+    settings = [] if aim is None else [f"model.threshold_aim={quote_override(aim)}"]
     if tested == VALIDATION and fraction is not None:
         settings += ["data.split=train", f"data.validation_fraction={fraction}", "data.test_fraction=0"]
     return settings

@@ -20,8 +20,8 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.begin_tags import GENERIC, begin_class
 from faithkit.published.figures import are_comparable_models
-from faithkit_workflows.corpus.columns import Columns
-from faithkit_workflows.corpus.report import describe_corpus
+from faithkit_workflows.corpus.corpus_columns import Columns
+from faithkit_workflows.corpus.corpus_report import describe_corpus
 
 GENERIC_OPTION = "generic"
 ADDRESS = re.compile(r"https?://\S+ ?")

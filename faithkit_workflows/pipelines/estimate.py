@@ -20,7 +20,7 @@ from faithkit.pages.tables import print_tables
 from faithkit.statistics.label_sampling import Wave
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import LabelPlan, LabelSums, Verdicts, plan_labels
-from faithkit_workflows.corpus.columns import facet_of
+from faithkit_workflows.corpus.corpus_columns import read_facet
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.ray.rates import estimate_shards
 from faithkit_workflows.settings.engines import RAY, RayOptions
@@ -118,7 +118,7 @@ def _facts(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
     for split in source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]:
         for example in read_examples(source, split, ReadReport("skip")):
             facts: dict[str, Any] = {"group": example.group}
-            if block["by"] and (value := facet_of(example, block["by"])) is not None:
+            if block["by"] and (value := read_facet(example, block["by"])) is not None:
                 facts[block["by"]] = value
             if block["label_next"]:
                 said = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)

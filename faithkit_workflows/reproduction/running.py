@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit_workflows.reproduction.steps import Place, Step, blocked, command
-from faithkit_workflows.sweep.processes import quoted, run_script_apart
+from faithkit_workflows.sweep.launching import quote_override, run_script_apart
 
 GO_ON = "the same command goes on"
 DONE, BEGUN, NEW = "done", "begun", "to do"
@@ -90,7 +90,7 @@ def _run(step: Step, place: Place) -> int:
     folder.parent.mkdir(parents=True, exist_ok=True)
     began, cpu = time.monotonic(), _cpu_seconds()
     if (folder / "config.yaml").exists():
-        typed = [f"resume={quoted(str(folder))}"]
+        typed = [f"resume={quote_override(str(folder))}"]
     else:
         typed = arguments
         write_json(_record(step, place), {"command": arguments})

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from faithkit_workflows.sweep.processes import quoted
+from faithkit_workflows.sweep.launching import quote_override
 
 LOCAL, PAPER = "local", "paper"
 # Corpora that scale=paper reads from the hub, where no folder of theirs is given.
@@ -90,9 +90,9 @@ def command(step: Step, place: Place) -> list[str]:
     arguments = [*step.arguments, f"scale={place.scale}"]
     for key, name in step.corpora.items():
         if path := place.corpus(name):
-            arguments.append(f"{key}={quoted(str(path))}")
-    arguments += [f"{key}={quoted(str(place.folder(name)))}" for key, name in step.steps.items()]
-    return [*arguments, f"seed={place.seed}", f"run_dir={quoted(str(place.folder(step.name)))}"]
+            arguments.append(f"{key}={quote_override(str(path))}")
+    arguments += [f"{key}={quote_override(str(place.folder(name)))}" for key, name in step.steps.items()]
+    return [*arguments, f"seed={place.seed}", f"run_dir={quote_override(str(place.folder(step.name)))}"]
 
 
 def in_order(wanted: Iterable[str], steps: Mapping[str, Step]) -> list[Step]:

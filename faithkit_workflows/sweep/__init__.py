@@ -1,1 +1,1 @@
-"""Sweeps of train.py: many trainings that differ in some settings, each a run of its own in the sweep's folder."""
+"""Runs sweeps of train.py: many trainings that differ in some settings, each a run in the folder of the sweep."""

@@ -1,10 +1,11 @@
-"""Runs the jobs of a sweep, each as a process of its own: here, several at a time by joblib, or by submitit.
+"""Runs commands and the jobs of a sweep as separate processes: on this machine, or by submitit.
 
-What trains in one process leaves neither its memory nor its threads to the next, and takes none with it when it falls.
+A training in a separate process leaves no memory and no threads behind, and does not end the others when it crashes.
 """
 
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -12,25 +13,71 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import IO, Any, Protocol
 
 from faithkit import signals
 from faithkit.errors import UserError
+from faithkit.files.run_folder import RUN_DIR_VARIABLE
 from faithkit_workflows.settings.training import JOBLIB, LOCAL, Sweep
-from faithkit_workflows.sweep.processes import end_of, quoted, script_environment
 
-LOOK_SECONDS = 1.0  # between two looks at a job that may end before its time
-TIMEOUT_MINUTES = 24 * 60  # of a job of submitit, whose own default of minutes no training would survive
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run_script_apart(script: str, arguments: Sequence[str], output: IO[Any] | None = None) -> int:
+    """Runs a command of `faithkit` and returns its exit code.
+
+    Args:
+        script: The name of the command.
+        output: The file for its output; None prints it.
+    """
+    return run_command([sys.executable, "-m", f"faithkit_workflows.{script}", *arguments], script_variables(), output)
+
+
+def script_variables(more: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
+    """Returns the environment variables of a separate process: those of this one, and more."""
+    environ = {name: value for name, value in os.environ.items() if name != RUN_DIR_VARIABLE} | dict(more)
+    # A checkout that is not installed is found by its path.
+    environ["PYTHONPATH"] = os.pathsep.join(path for path in (environ.get("PYTHONPATH"), str(ROOT)) if path)
+    return environ
+
+
+def run_command(command: Sequence[str], environ: Mapping[str, str], output: IO[Any] | None = None) -> int:
+    """Runs a command; if this process is interrupted, the command is stopped too."""
+    errors = subprocess.STDOUT if output else None
+    return wait_for(subprocess.Popen(list(command), env=dict(environ), stdout=output, stderr=errors))
+
+
+def wait_for(process: "subprocess.Popen[bytes]") -> int:
+    """Waits for a process and returns its exit code; if this one is interrupted, it is stopped too."""
+    try:
+        return process.wait()
+    except BaseException:  # Ctrl-C and signals are no subclasses of Exception
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        raise
+
+
+def quote_override(text: str) -> str:
+    """Quotes a text so that Hydra does not interpret it."""
+    if re.fullmatch(r"[\w./-]*[./][\w./-]*", text):  # an unambiguous path
+        return text
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+POLL_SECONDS = 1.0  # between two checks of a running job
+TIMEOUT_MINUTES = 24 * 60  # of a job of submitit; its default of minutes is too short for a training
 GPUS = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainJob:
-    """One training: begun in its folder, or gone on with there. submitit calls it again after a time-out.
+    """A training that is started or resumed in its folder; submitit calls it again after a time-out.
 
     Args:
-        arguments: Of train.py, with run_dir.
-        environ: Variables beside those of the process that runs it.
+        arguments: Of train.py, without run_dir.
+        environ: Additional environment variables.
     """
 
     folder: str
@@ -38,25 +85,25 @@ class TrainJob:
     environ: Mapping[str, str]
 
     def command(self) -> list[str]:
-        """Writes the command: a new run, or the one that its folder has."""
+        """Returns the command that starts the run or resumes it."""
         module = [sys.executable, "-m", "faithkit_workflows.train"]
         if not (Path(self.folder) / "config.yaml").exists():
-            return [*module, *self.arguments, f"run_dir={quoted(self.folder)}"]
+            return [*module, *self.arguments, f"run_dir={quote_override(self.folder)}"]
         named = [text for text in self.arguments if text.partition("=")[0].lstrip("+") in ("extensions", "debug")]
-        return [*module, f"resume={quoted(self.folder)}", *named]
+        return [*module, f"resume={quote_override(self.folder)}", *named]
 
     def environment(self) -> dict[str, str]:
-        """Gives all variables of the job's process."""
-        return script_environment(self.environ)
+        """Returns all environment variables of the job's process."""
+        return script_variables(self.environ)
 
     def __call__(self) -> int:
-        # SLURM's word that time is over reaches this process and its child; it is for this one.
+        # SLURM sends its time-out signal to this process and its child; only this one handles it.
         process = subprocess.Popen(self.command(), env=self.environment(), preexec_fn=_leave_time_out_to_parent)
         _children.append(process)
-        return end_of(process)
+        return wait_for(process)
 
     def checkpoint(self) -> Any:
-        """Ends the run in good order, and tells submitit to submit the job again, which goes on in its folder."""
+        """Stops the run and asks submitit to submit the job again, which resumes the run."""
         from submitit.helpers import DelayedSubmission
 
         for process in _children:
@@ -65,7 +112,7 @@ class TrainJob:
         return DelayedSubmission(self)
 
 
-_children: list["subprocess.Popen[bytes]"] = []  # of this process, where it is one of submitit's
+_children: list["subprocess.Popen[bytes]"] = []  # of this process, if submitit started it
 
 
 def _leave_time_out_to_parent() -> None:
@@ -73,22 +120,22 @@ def _leave_time_out_to_parent() -> None:
 
 
 class Launcher(Protocol):
-    """Runs one job to its end and gives its exit code; several threads call it at once."""
+    """Runs jobs and returns their exit codes; used by several threads."""
 
-    def run(self, job: TrainJob, log: Path, is_hopeless: Callable[[], bool]) -> int:
-        """Runs a job; what it prints goes to `log`. Where it is hopeless it is told to end, with exit code 130."""
+    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
+        """Runs a job with its output in `log`; when `should_stop` is true, the job is stopped (exit code 130)."""
         ...
 
     def stop(self) -> None:
-        """Tells all running jobs to end, and waits for them."""
+        """Stops all running jobs and waits for them."""
         ...
 
 
 class Processes:
-    """Processes of this machine.
+    """Runs jobs on this machine.
 
     Args:
-        gpus: Of several, each job sees one, as far as there are as many slots.
+        gpus: If there are several, each job uses one.
     """
 
     def __init__(self, num_parallel: int, gpus: Sequence[str]):
@@ -98,16 +145,16 @@ class Processes:
         self.running: set[subprocess.Popen[bytes]] = set()
         self.lock, self.stopped = threading.Lock(), False
 
-    def run(self, job: TrainJob, log: Path, is_hopeless: Callable[[], bool]) -> int:
+    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
         slot = self.slots.get()
         try:
             with log.open("ab") as output:
                 process = self._start(job, slot, output)
                 while True:
                     try:
-                        return process.wait(timeout=LOOK_SECONDS)
+                        return process.wait(timeout=POLL_SECONDS)
                     except subprocess.TimeoutExpired:
-                        if is_hopeless():
+                        if should_stop():
                             process.send_signal(signal.SIGTERM)
                             return process.wait()
         finally:
@@ -117,7 +164,7 @@ class Processes:
         with self.lock:
             if self.stopped:
                 raise signals.Interrupted
-            # A group of its own: Ctrl-C in the terminal reaches the sweep alone, which hands it on once.
+            # A separate process group: Ctrl-C in the terminal reaches only the sweep, which stops each job once.
             environ = {**job.environment(), **slot}
             process = subprocess.Popen(
                 job.command(), env=environ, stdout=output, stderr=subprocess.STDOUT, process_group=0
@@ -136,7 +183,7 @@ class Processes:
 
 
 def slots(num_parallel: int, gpus: Sequence[str]) -> Iterable[Mapping[str, str]]:
-    """Shares out cores and GPUs among jobs that run at the same time; one alone has all."""
+    """Assigns cores and GPUs to jobs that run at the same time; a single job has all."""
     if num_parallel == 1:
         return [{}]
     threads = max((os.cpu_count() or 1) // num_parallel, 1)
@@ -145,7 +192,7 @@ def slots(num_parallel: int, gpus: Sequence[str]) -> Iterable[Mapping[str, str]]
 
 
 def visible_gpus() -> list[str]:
-    """Lists the GPUs that a job could use, without asking torch."""
+    """Lists the GPUs that a job can use, without importing torch."""
     chosen = os.environ.get(GPUS)
     if chosen is not None:
         return [name for name in chosen.split(",") if name.strip()]
@@ -153,10 +200,10 @@ def visible_gpus() -> list[str]:
 
 
 class Submitit:
-    """Jobs of SLURM, or of submitit's local executor.
+    """Runs jobs by SLURM, or by submitit's local executor.
 
     Args:
-        folder: Where submitit keeps what it sends and gets.
+        folder: The folder for submitit's files.
     """
 
     def __init__(self, options: Sweep, folder: Path):
@@ -166,42 +213,42 @@ class Submitit:
         try:
             self.executor.update_parameters(**{"timeout_min": TIMEOUT_MINUTES, **(options.submitit or {})})
         except (NameError, TypeError, ValueError, AssertionError) as error:
-            hint = "use submitit's own, such as 'sweep.submitit={timeout_min: 240, slurm_partition: NAME}'"
+            hint = "use submitit's parameters, such as 'sweep.submitit={timeout_min: 240, slurm_partition: NAME}'"
             raise UserError(f"sweep.submitit: {' '.join(str(error).split())[:200]}", hint=hint) from error
         self.running: dict[str, Any] = {}
         self.lock, self.stopped = threading.Lock(), False
 
-    def run(self, job: TrainJob, log: Path, is_hopeless: Callable[[], bool]) -> int:
-        with self.lock:  # submitit has a state of its own while it submits
+    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
+        with self.lock:  # submitit is not thread-safe while it submits
             if self.stopped:
                 raise signals.Interrupted
-            sent = self.running[job.folder] = self.executor.submit(job)
-        is_told = False
-        while not sent.done():
-            if not is_told and is_hopeless():
-                sent.cancel()
-                is_told = True
-            threading.Event().wait(LOOK_SECONDS)
-        _copy_output(sent, log)
-        if is_told or self.stopped:
+            submitted = self.running[job.folder] = self.executor.submit(job)
+        is_stopped = False
+        while not submitted.done():
+            if not is_stopped and should_stop():
+                submitted.cancel()
+                is_stopped = True
+            threading.Event().wait(POLL_SECONDS)
+        _copy_output(submitted, log)
+        if is_stopped or self.stopped:
             return signals.EXIT_CODE
-        error = sent.exception()
-        return 1 if error is not None else int(sent.result())
+        error = submitted.exception()
+        return 1 if error is not None else int(submitted.result())
 
     def stop(self) -> None:
         with self.lock:
             self.stopped = True
-        for sent in self.running.values():
-            if not sent.done():
-                sent.cancel()
+        for submitted in self.running.values():
+            if not submitted.done():
+                submitted.cancel()
 
 
-def _copy_output(sent: Any, log: Path) -> None:
+def _copy_output(submitted: Any, log: Path) -> None:
     with log.open("a", encoding="utf-8") as file:
-        file.writelines(text for text in (sent.stdout(), sent.stderr()) if text)
+        file.writelines(text for text in (submitted.stdout(), submitted.stderr()) if text)
 
 
-def launcher_of(options: Sweep, folder: Path) -> Launcher:
+def build_launcher(options: Sweep, folder: Path) -> Launcher:
     """Builds the launcher that `sweep.launcher` names."""
     if options.launcher == JOBLIB:
         return Processes(options.num_parallel, visible_gpus())

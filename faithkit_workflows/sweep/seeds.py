@@ -1,4 +1,4 @@
-"""One training by several seeds in one run: a folder a seed, and the mean of their test metrics.
+"""Trains with several seeds in one run: a folder for each seed, and the mean of their test metrics.
 
 faithkit train model=judge scale=paper trainer=fsdp seeds=[1,2,3]
 """
@@ -30,32 +30,32 @@ SHOWN = (
     *(f"{level}_{name}" for level in ("response", "char") for name in ("f1", "precision", "recall")),
 )
 
-MAX_SEEDS = 4  # whose columns fit 80 characters
+MAX_SEEDS = 4  # more columns do not fit 80 characters
 Columns = Mapping[str, Mapping[str, Metric]]
 
 
 def folder_of(run: RunFolder, seed: int) -> RunFolder:
-    """Names the folder of one seed's training."""
+    """Returns the folder of one seed's training."""
     return run.stage(f"seed{seed}")
 
 
 def seeded_stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
-    """Gives the unfinished stages of each seed that is not finished; of a run without `seeds` its own stages."""
+    """Lists the unfinished stages of each unfinished seed, or of the run if it has no `seeds`."""
     if not config.get("seeds"):
         yield from stages(run, config)
         return
     for seed in config["seeds"]:
-        own, plain = folder_of(run, seed), {**config, "seed": seed, "seeds": None}
-        if not own.metrics.exists():
-            own.checkpoints.mkdir(parents=True, exist_ok=True)
-            write_config(own.config, plain)
-            yield from stages(own, plain)
+        folder, of_seed = folder_of(run, seed), {**config, "seed": seed, "seeds": None}
+        if not folder.metrics.exists():
+            folder.checkpoints.mkdir(parents=True, exist_ok=True)
+            write_config(folder.config, of_seed)
+            yield from stages(folder, of_seed)
 
 
 def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Writes metrics.json with the means over all seeds, and tells them beside each seed's own.
+    """Writes metrics.json with the means over all seeds, and reports them with each seed's values.
 
-    An interval here is Student's t over the seeds: how far another seed may lie, not what other test rows would change.
+    Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
     """
     seeds: Sequence[int] = config["seeds"]
     found = [read_metrics(folder_of(run, seed).metrics) for seed in seeds]
@@ -72,7 +72,7 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     for name in names:
         split, dataset, *metric = name.split("/")
         by_set.setdefault(f"{split}/{dataset}", []).extend(metric if len(metric) == 1 else [])
-    reports = {name: [seeded_report(name, own, columns)] for name, own in by_set.items()}
+    reports = {name: [seeded_report(name, metrics, columns)] for name, metrics in by_set.items()}
     answers = {
         f"{path.stem}, seed {seed}": [Report(metrics={}, answers=read_answers(path))]
         for seed in seeds
@@ -81,8 +81,8 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     write_reports(run, reports | answers, ReportOptions.of(config))
 
 
-def seeded_report(name: str, own: Sequence[str], columns: Columns) -> Report:
-    """The means of a test set beside each seed's figures: those that a reader sees first, then all."""
+def seeded_report(name: str, names: Sequence[str], columns: Columns) -> Report:
+    """Reports the means of a test set with each seed's values: the main metrics first, then all."""
 
     def table(columns: Columns, metrics: Sequence[str], title: str) -> Table:
         systems = {column: {one: values[f"{name}/{one}"] for one in metrics} for column, values in columns.items()}
@@ -90,29 +90,31 @@ def seeded_report(name: str, own: Sequence[str], columns: Columns) -> Report:
         found.caption = Text("percent but for loss and perplexity; the mean's 95% interval is over seeds")
         return found
 
-    num_seeds, first = len(columns) - 1, [one for one in SHOWN if one in own]
+    num_seeds, first = len(columns) - 1, [one for one in SHOWN if one in names]
     shown = columns if num_seeds <= MAX_SEEDS else _range(columns)
-    every = (table(columns, own, f"{name}: every metric, mean"),) if len(own) > len(first) or shown != columns else ()
+    every = (
+        (table(columns, names, f"{name}: every metric, mean"),) if len(names) > len(first) or shown != columns else ()
+    )
     return Report(metrics={}, headline=(table(shown, first, f"{name}: mean"),), tables=every)
 
 
 def _range(columns: Columns) -> Columns:
-    """The mean beside the lowest and the highest figure of any seed, in the place of each seed's."""
-    (mean, means), *own = columns.items()
+    """Replaces the columns of the seeds by the lowest and the highest values."""
+    (mean, means), *seeds = columns.items()
 
     def chosen(choose: Callable[..., float]) -> dict[str, Metric]:
-        return {name: Metric(value=choose(values[name].value for _, values in own)) for name in means}
+        return {name: Metric(value=choose(values[name].value for _, values in seeds)) for name in means}
 
     return {mean: means, "lowest": chosen(min), "highest": chosen(max)}
 
 
 def read_answers(path: Path) -> list[tuple[Example, Prediction]]:
-    """Reads what a training predicted of its test rows, as its own page shows it."""
+    """Reads the predictions of a training on its test rows."""
     return [(row.example, row.prediction) for row in read_predicted_rows(path).rows.values()]
 
 
 def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:
-    """Gives the mean of the validations that chose the checkpoints, as a single training tells its own."""
+    """Averages the validations that chose the checkpoints, in the form of a single training's."""
     found = [chosen for run in runs if (chosen := chosen_of(run)) is not None]
     if len(found) < len(runs):
         return {}

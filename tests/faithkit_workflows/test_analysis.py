@@ -1,4 +1,4 @@
-"""`benchmark=analysis` reads all of RAGTruth as the paper does, and puts the paper's figures beside."""
+"""`benchmark=analysis` reads all of RAGTruth as the paper does, and shows the paper's figures."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_every_split_and_quality_is_read_and_others_by_option(tmp_path: Path) ->
     assert analyse(path, tmp_path / "train", *official) == 2
 
 
-def test_the_papers_figures_stand_beside_and_a_part_of_the_corpus_is_said_to_be_one(
+def test_the_papers_figures_are_shown_and_a_partial_corpus_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     analyse(str(corpus(tmp_path / "data")), tmp_path / "run", "verbose=true")
@@ -69,9 +69,7 @@ def test_the_terminal_has_one_table_and_the_last_line_links_the_page(
 
 
 @pytest.mark.parametrize("path", ["embedded", "own models"])
-def test_other_data_has_no_published_figures_beside(
-    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_other_data_has_no_published_figures(path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = path if path == "embedded" else str(corpus(tmp_path / "data", model="our-own"))
     analyse(path, tmp_path / "run", "benchmark.num_rows=4" if path != "embedded" else "benchmark.num_rows=60")
     assert "paper" not in capsys.readouterr().out

@@ -50,8 +50,11 @@ def training(mnli: str, tiny_bert: Path) -> list[str]:
     """The options of a transfer that trains one small critic."""
     small = [option for option in SMALL if not option.startswith("data.")]
     overrides = [f"model.weights={tiny_bert}", "logger=none", "callbacks.num_examples=0", *small]
-    quoted = ",".join(f"'{override}'" for override in [*overrides, "callbacks.save_every_seconds=0"])
-    return [*(f"benchmark.{part}.mnli.path={mnli}" for part in ("train", "test")), f"benchmark.overrides=[{quoted}]"]
+    quote_override = ",".join(f"'{override}'" for override in [*overrides, "callbacks.save_every_seconds=0"])
+    return [
+        *(f"benchmark.{part}.mnli.path={mnli}" for part in ("train", "test")),
+        f"benchmark.overrides=[{quote_override}]",
+    ]
 
 
 @pytest.fixture(scope="module")

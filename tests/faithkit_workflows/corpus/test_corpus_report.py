@@ -9,26 +9,26 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.pages.tables import render_text
-from faithkit_workflows.corpus import plots as corpus_plots
-from faithkit_workflows.corpus.report import report_corpus
-from faithkit_workflows.corpus.stats import corpus_stats
-from faithkit_workflows.corpus.tables import corpus_tables
+from faithkit_workflows.corpus import corpus_plots
+from faithkit_workflows.corpus.corpus_report import report_corpus
+from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats
+from faithkit_workflows.corpus.corpus_tables import build_corpus_tables
 from tests.faithkit_workflows.corpus.test_corpus_stats import BASELESS, CONFLICT, CORPUS, example
 
 REAL = os.environ.get("FAITHKIT_TEST_DATA")
 
 
-def test_tables_fit_eighty_columns_and_tell_the_numbers():
-    text = render_text(*corpus_tables(corpus_stats(CORPUS), title="RAGTruth"))
+def test_tables_fit_eighty_columns():
+    text = render_text(*build_corpus_tables(compute_corpus_stats(CORPUS), title="RAGTruth"))
     assert all(len(line) <= 80 for line in text.splitlines())
     assert "RAGTruth: responses and hallucination" in text
     assert "2 (66.7%)" in text
     assert "20.00" in text  # density of n in QA
-    beside = render_text(*corpus_tables(corpus_stats(CORPUS), dataset="ragtruth"))
-    assert "these are 5 responses" in beside and "these are" not in text
-    assert "these are 3 responses" in render_text(*corpus_tables(corpus_stats(CORPUS[:3]), dataset="ragtruth")), (
-        "of one task"
-    )
+    published = render_text(*build_corpus_tables(compute_corpus_stats(CORPUS), dataset="ragtruth"))
+    assert "these are 5 responses" in published and "these are" not in text
+    assert "these are 3 responses" in render_text(
+        *build_corpus_tables(compute_corpus_stats(CORPUS[:3]), dataset="ragtruth")
+    ), "of one task"
 
 
 def test_numbers_and_plots_are_written(tmp_path, capsys):
@@ -84,7 +84,7 @@ def test_the_real_files_are_counted_as_in_their_raw_rows():
     rows = [row for row in map(json.loads, filter(None, lines)) if row["split"] == "test" and row["quality"] == "good"]
     kept = [row for row in rows if row["response"] is not None]
     source = RagTruth(path=str(folder))
-    stats = corpus_stats(read(source, "test")[0])
+    stats = compute_corpus_stats(read(source, "test")[0])
     together = stats.basic["all" if len(stats.basic) > 1 else next(iter(stats.basic))].counts
     assert together.num_responses == len(kept)
     assert together.num_hallucinated == sum(bool(row["labels"]) for row in kept)

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit_workflows.corpus.columns import Columns
-from faithkit_workflows.corpus.counts import buckets
-from faithkit_workflows.corpus.stats import corpus_stats
+from faithkit_workflows.corpus.corpus_columns import Columns
+from faithkit_workflows.corpus.corpus_counts import make_buckets
+from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats
 
 
 def example(id_, response="one two three four", spans=(), task="QA", model="m", knowledge="a b c", group=None, **meta):
@@ -37,7 +37,7 @@ CORPUS = [
 
 
 def test_a_corpus_is_counted_as_by_hand():
-    stats = corpus_stats(CORPUS)
+    stats = compute_corpus_stats(CORPUS)
     assert list(stats.basic) == ["QA", "Summary (CNN/DM)", "Summary (Recent News)", "all"]
     qa = stats.basic["QA"]
     assert (qa.num_sources, qa.counts.num_responses, qa.counts.num_hallucinated, qa.counts.num_spans) == (2, 3, 2, 3)
@@ -52,14 +52,14 @@ def test_a_corpus_is_counted_as_by_hand():
 
 
 def test_density_is_spans_per_hundred_words_by_generator_and_task():
-    stats = corpus_stats(CORPUS)
+    stats = compute_corpus_stats(CORPUS)
     assert stats.models["n"]["QA"].density == pytest.approx(100 * 1 / 5)
     assert stats.models["m"]["all"].density == pytest.approx(100 * 3 / 8)
     assert set(stats.models["n"]) == {"QA"}  # one task is all there is
 
 
 def places(*rows):
-    return corpus_stats(rows).positions["QA"]
+    return compute_corpus_stats(rows).positions["QA"]
 
 
 def test_where_spans_lie_sums_to_one_and_long_spans_spread():
@@ -74,7 +74,7 @@ def test_where_spans_lie_sums_to_one_and_long_spans_spread():
 def in_buckets(rows):
     columns = Columns().add_all(rows)
     every = columns.whole_column("judged") >= 0
-    return buckets(columns, every, columns.whole_column("response_words"))
+    return make_buckets(columns, every, columns.whole_column("response_words"))
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
@@ -95,11 +95,11 @@ def test_equally_many_responses_lie_in_each_bucket():
 
 def test_any_corpus_of_spans_will_do():
     plain = [example("a", spans=(CONFLICT,), task=None, model=None), example("b", spans=None, task=None, model=None)]
-    stats = corpus_stats(plain)
+    stats = compute_corpus_stats(plain)
     assert list(stats.basic) == ["corpus"]
     assert stats.models == {}
     assert stats.num_unmarked == 1
     assert json.loads(json.dumps(stats.to_dict()))["basic"]["corpus"]["counts"]["share"] == 1
-    assert not corpus_stats(plain[1:]).has_spans
+    assert not compute_corpus_stats(plain[1:]).has_spans
     with pytest.raises(UserError, match="there is no example to describe"):
-        corpus_stats([])
+        compute_corpus_stats([])

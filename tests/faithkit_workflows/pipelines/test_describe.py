@@ -16,7 +16,7 @@ QUICK = ("pipeline.plots=false", "pipeline.num_resamples=20")
 
 
 def describe(folder: Path, dataset: str, path: Path | str, *more: str) -> str:
-    """Describes a dataset; gives its report."""
+    """Describes a dataset and returns the report."""
     given = (f"pipeline.dataset={dataset}", f"pipeline.path={path}", f"run_dir={folder}", *more)
     construct.main(compose("construct", "pipeline=describe", *given))
     return (folder / "report.md").read_text()
@@ -27,7 +27,7 @@ def embedded(folder: Path, dataset: str, rows: int = 60) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("dataset", "told"),
+    ("dataset", "expected"),
     [
         ("faithdial", ["Dziri et al. 2022, TACL 10, Table 2", "36,809", "before the edits", "edification"]),
         ("diahalu", ["Chen et al. 2024", "748", "rounds of a dialogue", "reasoning error"]),
@@ -39,9 +39,9 @@ def embedded(folder: Path, dataset: str, rows: int = 60) -> Path:
         ("xsum_tokens", ["types of spans"]),
     ],
 )
-def test_every_dataset_is_described_beside_its_paper(dataset: str, told: list[str], tmp_path: Path) -> None:
+def test_every_dataset_is_described_with_its_papers_figures(dataset: str, expected: list[str], tmp_path: Path) -> None:
     report = describe(tmp_path / "run", dataset, embedded(tmp_path, dataset), *QUICK)
-    for words in told:
+    for words in expected:
         assert words.lower() in report.lower().replace("\\", ""), words
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"corpus.json", "metrics.json", "report.md", "report.html", "datasheet.md"} <= names
@@ -57,14 +57,14 @@ def test_the_counts_are_those_of_the_rows(tmp_path: Path) -> None:
     for split in ("train", "test"):
         dialogues = json.loads((path / f"{split}.json").read_text())
         turns = [turn for one in dialogues for turn in one["utterances"]]
-        own = found["dialogues"][split]
-        assert (own["num_dialogues"], own["num_responses"]) == (len(dialogues), len(turns))
-        assert own["num_turns"] == sum(max(len(t["history"]) for t in one["utterances"]) + 1 for one in dialogues)
+        of_split = found["dialogues"][split]
+        assert (of_split["num_dialogues"], of_split["num_responses"]) == (len(dialogues), len(turns))
+        assert of_split["num_turns"] == sum(max(len(t["history"]) for t in one["utterances"]) + 1 for one in dialogues)
     classes = sum(sum(counts.values()) for counts in found["classes"].values())
     assert classes == found["basic"]["faithdial"]["counts"]["num_responses"]
 
 
-def test_the_embedded_corpus_stands_beside_no_paper(tmp_path: Path) -> None:
+def test_the_embedded_corpus_has_no_published_figures(tmp_path: Path) -> None:
     report = describe(tmp_path / "run", "diahalu", "embedded", *QUICK, "limit=50")
     assert report.startswith("# embedded-diahalu") and "paper" not in report
     assert "Only the first 50 rows were read" in report
@@ -133,7 +133,7 @@ def test_the_datasheet_of_a_benchmark_that_was_built_here_tells_how(tmp_path: Pa
     assert "paper" not in report, "these are not the papers' rows"
     sheet = (tmp_path / "run" / "datasheet.md").read_text()
     assert "faithkit's pipeline `spontaneous`" in sheet and "- step annotate: " in sheet and JUDGE in sheet
-    assert "manifest.json" in sheet and "http" not in sheet, "servers are nobody's business"
-    (tmp_path / "built" / "manifest.json").write_text("{")  # its own run will say so
+    assert "manifest.json" in sheet and "http" not in sheet, "no address of a server"
+    (tmp_path / "built" / "manifest.json").write_text("{")  # a damaged manifest is ignored here
     describe(tmp_path / "again", "halludial", tmp_path / "built" / "benchmark", *QUICK)
     assert "pipeline `" not in (tmp_path / "again" / "datasheet.md").read_text()

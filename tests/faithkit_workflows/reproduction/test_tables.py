@@ -15,7 +15,7 @@ from faithkit_workflows.reproduction.cells import Difference, Metric
 from faithkit_workflows.reproduction.faithdial import TRANSFER
 from faithkit_workflows.reproduction.registry import NAMES, all_steps, every_table, steps_of
 from faithkit_workflows.reproduction.steps import LOCAL, ON_HUB, PAPER, Place, Step, command, in_order
-from faithkit_workflows.sweep.processes import quoted
+from faithkit_workflows.sweep.launching import quote_override
 from tests.running import ROOT
 
 SETTINGS = {
@@ -147,5 +147,5 @@ def test_a_path_is_quoted_so_that_hydra_takes_it_as_it_is() -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for text in ("runs/a", "/x y/it's", "a,b", "5", "null", "./5", "{a}"):
-        parsed = OverridesParser.create().parse_override(f"key={quoted(text)}")
+        parsed = OverridesParser.create().parse_override(f"key={quote_override(text)}")
         assert str(parsed.value()) == text and not parsed.is_sweep_override()

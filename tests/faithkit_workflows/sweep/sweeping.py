@@ -1,4 +1,4 @@
-"""Sweeps in this process: command lines as they are typed, and a launcher whose jobs leave finished runs at once."""
+"""Sweeps in this process, with a launcher that writes finished runs immediately."""
 
 import json
 import threading
@@ -10,7 +10,7 @@ from faithkit.files.saved_config import write_config
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.sweep.launching import TrainJob
-from faithkit_workflows.sweep.run import sweep
+from faithkit_workflows.sweep.run_sweep import sweep
 from tests.faithkit.runs.folders import make_run
 
 MONITOR = "validation/embedded/macro_f1"
@@ -23,7 +23,7 @@ def line_of(*arguments: str) -> CommandLine:
 
 
 def write_job(folder: Path, value: float, *, monitor: str = MONITOR, mode: str = "max", test: float = 0.5) -> Path:
-    """A finished training of a sweep, that validation gave this value."""
+    """Writes a finished training of a sweep with this validation value."""
     callbacks = {"monitor": monitor, "mode": mode}
     short = monitor.rpartition("/")[2]
     name = f"test/{monitor.split('/')[1]}/{short}"
@@ -35,11 +35,11 @@ def write_job(folder: Path, value: float, *, monitor: str = MONITOR, mode: str =
 
 
 class Trainings:
-    """A launcher whose jobs are done at once.
+    """A launcher with jobs that finish immediately.
 
     Args:
-        score: The validation of a job by its settings. What it raises instead is the job's exit code.
-        shows: Validations that a job writes before its end, at steps 1, 2, ...
+        score: Computes the validation of a job from its settings, or raises Failure.
+        shows: Computes the validations that a job writes before its end, at steps 1, 2, ...
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Trainings:
     ):
         self.score, self.shows, self.monitor = score, shows, monitor
         self.started: list[TrainJob] = []
-        self.told_to_stop = 0
+        self.num_stops = 0
         self.lock = threading.Lock()
 
     @property
@@ -58,7 +58,7 @@ class Trainings:
         """The folders of the jobs that were started, in order."""
         return [Path(job.folder).name for job in self.started]
 
-    def run(self, job: TrainJob, log: Path, is_hopeless: Callable[[], bool]) -> int:
+    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
         with self.lock:
             self.started.append(job)
         settings = {key.lstrip("+"): value for key, _, value in (text.partition("=") for text in job.arguments)}
@@ -68,14 +68,14 @@ class Trainings:
         for step, value in enumerate(self.shows(settings), start=1):
             lines.append(f"{step},{value}\n")
             (folder / "csv" / "metrics.csv").write_text("".join(lines))
-            if is_hopeless():
+            if should_stop():
                 write_config(folder / "config.yaml", {"callbacks": {"monitor": MONITOR, "mode": "max"}})
                 return 130
         try:
             value = self.score(settings)
         except Failure as failure:
             write_config(folder / "config.yaml", {"callbacks": {"monitor": MONITOR, "mode": "max"}})
-            log.write_text(f"some words\n{failure.told}\n")
+            log.write_text(f"some words\n{failure.output}\n")
             return failure.code
         for path in sorted(folder.rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
@@ -84,14 +84,14 @@ class Trainings:
         return 0
 
     def stop(self) -> None:
-        self.told_to_stop += 1
+        self.num_stops += 1
 
 
 class Failure(Exception):
-    """A job that ends with another exit code than 0, and what it prints before."""
+    """A job that ends with this exit code and output."""
 
-    def __init__(self, code: int, told: str = ""):
-        self.code, self.told = code, told
+    def __init__(self, code: int, output: str = ""):
+        self.code, self.output = code, output
 
 
 def sweep_here(launcher: Any, *arguments: str) -> None:

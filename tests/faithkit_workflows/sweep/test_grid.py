@@ -1,4 +1,4 @@
-"""A grid: a folder a job, failures that lose no other, and going on where it was interrupted."""
+"""Grids: a folder for each job, failures, and resuming."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.signals import Interrupted
-from faithkit_workflows.sweep.plan import grid, job_of, plan_of
+from faithkit_workflows.sweep.sweep_plan import grid, make_job, read_plan
 from tests.faithkit_workflows.sweep.sweeping import Failure, Trainings, line_of, sweep_here
 
 SCORES = {"1e-3": 0.6, "0.001": 0.6, "2e-3": 0.7, "0.002": 0.7}
@@ -19,7 +19,7 @@ def by_lr(settings) -> float:
     return SCORES[settings["optimizer.lr"]] + 0.01 * int(settings["seed"])
 
 
-def test_every_combination_is_a_run_in_a_folder_that_tells_what_differs(tmp_path, capsys):
+def test_every_combination_is_a_run_in_a_folder_named_by_its_settings(tmp_path, capsys):
     trainings = Trainings(by_lr)
     sweep_here(trainings, *FOUR, f"run_dir={tmp_path / 'sweep'}", "model.num_epochs=1")
     assert trainings.names == NAMES
@@ -32,14 +32,14 @@ def test_every_combination_is_a_run_in_a_folder_that_tells_what_differs(tmp_path
     assert "therefore too good" in shown
 
 
-def test_jobs_are_chosen_by_the_name_that_says_what_stands_in(tmp_path):
+def test_jobs_are_chosen_by_the_display_name_of_the_dataset(tmp_path):
     trainings = Trainings(by_lr, monitor="validation/embedded-begin/macro_f1")
     sweep_here(trainings, *FOUR, "data=begin", f"run_dir={tmp_path / 'sweep'}")
     assert trainings.names == NAMES
 
 
 @pytest.mark.parametrize("as_typed", [False, True])
-def test_a_failed_job_loses_no_other_and_is_tried_again_alone(tmp_path, as_typed, capsys):
+def test_only_a_failed_job_is_trained_again(tmp_path, as_typed, capsys):
     def failing(settings) -> float:
         if settings["optimizer.lr"] == "0.002" and settings["seed"] == "0":
             raise Failure(2, "error: the disk is full")
@@ -47,9 +47,9 @@ def test_a_failed_job_loses_no_other_and_is_tried_again_alone(tmp_path, as_typed
 
     folder = tmp_path / "sweep"
     first = Trainings(failing)
-    with pytest.raises(UserError, match=r"of 4 jobs 1 failed; lr-0.002_seed-0: the disk is full") as told:
+    with pytest.raises(UserError, match=r"of 4 jobs 1 failed; lr-0.002_seed-0: the disk is full") as error:
         sweep_here(first, *FOUR, f"run_dir={folder}")
-    assert first.names == NAMES and f"-m resume={folder}" in str(told.value)
+    assert first.names == NAMES and f"-m resume={folder}" in str(error.value)
     assert "optimizer.lr=0.001" in capsys.readouterr().out, "the others are ranked"
     second = Trainings(by_lr)
     sweep_here(second, *((*FOUR, f"run_dir={folder}") if as_typed else (f"resume={folder}", "sweep.num_parallel=2")))
@@ -62,7 +62,7 @@ def test_a_failed_job_loses_no_other_and_is_tried_again_alone(tmp_path, as_typed
     assert third.names == [], "all are done: they are ranked, and nothing is trained"
 
 
-def test_an_interrupted_sweep_says_how_to_go_on_and_resumes_the_run_it_was_in(tmp_path, capsys):
+def test_an_interrupted_sweep_resumes_its_unfinished_run(tmp_path, capsys):
     folder = tmp_path / "sweep"
 
     def stopped(settings) -> float:
@@ -73,7 +73,7 @@ def test_an_interrupted_sweep_says_how_to_go_on_and_resumes_the_run_it_was_in(tm
     first = Trainings(stopped)
     with pytest.raises(Interrupted, match=f"faithkit train -m resume={folder}"):
         sweep_here(first, *FOUR, f"run_dir={folder}")
-    assert first.names == NAMES[:2] and first.told_to_stop == 1
+    assert first.names == NAMES[:2] and first.num_stops == 1
     (folder / NAMES[1] / "config.yaml").write_text("seed: 1\n")
     second = Trainings(by_lr)
     sweep_here(second, f"resume={folder}")
@@ -107,7 +107,7 @@ def test_a_run_that_was_deleted_is_trained_again(tmp_path):
     assert again.names == [NAMES[2]]
 
 
-def test_several_jobs_at_a_time_come_to_the_same(tmp_path):
+def test_jobs_can_run_in_parallel(tmp_path):
     trainings = Trainings(by_lr)
     sweep_here(trainings, *FOUR, f"run_dir={tmp_path / 'sweep'}", "sweep.num_parallel=3")
     assert sorted(trainings.names) == NAMES
@@ -127,15 +127,15 @@ def test_names_are_short_different_and_safe_on_a_command_line():
         {"a.x": "[1,2]", "b.x": "$(rm)", "+new.key": "'../..'"},
         {"a.x": "é" * 300, "b.x": "1", "+new.key": "1"},
     ):
-        job = job_of(settings, jobs)
+        job = make_job(settings, jobs)
         jobs[job.name] = job
     names = list(jobs)
     assert names[:2] == ["lr-0.0001235_weights-some-model-name", "lr-0.0001235_weights-some-model-name-2"]
     assert names[2] == "a.x-1-2_b.x-rm_key-..-.." and len(names[3]) < 130
-    assert job_of(dict(jobs[names[1]].settings), jobs) is jobs[names[1]]
+    assert make_job(dict(jobs[names[1]].settings), jobs) is jobs[names[1]]
 
 
 def test_ranges_and_lists_are_swept_over_as_hydra_does(tmp_path):
-    plan = plan_of(line_of("seed=range(1,4)", "data.exclude=[],[1]", f"run_dir={tmp_path}"))
+    plan = read_plan(line_of("seed=range(1,4)", "data.exclude=[],[1]", f"run_dir={tmp_path}"))
     assert [tuple(one.values()) for one in grid(plan)][:3] == [("1", "[]"), ("1", "[1]"), ("2", "[]")]
     assert plan.folder == Path(tmp_path)

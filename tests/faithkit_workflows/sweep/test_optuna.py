@@ -1,4 +1,4 @@
-"""Optuna as the source of jobs: the metric that it is told, its count of trials, going on, failures, pruning."""
+"""Searches by Optuna: results, the number of trials, resuming, failures, pruning."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def learning_rates(trainings: Trainings) -> list[float]:
     return [float(dict(t.partition("=")[::2] for t in job.arguments)["optimizer.lr"]) for job in trainings.started]
 
 
-def test_the_search_is_told_the_validation_figure_and_finds_its_peak(tmp_path, capsys):
+def test_the_search_finds_the_peak_of_the_validation_figure(tmp_path, capsys):
     trainings = Trainings(peak)
     sweep_here(trainings, *SEARCH, "sweep.num_trials=30", f"run_dir={tmp_path / 'sweep'}")
     rates = learning_rates(trainings)
@@ -35,7 +35,7 @@ def test_the_search_is_told_the_validation_figure_and_finds_its_peak(tmp_path, c
     assert "the best of 30 runs" in capsys.readouterr().out
 
 
-def test_an_interrupted_search_goes_on_with_its_count_and_draws_no_point_twice(tmp_path):
+def test_an_interrupted_search_keeps_its_count_and_draws_no_point_twice(tmp_path):
     folder, stop_at = tmp_path / "sweep", 4
 
     def stopped(settings) -> float:
@@ -48,15 +48,15 @@ def test_an_interrupted_search_goes_on_with_its_count_and_draws_no_point_twice(t
         sweep_here(first, *SEARCH, "sweep.num_trials=8", "sweep.sampler=random", f"run_dir={folder}")
     second = Trainings(peak)
     sweep_here(second, f"resume={folder}")
-    assert second.names[0] == first.names[-1], "what was cut off comes first, in its own folder"
+    assert second.names[0] == first.names[-1], "the interrupted job is resumed first"
     assert len({*first.names, *second.names}) == 8 and len(second.names) == 5
     assert len(set(learning_rates(first)[:3] + learning_rates(second))) == 8, "no point is drawn again"
     third = Trainings(peak)
     sweep_here(third, f"resume={folder}", "sweep.num_trials=10")
-    assert len(third.names) == 2, "more trials may be wanted later"
+    assert len(third.names) == 2, "the number of trials can be raised"
 
 
-def test_a_failed_trial_is_no_result_and_is_tried_again(tmp_path):
+def test_a_failed_trial_is_repeated(tmp_path):
     folder = tmp_path / "sweep"
 
     def failing(settings) -> float:
@@ -72,7 +72,7 @@ def test_a_failed_trial_is_no_result_and_is_tried_again(tmp_path):
     assert again.names == [first.names[1]]
 
 
-def test_whole_numbers_are_searched_as_whole_numbers(tmp_path):
+def test_integers_are_searched_as_integers(tmp_path):
     trainings = Trainings(lambda settings: 1 / (1 + int(settings["data.num_train"])))
     counts = ("data.num_train=int(interval(100,900))", "model.num_epochs=range(1,4)")
     sweep_here(trainings, "sweep=optuna", *counts, "sweep.num_trials=3", f"run_dir={tmp_path / 'sweep'}")
@@ -96,7 +96,7 @@ def test_a_job_below_the_median_at_the_same_step_is_ended_early(tmp_path, capsys
     assert not again.started, "what was ended early counts as tried"
 
 
-def test_settings_that_are_none_of_the_search_are_refused(tmp_path):
+def test_settings_outside_of_the_search_are_refused(tmp_path):
     folder = tmp_path / "sweep"
     sweep_here(Trainings(peak), *SEARCH, "sweep.num_trials=2", f"run_dir={folder}")
     path = folder / "sweep.json"

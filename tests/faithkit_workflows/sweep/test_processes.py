@@ -13,8 +13,8 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_curves, read_run
 from faithkit.training.loggers.wandb_run import wandb_names
-from faithkit_workflows.sweep.jobs import reason
 from faithkit_workflows.sweep.launching import Processes, TrainJob, slots
+from faithkit_workflows.sweep.sweep_jobs import find_failure
 from tests.running import QUICK, ROOT, command, run
 
 TINY = ("data.num_train=48", "data.num_validation=24", "data.num_test=24", "model.max_length=64", "model.num_epochs=1")
@@ -24,7 +24,7 @@ def options_of(tiny_bert: Path, folder: Path) -> list[str]:
     return [f"model.weights={tiny_bert}", *TINY, *QUICK[1:], "optimizer.lr=1e-3,2e-3", f"run_dir={folder}"]
 
 
-def test_cores_and_gpus_are_shared_out_among_jobs_at_the_same_time(monkeypatch):
+def test_cores_and_gpus_are_divided_among_parallel_jobs(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 8)
     assert slots(1, ["0", "1"]) == [{}], "one job alone has all"
@@ -34,21 +34,23 @@ def test_cores_and_gpus_are_shared_out_among_jobs_at_the_same_time(monkeypatch):
     assert slots(2, ["0"]) == [{"OMP_NUM_THREADS": "4"}] * 2, "of one GPU nothing is shared out"
 
 
-def test_a_job_is_told_to_end_once_and_its_output_is_kept(tmp_path, monkeypatch):
-    talking = ["sh", "-c", "echo begun; trap 'echo told; exit 130' TERM; while true; do sleep 0.05; done"]
-    monkeypatch.setattr(TrainJob, "command", lambda self: talking)
-    monkeypatch.setattr("faithkit_workflows.sweep.launching.LOOK_SECONDS", 0.3)
+def test_a_stopped_job_gets_one_signal_and_its_output_is_kept(tmp_path, monkeypatch):
+    script = ["sh", "-c", "echo begun; trap 'echo stopped; exit 130' TERM; while true; do sleep 0.05; done"]
+    monkeypatch.setattr(TrainJob, "command", lambda self: script)
+    monkeypatch.setattr("faithkit_workflows.sweep.launching.POLL_SECONDS", 0.3)
     job = TrainJob(folder=str(tmp_path / "a"), arguments=(), environ={})
     code = Processes(1, []).run(job, tmp_path / "a.log", lambda: True)
-    assert code == 130 and (tmp_path / "a.log").read_text() == "begun\ntold\n"
+    assert code == 130 and (tmp_path / "a.log").read_text() == "begun\nstopped\n"
 
 
-def test_why_a_job_failed_is_found_in_what_it_printed(tmp_path):
+def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
     (tmp_path / "log").write_text("x\nerror: the disk is full\n  hint: free some\n")
-    assert reason(tmp_path / "log", 2) == "the disk is full"
+    assert find_failure(tmp_path / "log", 2) == "the disk is full"
     (tmp_path / "log").write_text("Traceback\nRuntimeError: shapes\n")
-    assert reason(tmp_path / "log", 1) == "RuntimeError: shapes" and "memory" in reason(tmp_path / "log", -9)
-    assert reason(tmp_path / "none", 3) == "exit code 3"
+    assert find_failure(tmp_path / "log", 1) == "RuntimeError: shapes" and "memory" in find_failure(
+        tmp_path / "log", -9
+    )
+    assert find_failure(tmp_path / "none", 3) == "exit code 3"
 
 
 def test_the_runs_of_a_sweep_are_one_group_at_wandb(tmp_path, monkeypatch):
@@ -90,8 +92,8 @@ def test_a_signal_ends_the_job_in_good_order_and_the_sweep_goes_on_in_its_folder
     while not log.exists() and time.monotonic() < until:
         time.sleep(0.5)
     started.send_signal(signal.SIGTERM)
-    _, told = started.communicate(timeout=100)
-    assert started.returncode == 130 and f"faithkit train -m resume={folder}" in told
+    _, output = started.communicate(timeout=100)
+    assert started.returncode == 130 and f"faithkit train -m resume={folder}" in output
     assert (folder / "lr-0.001" / "checkpoints" / "last.ckpt").exists()
     assert read_run(folder / "lr-0.001").state == "resumable", "the job has ended too"
     assert not (folder / "lr-0.002").exists()

@@ -75,9 +75,9 @@ def test_a_sweeps_file_cannot_name_code_of_others(text, tmp_path):
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"arguments": [1], "varied": [], "jobs": {}}', '{"jobs": {"../x": {}}}']
 )
-def test_a_damaged_record_is_told(text, tmp_path):
+def test_a_damaged_record_is_reported(text, tmp_path):
     (tmp_path / "sweep.json").write_text(text)
-    with pytest.raises(UserError, match=r"sweep\.json(.|\n)*its runs are whole"):
+    with pytest.raises(UserError, match=r"sweep\.json(.|\n)*its runs are complete"):
         sweep_here(Trainings(lambda settings: 0.5), f"resume={tmp_path}")
 
 

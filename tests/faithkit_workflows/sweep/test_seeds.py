@@ -13,7 +13,7 @@ from faithkit_workflows.sweep.seeds import seeded_report
 from tests.running import SMALL, commanded, train_here
 
 
-def test_the_mean_and_its_interval_by_hand() -> None:
+def test_the_mean_has_students_interval() -> None:
     found = average_runs([0.70, 0.72, 0.74], n=50)
     reach = 4.30265 * 0.02 / 3**0.5  # Student's t of two degrees of freedom
     assert found.value == pytest.approx(0.72) and found.n == 50
@@ -27,9 +27,9 @@ def test_every_seed_is_trained_once_and_the_mean_is_reported(
     given = [f"model.weights={tiny_bert}", *SMALL, "logger=none", "seeds=[1,2,3]", f"run_dir={tmp_path / 'run'}"]
     train_here(*given)
     run = tmp_path / "run"
-    own = [json.loads((run / f"seed{seed}" / "metrics.json").read_text()) for seed in (1, 2, 3)]
-    assert [one["meta"]["config"]["seed"] for one in own] == [1, 2, 3]
-    values = [one["metrics"]["test/embedded/auroc"]["value"] for one in own]
+    runs = [json.loads((run / f"seed{seed}" / "metrics.json").read_text()) for seed in (1, 2, 3)]
+    assert [one["meta"]["config"]["seed"] for one in runs] == [1, 2, 3]
+    values = [one["metrics"]["test/embedded/auroc"]["value"] for one in runs]
     found = json.loads((run / "metrics.json").read_text())["metrics"]["test/embedded/auroc"]
     assert found["value"] == pytest.approx(mean(values)) and stdev(values) > 0 and found["low"] < found["high"]
     shown, report = capsys.readouterr().out, (run / "report.md").read_text()

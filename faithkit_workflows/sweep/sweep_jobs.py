@@ -1,4 +1,4 @@
-"""Carries out the jobs of a sweep, several at a time, and writes down how each of them ended."""
+"""Runs the jobs of a sweep, several at a time, and records how each of them ended."""
 
 import logging
 import re
@@ -17,21 +17,21 @@ from faithkit.runs.reading import CURVES, read_curves, read_run
 from faithkit.runs.run import State
 from faithkit.runs.sweeps import DONE, FAILED, INTERRUPTED, PRUNED, SweepJob, SweepRecord, write_sweep
 from faithkit_workflows.sweep.launching import Launcher, TrainJob
-from faithkit_workflows.sweep.search import Search
+from faithkit_workflows.sweep.sweep_search import Search
 
-LOGS = "logs"  # beside the runs' folders: what each job prints
-PATIENCE = 60  # seconds for a job of an earlier command to end, which has been told to
-QUIET = "callbacks.progress_bar=false"  # what a job prints goes to a file
+LOGS = "logs"  # the folder for the output of jobs
+LOCK_SECONDS = 60  # the longest wait for a job of an earlier command to stop
+QUIET = "callbacks.progress_bar=false"  # the output of a job is a file
 log = logging.getLogger("faithkit")
 
 
 class Jobs:
-    """The jobs of one sweep while they are carried out.
+    """The running jobs of one sweep.
 
     Args:
-        record: What is known of the sweep; each change is written at once.
-        monitor: The metric that every job must be chosen by; None where jobs may differ.
-        total: The jobs that there will be.
+        record: The record of the sweep; each change is written immediately.
+        monitor: The metric that every job must be chosen by; None if jobs may differ.
+        total: The total number of jobs.
     """
 
     def __init__(
@@ -42,19 +42,19 @@ class Jobs:
         self.pruned: set[str] = set()
 
     def run(self, num_parallel: int) -> None:
-        """Runs all jobs to their ends; a job that fails stops no other."""
+        """Runs all jobs; a failed job does not stop the others."""
         from joblib import Parallel, delayed
 
         (self.record.folder / LOGS).mkdir(exist_ok=True)
-        # Threads that wait for processes. Each takes its next job when it has told the result of the one before.
+        # Threads that wait for processes; each requests its next job after recording the result of the previous one.
         parallel = Parallel(n_jobs=num_parallel, backend="threading", batch_size=1, pre_dispatch=num_parallel)
         try:
-            parallel(delayed(self._carry_out)(job) for job in self.search.jobs())
+            parallel(delayed(self._run_job)(job) for job in self.search.jobs())
         except BaseException:  # Ctrl-C and signals above all
             self.launcher.stop()
             raise
 
-    def _carry_out(self, job: SweepJob) -> None:
+    def _run_job(self, job: SweepJob) -> None:
         folder, output = self.record.folder / job.name, self.record.folder / LOGS / f"{job.name}.log"
         self._write(replace(job, ended=None, problem=None))
         with self.lock:
@@ -63,47 +63,47 @@ class Jobs:
         began = time.monotonic()
         code = 0 if read_run(folder).state == State.FINISHED else self._run(job, folder, output)
         seconds = round((job.seconds or 0.0) + time.monotonic() - began, 1)
-        self._hopeless(job, folder)()  # the last of its validations are told too
+        self._pruning_check(job, folder)()  # the pruner also gets the last validations
         ended, value = self._judge(replace(job, seconds=seconds), folder, output, code)
-        self.search.tell(ended, value)
+        self.search.add_result(ended, value)
         self._write(ended)
-        told = f"{value:.4f}" if value is not None else ended.problem or ended.ended
-        log.info("job %d of %d, %s: %s, after %.0f s", number, self.total, job.name, told, seconds)
+        result = f"{value:.4f}" if value is not None else ended.problem or ended.ended
+        log.info("job %d of %d, %s: %s, after %.0f s", number, self.total, job.name, result, seconds)
 
     def _run(self, job: SweepJob, folder: Path, output: Path) -> int:
         waited = time.monotonic()
-        while is_locked(folder) and time.monotonic() - waited < PATIENCE:
+        while is_locked(folder) and time.monotonic() - waited < LOCK_SECONDS:
             time.sleep(0.5)
         shared = self.record.command(job)
         quiet = [] if any("progress_bar" in text for text in shared) else [QUIET]
         environ = {SWEEP_VARIABLE: self.record.folder.resolve().name}
         train = TrainJob(folder=str(folder), arguments=(*shared, *quiet), environ=environ)
-        return self.launcher.run(train, output, self._hopeless(job, folder))
+        return self.launcher.run(train, output, self._pruning_check(job, folder))
 
-    def _hopeless(self, job: SweepJob, folder: Path) -> Callable[[], bool]:
+    def _pruning_check(self, job: SweepJob, folder: Path) -> Callable[[], bool]:
         path, seen = folder / CURVES, 0
 
-        def is_hopeless() -> bool:
+        def should_stop() -> bool:
             nonlocal seen
             size = path.stat().st_size if path.exists() else 0
             if size == seen:
                 return False
             seen = size
-            if self.search.is_hopeless(job, read_curves(path).get(self.monitor or "", [])):
+            if self.search.should_stop(job, read_curves(path).get(self.monitor or "", [])):
                 self.pruned.add(job.name)
             return job.name in self.pruned
 
-        return is_hopeless
+        return should_stop
 
     def _judge(self, job: SweepJob, folder: Path, output: Path, code: int) -> tuple[SweepJob, float | None]:
-        """Finds how a job ended, and the figure that it is ranked by."""
+        """Finds out how a job ended, and its value for the ranking."""
         if code == signals.EXIT_CODE:
             return replace(job, ended=PRUNED if job.name in self.pruned else INTERRUPTED), None
         if code:
-            return replace(job, ended=FAILED, problem=reason(output, code)), None
+            return replace(job, ended=FAILED, problem=find_failure(output, code)), None
         chosen = chosen_of(read_run(folder))
         if chosen is None:
-            return replace(job, ended=FAILED, problem="it tells no figure of its validation"), None
+            return replace(job, ended=FAILED, problem="it has no validation metric"), None
         if self.monitor not in (None, chosen.monitor):
             return replace(job, ended=FAILED, problem=f"it was chosen by {chosen.monitor}, not {self.monitor}"), None
         return replace(job, ended=DONE), chosen.metric.value
@@ -114,8 +114,8 @@ class Jobs:
             write_sweep(self.record)
 
 
-def reason(output: Path, code: int) -> str:
-    """Finds in what a job printed why it failed, in one line."""
+def find_failure(output: Path, code: int) -> str:
+    """Finds the reason of a failure in a job's output, in one line."""
     if code < 0:
         return f"killed by signal {-code}" + (": perhaps out of memory" if code == -9 else "")
     try:
@@ -126,15 +126,15 @@ def reason(output: Path, code: int) -> str:
     return errors[-1].removeprefix("error: ")[:200] if errors else f"exit code {code}"
 
 
-def failures(record: SweepRecord) -> UserError | None:
-    """Tells the jobs that failed, or were interrupted by others than this command; None where there are none."""
+def describe_failures(record: SweepRecord) -> UserError | None:
+    """Returns an error that lists failed and interrupted jobs; None if there are none."""
     failed = [job for job in record.jobs.values() if job.ended == FAILED]
-    cut = [job for job in record.jobs.values() if job.ended in (INTERRUPTED, None)]
-    if not failed and not cut:
+    interrupted = [job for job in record.jobs.values() if job.ended in (INTERRUPTED, None)]
+    if not failed and not interrupted:
         return None
-    counts = [f"{len(failed)} failed"] * bool(failed) + [f"{len(cut)} were interrupted"] * bool(cut)
+    counts = [f"{len(failed)} failed"] * bool(failed) + [f"{len(interrupted)} were interrupted"] * bool(interrupted)
     problem = f"of {len(record.jobs)} jobs {' and '.join(counts)}"
     if failed:
         problem += f"; {failed[0].name}: {failed[0].problem}"
-    hint = f"mend it and go on: faithkit train -m resume={record.folder}; the others are not trained again"
+    hint = f"fix the problem and resume: faithkit train -m resume={record.folder}; finished jobs are kept"
     return UserError(problem, place=str(record.folder / LOGS), hint=hint)

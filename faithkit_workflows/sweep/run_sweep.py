@@ -20,28 +20,28 @@ from faithkit.runs.sweeps import DONE, SweepRecord, write_sweep
 from faithkit.settings.command_line import CommandLine
 from faithkit_workflows.settings.preflight import check_package
 from faithkit_workflows.settings.training import JOBLIB, OPTUNA, Sweep
-from faithkit_workflows.sweep.jobs import Jobs, failures
-from faithkit_workflows.sweep.launching import Launcher, launcher_of
-from faithkit_workflows.sweep.plan import Plan, begun, plan_of, stored_command
-from faithkit_workflows.sweep.search import GridSearch, Search
+from faithkit_workflows.sweep.launching import Launcher, build_launcher
+from faithkit_workflows.sweep.sweep_jobs import Jobs, describe_failures
+from faithkit_workflows.sweep.sweep_plan import Plan, open_record, read_plan, stored_command
+from faithkit_workflows.sweep.sweep_search import GridSearch, Search
 
-SENT = "submitit"  # within the sweep's folder: what submitit keeps
+SUBMITIT_FOLDER = "submitit"  # within the sweep's folder, for submitit's files
 log = logging.getLogger("faithkit")
 
 
 def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
-    """Carries out the sweep of a command line.
+    """Runs the sweep of a command line.
 
     Args:
-        launcher: In the place of the one that `sweep.launcher` names.
+        launcher: Replaces the launcher that `sweep.launcher` names.
     """
-    if "TORCHELASTIC_RUN_ID" in os.environ:  # every one of its processes would begin the same sweep
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # each of its processes would start the same sweep
         why = "torchrun starts one training, and a sweep starts its trainings itself"
         raise UserError(why, hint="faithkit train -m ... trainer=ddp without torchrun")
     line = stored_command(line)
     tried: list[Any] = []
     line.check_sweep(use=tried.append)
-    plan = plan_of(line)
+    plan = read_plan(line)
     options = Sweep.model_validate(plain_block(tried[0].sweep))
     raise_problems(_missing_packages(options))
     for cfg in tried:
@@ -53,20 +53,20 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
         raise UserError(f"a grid has no interval: {intervals[0]}", hint="add sweep=optuna, or list the values: a,b,c")
     plan.folder.mkdir(parents=True, exist_ok=True)
     with run_lock(plan.folder):
-        record = begun(plan)
+        record = open_record(plan)
         search, total = _search(plan, record, options, monitors)
         write_sweep(record)
         log_to(plan.folder / "sweep.log")
         log.info("%d jobs in %s", total, plan.folder)
-        launcher = launcher or launcher_of(options, plan.folder / SENT)
+        launcher = launcher or build_launcher(options, plan.folder / SUBMITIT_FOLDER)
         only = monitors[0][0] if len(monitors) == 1 else None
         jobs = Jobs(record, search, launcher, monitor=only, total=total)
         try:
             jobs.run(options.num_parallel)
         except signals.Interrupted as error:
-            raise signals.Interrupted(f"go on with: faithkit train -m resume={plan.folder}") from error
+            raise signals.Interrupted(f"resume with: faithkit train -m resume={plan.folder}") from error
     show_result(jobs.record)
-    if problem := failures(jobs.record):
+    if problem := describe_failures(jobs.record):
         raise problem
 
 
@@ -107,7 +107,7 @@ def _search(plan: Plan, record: SweepRecord, options: Sweep, monitors: list[tupl
     if options.search != OPTUNA:
         found = GridSearch(plan, record)
         return found, len(found.all)
-    from faithkit_workflows.sweep.optuna_search import OptunaSearch
+    from faithkit_workflows.sweep.sweep_search import OptunaSearch
 
     results: dict[str, tuple[float, Curve]] = {}
     for job in record.jobs.values():
@@ -119,7 +119,7 @@ def _search(plan: Plan, record: SweepRecord, options: Sweep, monitors: list[tupl
 
 
 def show_result(record: SweepRecord) -> None:
-    """Prints the ranked runs, and the commands that go on from here."""
+    """Prints the ranked runs and the next commands."""
     from faithkit.pages.tables import print_tables
     from faithkit.runs.reading import is_run
     from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
@@ -129,5 +129,5 @@ def show_result(record: SweepRecord) -> None:
     ranked = rank_sweep(record, runs)
     print_tables(*ranking_tables(ranked))
     print(*sweep_lines(ranked, effects=False), sep="\n")
-    print(f"which settings mattered: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
+    print(f"effect of settings: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
     print(record.folder)

@@ -15,7 +15,7 @@ from faithkit.settings.command_line import CommandLine
 from faithkit.settings.overrides import parse_overrides, sweep_values
 from faithkit.targets import find_outside_code
 
-LONGEST_NAME = 120  # of a job's folder
+MAX_NAME_LENGTH = 120  # of a job's folder
 MAY_CHANGE = "what may change: sweep.num_parallel, sweep.launcher and the other keys of sweep"
 
 
@@ -24,9 +24,9 @@ class Plan:
     """A sweep before its first job.
 
     Args:
-        arguments: As they were typed, without the folder.
-        varied: The overrides that sweep, as Hydra reads them, by their heads (`optimizer.lr`, `+new.key`).
-        folder: Where it works.
+        arguments: The arguments of the command, without the folder.
+        varied: Hydra's overrides of the varied settings, by their keys (`optimizer.lr`, `+new.key`).
+        folder: The folder of the sweep.
     """
 
     arguments: tuple[str, ...]
@@ -35,16 +35,16 @@ class Plan:
 
     @property
     def record(self) -> SweepRecord:
-        """The record of this sweep before its first job."""
+        """Returns the record of this sweep before its first job."""
         keys = tuple(head.lstrip("+") for head in self.varied)
         return SweepRecord(folder=self.folder, arguments=self.arguments, varied=keys)
 
 
 def stored_command(line: CommandLine) -> CommandLine:
-    """Gives the command of the sweep that `resume=` names, with the changes typed now; else the line itself.
+    """Returns the command of the sweep that `resume=` names with the new arguments, or else the line itself.
 
     Raises:
-        UserError: There is no such sweep, or what is typed now is not about how it is carried out.
+        UserError: There is no such sweep, or a new argument changes what it trains.
     """
     given = line.overrides
     named = [text for text in given if text.partition("=")[0] == "resume"]
@@ -69,8 +69,8 @@ def stored_command(line: CommandLine) -> CommandLine:
     return CommandLine(line.configs, line.config_name, ["-m", *kept, *others, f"run_dir={folder}"], line.settings)
 
 
-def plan_of(line: CommandLine) -> Plan:
-    """Reads the plan of a sweep from its command line, which has been checked."""
+def read_plan(line: CommandLine) -> Plan:
+    """Reads the plan of a sweep from a checked command line."""
     texts = line.overrides
     parsed = {override.key_or_group: override for override in parse_overrides(texts)[0]}
     for key in parsed:
@@ -91,13 +91,11 @@ def _new_folder(varied: Iterable[str]) -> Path:
     return Path(f"runs/{datetime.now():%Y-%m-%d_%H-%M-%S}-sweep-{keys[:60]}")
 
 
-def begun(plan: Plan) -> SweepRecord:
-    """Gives the record of a sweep: that in its folder, where this command goes on with it, else a new one.
-
-    Further values of a grid are new jobs of it.
+def open_record(plan: Plan) -> SweepRecord:
+    """Reads the record of the sweep in the folder, or creates a new one; further values of a grid are new jobs.
 
     Raises:
-        UserError: The folder has another sweep, or something else.
+        UserError: The folder contains another sweep or other files.
     """
     new = plan.record
     if not (plan.folder / SWEEP_FILE).exists():
@@ -107,7 +105,7 @@ def begun(plan: Plan) -> SweepRecord:
     old = read_sweep(plan.folder)
     if sorted(old.varied) != sorted(new.varied) or sorted(old.shared) != sorted(new.shared):
         differs = sorted({*old.shared, *old.varied} ^ {*new.shared, *new.varied})
-        hint = "choose another run_dir; or go on with the old one: faithkit train -m resume="
+        hint = "choose another run_dir; or resume the old one: faithkit train -m resume="
         raise UserError(
             f"this folder holds another sweep; these differ: {', '.join(differs)[:200]}",
             place=str(plan.folder),
@@ -118,29 +116,29 @@ def begun(plan: Plan) -> SweepRecord:
 
 
 def _is_there(folder: Path, job: SweepJob) -> bool:
-    """Reports whether the record of a job is still right: its run can have been deleted."""
+    """Reports whether the run of a finished job still exists."""
     return job.ended != DONE or RunFolder(folder / job.name).metrics.exists()
 
 
 def grid(plan: Plan) -> list[dict[str, str]]:
-    """Gives the settings of each job of a grid: every combination of the values, the last key's changing first."""
+    """Lists the settings of each job of a grid: every combination of the values; the last key changes first."""
     values = [sweep_values(override) for override in plan.varied.values()]
     return [dict(zip(plan.varied, combination, strict=True)) for combination in product(*values)]
 
 
-def job_of(settings: Mapping[str, str], jobs: Mapping[str, SweepJob], number: int | None = None) -> SweepJob:
-    """Finds the job of these settings, or makes a new one with an unused name.
+def make_job(settings: Mapping[str, str], jobs: Mapping[str, SweepJob], number: int | None = None) -> SweepJob:
+    """Finds the job with these settings, or creates one with an unused name.
 
     Args:
-        jobs: Those that there are.
-        number: Prefix of the names of jobs with random values.
+        jobs: The existing jobs.
+        number: A prefix for the names of jobs with random values.
     """
     for job in jobs.values():
         if dict(job.settings) == dict(settings):
             return job
     short = _short_names([head.lstrip("+") for head in settings])
     parts = [f"{short[head.lstrip('+')]}-{_plain(value)}" for head, value in settings.items()]
-    stem = "_".join([*([] if number is None else [f"{number:03d}"]), *parts])[:LONGEST_NAME] or "one"
+    stem = "_".join([*([] if number is None else [f"{number:03d}"]), *parts])[:MAX_NAME_LENGTH] or "one"
     name, attempt = stem, 1
     while name in jobs:
         attempt += 1
@@ -149,7 +147,7 @@ def job_of(settings: Mapping[str, str], jobs: Mapping[str, SweepJob], number: in
 
 
 def _short_names(keys: Sequence[str]) -> dict[str, str]:
-    """Shortens keys to as many last parts as make them unique."""
+    """Shortens keys to the last parts that make them unique."""
     found = {}
     for key in keys:
         parts = key.split(".")
@@ -161,7 +159,7 @@ def _short_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _plain(value: str) -> str:
-    """Writes a value for the name of a folder, without characters that a shell would need quoted."""
+    """Formats a value for the name of a folder, without characters that a shell interprets."""
     try:
         number = float(value)
         value = value if len(value) <= 8 else f"{number:.4g}"

@@ -1,25 +1,61 @@
-"""Optuna as the source of jobs: it is told each result, and proposes the next settings.
+"""Proposes the jobs of a sweep: a grid of values, or a search by Optuna.
 
-The study lives in memory. What it knows is rebuilt from sweep.json and the runs' folders: there is no data base that
-could tell something else than they do.
+Optuna's study is in memory and is rebuilt from sweep.json and the runs' folders; there is no database.
 """
 
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from faithkit.errors import UserError
 from faithkit.runs.run import Curve
 from faithkit.runs.sweeps import DONE, PRUNED, SweepJob, SweepRecord
 from faithkit_workflows.settings.training import Sweep
-from faithkit_workflows.sweep.plan import Plan, job_of
+from faithkit_workflows.sweep.sweep_plan import Plan, grid, make_job
+
+
+class Search(Protocol):
+    """Proposes jobs one by one; the next one may depend on earlier results."""
+
+    def jobs(self) -> Iterator[SweepJob]:
+        """Yields the jobs to train; the next one is requested when a slot is free."""
+        ...
+
+    def add_result(self, job: SweepJob, value: float | None) -> None:
+        """Records the result of a job that has ended; None if it has none."""
+        ...
+
+    def should_stop(self, job: SweepJob, curve: Curve) -> bool:
+        """Decides whether a job should be stopped early, by its validations so far."""
+        ...
+
+
+class GridSearch:
+    """Proposes every combination of the values."""
+
+    def __init__(self, plan: Plan, record: SweepRecord):
+        known: dict[str, SweepJob] = dict(record.jobs)
+        self.all: list[SweepJob] = []
+        for settings in grid(plan):
+            job = make_job(settings, known)
+            known[job.name] = job
+            self.all.append(job)
+
+    def jobs(self) -> Iterator[SweepJob]:
+        yield from (job for job in self.all if job.ended != DONE)
+
+    def add_result(self, job: SweepJob, value: float | None) -> None:
+        pass
+
+    def should_stop(self, job: SweepJob, curve: Curve) -> bool:
+        return False
 
 
 class OptunaSearch:
     """Proposes settings until there are `num_trials` results.
 
     Args:
-        results: Of the jobs that are done, by name, the value and the validations before it.
+        results: The final value and the validations of each finished job, by name.
     """
 
     def __init__(
@@ -30,7 +66,7 @@ class OptunaSearch:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.space = {head: distribution_of(head, override) for head, override in plan.varied.items()}
         self.known = dict(record.jobs)
-        # Another seed than that of the command before: the same one would draw its first settings again.
+        # A resumed search needs another seed: the same one would draw the first settings again.
         seed = (options.seed + len(self.known)) % 2**32
         samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
         pruner = optuna.pruners.MedianPruner() if options.prune else optuna.pruners.NopPruner()
@@ -56,18 +92,18 @@ class OptunaSearch:
             self.study.enqueue_trial(params)
 
     def jobs(self) -> Iterator[SweepJob]:
-        """Yields jobs: those that were cut off or failed first, then what Optuna proposes."""
+        """Yields interrupted and failed jobs first, then what Optuna proposes."""
         for _ in range(self.left):
             with self.lock:
                 trial = self.study.ask(fixed_distributions=self.space)
                 settings = {head: _written(trial.params[head]) for head in self.space}
-                job = job_of(settings, self.known, number=len(self.known))
+                job = make_job(settings, self.known, number=len(self.known))
                 self.known[job.name] = job
                 self.trials[job.name] = trial
             yield job
 
-    def tell(self, job: SweepJob, value: float | None) -> None:
-        """Takes a result; a job without one has failed, or was pruned."""
+    def add_result(self, job: SweepJob, value: float | None) -> None:
+        """Records a result; a job without one has failed or was pruned."""
         import optuna
 
         trial = self.trials[job.name]
@@ -76,7 +112,7 @@ class OptunaSearch:
         with self.lock:
             self.study.tell(trial, value if job.ended == DONE else None, state=state)
 
-    def is_hopeless(self, job: SweepJob, curve: Curve) -> bool:
+    def should_stop(self, job: SweepJob, curve: Curve) -> bool:
         """Asks the pruner, which compares validations at the same step."""
         if not self.options.prune:
             return False
@@ -89,10 +125,10 @@ class OptunaSearch:
             return bool(trial.should_prune())
 
     def _params(self, job: SweepJob) -> dict[str, Any]:
-        """Reads the settings of a job as Optuna has them.
+        """Converts the settings of a job to Optuna's parameters.
 
         Raises:
-            UserError: They are none of this sweep's.
+            UserError: They are not in the search space of this sweep.
         """
         try:
             return {head: _read(job.settings[head], distribution) for head, distribution in self.space.items()}
@@ -102,10 +138,10 @@ class OptunaSearch:
 
 
 def distribution_of(head: str, override: Any) -> Any:
-    """Translates what Hydra sweeps over: interval(a,b), also tagged log or int, range(...), and single values.
+    """Converts a Hydra sweep to a distribution: interval(a,b), also tagged log or int, range(...), or single values.
 
     Raises:
-        UserError: There is nothing between its ends.
+        UserError: The range is empty.
     """
     from hydra.core.override_parser.types import IntervalSweep, RangeSweep
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution

@@ -1,6 +1,6 @@
-"""The numbers of each example of a corpus, column by column: all that the statistics need, without the texts.
+"""Collects the numbers of each example of a corpus in columns, without the texts.
 
-Examples come one by one and are let go, so a corpus of any size is read in the memory of a few numbers a row.
+Examples are read one by one and released, so the memory for a corpus of any size is a few numbers per row.
 """
 
 from array import array
@@ -18,7 +18,7 @@ from faithkit.words import words_and_marks
 
 NUM_BINS = 50
 UNKNOWN = -1
-# What examples are told apart by, and the fields of `meta` that tell it; split and turn are the example's own.
+# The facets of examples with their fields in `meta`; split and turn are fields of the example.
 FACETS: Mapping[str, tuple[str, ...]] = {
     "split": (),
     "task": ("task",),
@@ -33,8 +33,8 @@ FACETS: Mapping[str, tuple[str, ...]] = {
     "topic": ("topic", "movie"),
     "topic_source": ("topic_source",),
 }
-PART_FIELDS = ("task", "scenario", "domain")  # the first that an example has names its part of the corpus
-# Columns of whole numbers, UNKNOWN where an example does not have one, and of real ones, NaN there.
+PART_FIELDS = ("task", "scenario", "domain")  # the first of them in an example is its part of the corpus
+# Columns of integers, with UNKNOWN for missing ones, and of real numbers, with NaN for missing ones.
 WHOLE = (
     *("judged", "spans", "response_words", "context_words", "turn_words"),
     *("response_tokens", "context_tokens", "turn_tokens", "history", "edited", "rounds"),
@@ -43,7 +43,7 @@ REAL = ("coverage", "density", "original_coverage", "original_density")
 
 
 class Names:
-    """A column of names as numbers."""
+    """A column of names, stored as numbers."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -64,13 +64,12 @@ class Columns:
     """The columns of a corpus.
 
     Args:
-        facets: Names of FACETS, or fields of `meta`, to tell examples apart by; None takes all of FACETS.
+        facets: Names of FACETS, or fields of `meta`, to group examples by; None takes all of FACETS.
         overlap: Measures density and coverage, which takes most of the time.
     """
 
     def __init__(self, facets: Sequence[str] | None = None, *, overlap: bool = True):
-        wanted = list(FACETS) if facets is None else facets
-        self.facets = {name: Names() for name in wanted}
+        self.facets = {name: Names() for name in (FACETS if facets is None else facets)}
         self.groups, self.contexts, self.parts, self.tasks = Names(), Names(), Names(), Names()
         self.whole = {name: array("l") for name in WHOLE}
         self.real = {name: array("f") for name in REAL}
@@ -89,9 +88,9 @@ class Columns:
     def add(self, example: Example) -> None:
         """Adds one example."""
         for name, column in self.facets.items():
-            column.add(facet_of(example, name))
-        task = part_of(example)
-        part = self.parts.add((task, facet_of(example, "corpus")))
+            column.add(read_facet(example, name))
+        task = read_part(example)
+        part = self.parts.add((task, read_facet(example, "corpus")))
         self.tasks.add(task)
         group = self.groups.add(example.group)
         self.contexts.add((group, hash(example.knowledge)) if example.knowledge else None)
@@ -104,17 +103,17 @@ class Columns:
         self._tag(example)
 
     def add_all(self, examples: Iterable[Example]) -> "Columns":
-        """Adds many, and gives itself."""
+        """Adds examples, and returns itself."""
         for example in examples:
             self.add(example)
         return self
 
     def whole_column(self, name: str) -> NDArray[np.int64]:
-        """A column of whole numbers [N]."""
+        """Returns a column of integers [N]."""
         return np.frombuffer(self.whole[name], np.int64) if len(self) else np.zeros(0, np.int64)
 
     def real_column(self, name: str) -> NDArray[np.float32]:
-        """A column of real numbers [N]."""
+        """Returns a column of real numbers [N]."""
         return np.frombuffer(self.real[name], np.float32) if len(self) else np.zeros(0, np.float32)
 
     def _count(self, example: Example) -> None:
@@ -133,8 +132,8 @@ class Columns:
             self.whole[name].append(value)
 
     def _read(self, example: Example) -> None:
-        """Lengths of the texts, and how much of the knowledge the response and the original copy."""
-        if example.knowledge != self._knowledge[0]:  # several systems answer to the same one
+        """Measures the texts, and how much of the knowledge the response and the original copy."""
+        if example.knowledge != self._knowledge[0]:  # several systems respond to the same knowledge
             self._knowledge = (example.knowledge, words_and_marks(example.knowledge))
         knowledge, response = self._knowledge[1], words_and_marks(example.response)
         last = example.history[-1].text if example.history else None
@@ -168,8 +167,8 @@ class Columns:
 
 
 def _system(example: Example) -> str:
-    """Names who said it, with the corpus behind; empty where neither is told."""
-    model, corpus = facet_of(example, "model"), facet_of(example, "corpus")
+    """Returns the generator with its corpus; empty where both are unknown."""
+    model, corpus = read_facet(example, "model"), read_facet(example, "corpus")
     return f"{model or 'all'} ({corpus})" if corpus else str(model or "")
 
 
@@ -177,23 +176,23 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def facet_of(example: Example, facet: str) -> Any:
-    """The value by which an example is told apart; None where it has none."""
+def read_facet(example: Example, facet: str) -> Any:
+    """Returns the value of a facet; None where the example has none."""
     if facet == "split":
         return example.split
     given = next((found for name in FACETS.get(facet, (facet,)) if (found := example.meta.get(name)) is not None), None)
     if facet == "turn" and given is None:
-        return len(example.history) // 2 + 1  # of those who respond: the other one, or they, spoke first
+        return len(example.history) // 2 + 1  # counts the responder's turns, whoever spoke first
     return given if given is None or isinstance(given, int | str) else str(given)
 
 
-def part_of(example: Example) -> str:
-    """The part of a corpus: the task, scenario or domain where it tells one, else the corpus itself."""
+def read_part(example: Example) -> str:
+    """Returns the part of a corpus: the task, scenario or domain of the example, or else the corpus."""
     return str(next((example.meta[name] for name in PART_FIELDS if example.meta.get(name)), example.source))
 
 
 def positions(example: Example, num_bins: int = NUM_BINS) -> NDArray[np.float64]:
-    """Adds up where in a response its spans lie [num_bins]: each weighs 1, spread over its characters."""
+    """Sums the positions of spans in a response [num_bins]: each has weight 1, spread over its characters."""
     edges, total = np.linspace(0, 1, num_bins + 1), np.zeros(num_bins)
     for span in example.spans or ():
         if span.start < span.end:

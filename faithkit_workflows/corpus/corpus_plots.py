@@ -1,0 +1,298 @@
+"""Plots a corpus as PNG files.
+
+Types, positions, lengths and generators are figures 2 and 3 and tables 3 and 4 of Niu et al. (2024), types also figure
+5 of Chen et al. (2024). Topics are figure 2 of Luo et al. (2024), tags and copying figures 2 and 3 of Dziri et al.
+(2022). A plot without data is left out.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from faithkit.metrics.begin_tags import ACTS, CLASSES
+from faithkit.pages.plotting import (
+    COLOURS,
+    MARKERS,
+    STYLE,
+    legend_above,
+    new_figure,
+    percent_axis,
+    plot_name,
+    require_plots,
+    round_steps,
+    save_figure,
+)
+from faithkit_workflows.corpus.corpus_counts import Bucket, sort_labels
+from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which are safe for colour blindness; conflict blue, baseless orange, evident darker.
+_TYPE_COLOURS = {
+    "evident_conflict": "#0072b2",
+    "subtle_conflict": "#8ec7e8",
+    "evident_baseless": "#d55e00",
+    "subtle_baseless": "#f0c05a",
+    "hallucination": "#777777",
+}
+
+
+def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -> list[Path]:
+    """Writes types.png, positions.png, lengths.png and models.png; and with `full` those of FULL_PLOTS.
+
+    Raises:
+        UserError: matplotlib is not installed, or the folder cannot be written.
+    """
+    require_plots()
+    from matplotlib import rc_context
+
+    plots: dict[str, tuple[bool, Callable[[CorpusStats], Figure]]] = {
+        "types": (bool(stats.types), plot_types),
+        "positions": (stats.has_spans, plot_positions),
+        "lengths": (bool(stats.response_buckets), plot_lengths),
+        "models": (bool(stats.models) and stats.has_spans, plot_models),
+    }
+    if full:
+        plots |= {name: (wanted(stats), plot) for name, (wanted, plot) in FULL_PLOTS.items()}
+    with rc_context(STYLE):
+        return [
+            save_figure(plot(stats), Path(folder) / f"{name}.png") for name, (wanted, plot) in plots.items() if wanted
+        ]
+
+
+def plot_types(stats: CorpusStats) -> "Figure":
+    """Plots the share of each type among the spans of a task."""
+    rows = {name: counts for name, counts in stats.types.items() if counts}
+    figure, axes = new_figure(7, 1.3 + 0.42 * len(rows))
+    names = [f"{plot_name(name)}  (n = {sum(counts.values()):,})" for name, counts in rows.items()]
+    left = [0.0] * len(rows)
+    for place, label in enumerate(sort_labels(label for counts in rows.values() for label in counts)):
+        shares = [counts.get(label, 0) / sum(counts.values()) for counts in rows.values()]
+        colour = _TYPE_COLOURS.get(label, COLOURS[place % len(COLOURS)])
+        axes.barh(
+            names,
+            shares,
+            left=left,
+            height=0.7,
+            color=colour,
+            edgecolor="white",
+            label=plot_name(label.replace("_", " ")),
+        )
+        for row, share in enumerate(shares):
+            if share >= 0.06:
+                middle, ink = left[row] + share / 2, "white" if _dark(colour) else "black"
+                axes.text(middle, row, f"{share:.0%}", ha="center", va="center", color=ink, fontsize=8)
+        left = [start + share for start, share in zip(left, shares, strict=True)]
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(percent_axis())
+    axes.invert_yaxis()
+    what = "hallucinated spans by task" if stats.has_spans else "hallucination by part"
+    legend_above(axes, f"Types of {what}")
+    return figure
+
+
+def plot_positions(stats: CorpusStats) -> "Figure":
+    """Plots the positions of spans in the responses, a strip for each task."""
+    rows = {name: shares for name, shares in stats.positions.items() if any(shares)}
+    figure, _ = new_figure(7, 0.9 + 0.75 * max(1, len(rows)), rows=max(1, len(rows)))
+    for axes, (name, shares) in zip(figure.axes[:], rows.items(), strict=False):
+        image = axes.imshow([shares], aspect="auto", extent=(0, 1, 0, 1), cmap="cividis", vmin=0)
+        axes.set_yticks([0.5], [plot_name(name)])
+        axes.tick_params(axis="y", length=0)
+        axes.set_xticks([])
+        figure.colorbar(image, ax=axes, pad=0.015, ticks=[0, max(shares)], format="%.3f", aspect=6)
+    last = figure.axes[max(1, len(rows)) - 1]
+    last.set_xticks([0, 0.25, 0.5, 0.75, 1])
+    last.xaxis.set_major_formatter(percent_axis())
+    last.set_xlabel(f"position in the response; colour: share of the task's spans in each {_step(rows)} of it")
+    figure.axes[0].set_title("Where hallucinated spans lie in responses")
+    return figure
+
+
+def plot_lengths(stats: CorpusStats) -> "Figure":
+    """Plots spans a response (or the hallucinated share) against the length of its context and of itself, by task."""
+    both = {"context": stats.context_buckets, "response": stats.response_buckets}
+    panels: Sequence[tuple[str, Mapping[str, list[Bucket]]]] = [(what, found) for what, found in both.items() if found]
+    figure, _ = new_figure(4 * len(panels), 3.4, columns=len(panels))
+    for axes, (what, by_task) in zip(figure.axes, panels, strict=True):
+        top = 0.0
+        for place, (task, found) in enumerate(by_task.items()):
+            middles = [(bucket.low + bucket.high) / 2 for bucket in found]
+            style: dict[str, Any] = {
+                "color": COLOURS[place % len(COLOURS)],
+                "marker": MARKERS[place % len(MARKERS)],
+            }
+            counts = [bucket.counts for bucket in found]
+            heights = [one.spans_each if stats.has_spans else one.share for one in counts]
+            top = max(top, *heights)
+            axes.plot(middles, heights, label=plot_name(task), **style)
+        axes.set_title(f"{'Spans a response' if stats.has_spans else 'Hallucinated'} by length of the {what}")
+        if not stats.has_spans:
+            axes.yaxis.set_major_formatter(percent_axis())
+        axes.set_xlabel(f"words of the {what} (middle of each fifth)")
+        axes.set_ylim(0, 1.08 * top or 1)
+        axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    figure.axes[0].legend()
+    return figure
+
+
+def plot_models(stats: CorpusStats) -> "Figure":
+    """Plots spans per hundred words, by generator and task."""
+    tasks = sorted({task for by_task in stats.models.values() for task in by_task if task != ALL or len(by_task) == 1})
+    height = 0.8 / len(tasks)
+    figure, axes = new_figure(7, 1.2 + (0.25 + 0.16 * len(tasks)) * len(stats.models))
+    for place, task in enumerate(tasks):
+        rows = [row for row, by_task in enumerate(stats.models.values()) if task in by_task]
+        densities = [by_task[task].density for by_task in stats.models.values() if task in by_task]
+        middles = [row + (place - (len(tasks) - 1) / 2) * height for row in rows]
+        bars = axes.barh(middles, densities, height * 0.92, color=COLOURS[place % len(COLOURS)], label=plot_name(task))
+        axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=7, color="#444444")
+    axes.set_yticks(range(len(stats.models)), [plot_name(model) for model in stats.models])
+    axes.invert_yaxis()
+    axes.margins(x=0.08)
+    axes.set_xlabel("hallucinated spans per hundred words")
+    axes.set_title("Density of hallucination by generator and task")
+    axes.legend(loc="best")
+    return figure
+
+
+def _step(rows: Mapping[str, Sequence[float]]) -> str:
+    return f"{1 / len(next(iter(rows.values()))):.0%}" if rows else "part"
+
+
+def _dark(colour: str) -> bool:
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    return 0.3 * red + 0.59 * green + 0.11 * blue < 140
+
+
+TOPICS = ("topic", "topic_source")
+MAX_PANELS = 6
+MAX_BARS = 12
+
+
+def plot_rates(stats: CorpusStats) -> "Figure":
+    """Plots the hallucinated share of each value of each facet with its interval; the line is the share of all."""
+    facets = {name: found for name, found in stats.rates.items() if name and name not in TOPICS}
+    shown = {name: dict(list(found.items())[:MAX_BARS]) for name, found in list(facets.items())[:MAX_PANELS]}
+    heights = [1 + len(found) for found in shown.values()]
+    figure, _ = new_figure(7, 0.5 + 0.26 * sum(heights), rows=len(shown), height_ratios=heights)
+    whole = stats.rates[""]["all"].value
+    top = max(metric.high or metric.value for found in shown.values() for metric in found.values())
+    for axes, (name, found) in zip(figure.axes, shown.items(), strict=True):
+        values = [metric.value for metric in found.values()]
+        below = [value - (m.value if m.low is None else m.low) for value, m in zip(values, found.values(), strict=True)]
+        above = [
+            (m.value if m.high is None else m.high) - value for value, m in zip(values, found.values(), strict=True)
+        ]
+        places = range(len(values))
+        axes.errorbar(values, places, xerr=[below, above], fmt="o", color=COLOURS[0], capsize=2.5, markersize=4.5)
+        axes.axvline(whole, color="#888888", linewidth=0.8, linestyle="--")
+        axes.set_yticks(places, [plot_name(value) for value in found])
+        axes.set_ylim(len(values) - 0.4, -0.6)
+        axes.set_xlim(0, min(1.02, 1.05 * top))
+        axes.set_title(f"by {plot_name(name.replace('_', ' '))}")
+        axes.xaxis.set_major_locator(round_steps())
+        axes.xaxis.set_major_formatter(percent_axis())
+        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    figure.axes[-1].set_xlabel(f"hallucinated responses with 95% intervals; dashed: all of them, {whole:.1%}")
+    return figure
+
+
+def plot_topics(stats: CorpusStats) -> "Figure":
+    """Plots how many responses each topic, or source of topics, has."""
+    name = _topic_facet(stats)
+    values = stats.facets[name]
+    figure, axes = new_figure(7, 0.9 + 0.22 * len(values))
+    total = sum(counts.num_responses for counts in values.values())
+    shares = [counts.num_responses / total for counts in values.values()]
+    bars = axes.barh([plot_name(value) for value in values], shares, color=COLOURS[0], height=0.75)
+    axes.bar_label(bars, [f"{counts.num_responses:,}" for counts in values.values()], padding=3, fontsize=7)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    axes.xaxis.set_major_locator(round_steps())
+    axes.xaxis.set_major_formatter(percent_axis())
+    axes.set_xlabel("share of the responses")
+    axes.set_title("Topics" if name == "topic" else "Where the topics are from")
+    return figure
+
+
+def plot_classes(stats: CorpusStats) -> "Figure":
+    """Plots BEGIN's classes of each system and, within each class, how often each speech act occurs."""
+    acts = [act for act in ACTS if any(act in counts for counts in stats.acts.values())]
+    systems = {system: counts for system, counts in stats.classes.items() if sum(counts.values())}
+    rows = [0.9 + 0.32 * len(systems), 0.9 + 0.34 * len(stats.acts)]
+    figure, _ = new_figure(
+        7, 0.3 + sum(rows if acts else rows[:1]), rows=2 if acts else 1, height_ratios=rows[: 1 + bool(acts)]
+    )
+    axes, left = figure.axes[0], np.zeros(len(systems))
+    colours = dict(zip(CLASSES, ("#009e73", "#cc79a7", "#777777", "#f0c05a", "#d55e00"), strict=True))
+    names = [f"{plot_name(system or 'all')}  (n = {sum(counts.values()):,})" for system, counts in systems.items()]
+    for name in CLASSES:
+        shares = np.array([counts[name] / sum(counts.values()) for counts in systems.values()])
+        axes.barh(names, shares, left=left, height=0.75, color=colours[name], edgecolor="white", label=name)
+        for row, share in enumerate(shares):
+            if share >= 0.06:
+                axes.text(
+                    left[row] + share / 2, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color="black"
+                )
+        left += shares
+    axes.set_xlim(0, 1)
+    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(percent_axis())
+    legend_above(axes, "BEGIN's classes")
+    if acts:
+        _heat_map(figure, stats, acts)
+    return figure
+
+
+def _heat_map(figure: "Figure", stats: CorpusStats, acts: list[str]) -> None:
+    axes = figure.axes[1]
+    sizes = {name: sum(counts[name] for counts in stats.classes.values()) for name in stats.acts}
+    table = np.array([[counts.get(act, 0) / sizes[name] for act in acts] for name, counts in stats.acts.items()])
+    axes.imshow(table, cmap="cividis", vmin=0, vmax=1, aspect="auto")
+    for (row, column), share in np.ndenumerate(table):
+        ink = "white" if share < 0.5 else "black"
+        axes.text(column, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color=ink)
+    axes.set_xticks(range(len(acts)), acts, rotation=20, ha="right")
+    axes.set_yticks(range(len(sizes)), [f"{name}  (n = {size:,})" for name, size in sizes.items()])
+    axes.tick_params(length=0)
+    axes.set_title("Speech acts within each class: share of its responses")
+
+
+def plot_extraction(stats: CorpusStats) -> "Figure":
+    """Plots how many responses have which coverage and density; and before the edits, where there were some."""
+    from matplotlib.colors import LogNorm
+
+    figure, _ = new_figure(4.2 * len(stats.extraction), 3.5, columns=len(stats.extraction))
+    panels = list(figure.axes)
+    most = max(max(map(max, one.cells)) for one in stats.extraction.values())
+    for axes, (name, one) in zip(panels, reversed(stats.extraction.items()), strict=True):
+        cells = np.ma.masked_equal(np.array(one.cells).T, 0)  # [density, coverage]
+        norm = LogNorm(1, max(2, most))
+        image = axes.imshow(
+            cells, origin="lower", extent=(0, 1, 0, one.top), aspect="auto", cmap="cividis_r", norm=norm
+        )
+        axes.axvline(one.coverage, color=COLOURS[1], linewidth=0.9, linestyle="--")
+        axes.axhline(one.density, color=COLOURS[1], linewidth=0.9, linestyle="--")
+        axes.set_title(f"{name}  (n = {one.num_responses:,})")
+        axes.set_xlabel("coverage: share of tokens that are copied")
+        axes.xaxis.set_major_formatter(percent_axis())
+    panels[0].set_ylabel("density: mean length of copied pieces")
+    figure.colorbar(image, ax=panels, label="responses; dashed: the means", pad=0.02)
+    return figure
+
+
+def _topic_facet(stats: CorpusStats) -> str:
+    return next((name for name in TOPICS if name in stats.facets), "")
+
+
+# By file name: whether a corpus has the data, and the plot.
+FULL_PLOTS: Mapping[str, tuple[Callable[[CorpusStats], bool], Callable[[CorpusStats], "Figure"]]] = {
+    "rates": (lambda stats: any(name and name not in TOPICS for name in stats.rates), plot_rates),
+    "topics": (lambda stats: bool(_topic_facet(stats)), plot_topics),
+    "classes": (lambda stats: bool(stats.classes), plot_classes),
+    "copying": (lambda stats: bool(stats.extraction), plot_extraction),
+}
