@@ -59,7 +59,9 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
             found = dict(zip(names, cells, strict=True))
             yield place, {name: unescape_formula(found[name]) for name in columns}
     except csv.Error as error:
-        raise UserError(f"broken CSV: {error}", place=f"{path}, line {reader.line_num}", hint="save it anew") from error
+        raise UserError(
+            f"broken CSV: {error}", place=f"{path}, line {reader.line_num}", hint="save it again"
+        ) from error
 
 
 def escape_formula(text: str) -> str:

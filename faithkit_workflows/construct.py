@@ -6,8 +6,8 @@ faithkit construct pipeline=spontaneous ... dry_run=true      three prompts of e
 faithkit construct pipeline=describe pipeline.dataset=ragtruth pipeline.path=DIR   any dataset: tables, plots, a page
 faithkit construct pipeline=estimate pipeline.predictions=FILE pipeline.labels=FILE    a system's rate, few labels
 faithkit construct pipeline=estimate pipeline.predictions=FOLDER pipeline.by=COLUMN    of scored shards; also engine=ray
-faithkit construct resume=runs/...                            go on after any interruption; no reply is asked for twice
-faithkit construct resume=runs/... retry_holes=true           ask again for what failed, and only for that
+faithkit construct resume=runs/...                            continue after any interruption, without repeated requests
+faithkit construct resume=runs/... retry_holes=true           ask again only for what failed
 faithkit construct resume=runs/... pipeline.max_words=60      other settings: what depends on them is made again
 """
 
@@ -22,8 +22,8 @@ from faithkit.cli import run_script
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
 
-# By name: a function that takes the run's folder and the configuration. With `dry_run` it gets a folder that is not
-# there, asks nothing and writes nothing.
+# Functions of the run's folder and the configuration, by name. With `dry_run` the folder does not exist, and they
+# ask and write nothing.
 PIPELINES = {
     "spontaneous": "faithkit_workflows.pipelines.spontaneous:run_spontaneous",
     "induced": "faithkit_workflows.pipelines.induced:run_induced",
@@ -35,9 +35,9 @@ PIPELINES = {
     "self_dialogue": "faithkit_workflows.pipelines.self_dialogue:run_self_dialogue",
     "faithdial_edit": "faithkit_workflows.pipelines.faithdial_edit:run_faithdial_edit",
 }
-# By name: refuses what a resumed run may not change, before it is written.
+# Checks of what a resumed run may not change, by pipeline.
 CHECKS = {"annotate": "faithkit_workflows.pipelines.annotate:check_resumed"}
-# A resumed run may change all that its steps depend on: what they made with other settings is made again.
+# A resumed run may change what its steps depend on: steps with other settings are made again.
 MAY_CHANGE = (
     *("pipeline.*", "engine.*", "models", "models.*", "prompts", "labels", "labels.*", "limit", "seed"),
     *("retry_holes", "dry_run", "verbose"),
@@ -70,7 +70,7 @@ def main(cfg: Any) -> None:
 
 
 def check_pipeline(folder: Path, name: str) -> None:
-    """Refuses to go on with the run of another pipeline.
+    """Refuses to resume the run of another pipeline.
 
     Raises:
         UserError: The run is of another pipeline, or there is none.
@@ -78,27 +78,27 @@ def check_pipeline(folder: Path, name: str) -> None:
     from faithkit.errors import UserError
     from faithkit.files.saved_config import read_config
 
-    own = (read_config(folder / "config.yaml").get("pipeline") or {}).get("name")
-    if own != name:
-        problem = f"this folder is of pipeline={own}, and pipeline={name} is asked for"
-        raise UserError(problem, place=str(folder), hint=f"pipeline={own}, or run_dir=DIR in the place of resume")
+    stored = (read_config(folder / "config.yaml").get("pipeline") or {}).get("name")
+    if stored != name:
+        problem = f"this folder is of pipeline={stored}, not of pipeline={name}"
+        raise UserError(problem, place=str(folder), hint=f"pipeline={stored}, or run_dir=DIR instead of resume")
 
 
 def check_resumed(run: "RunFolder", config: Mapping[str, Any]) -> None:
-    """Refuses settings that what the run holds does not allow."""
+    """Refuses settings that contradict the contents of the run."""
     if (name := config["pipeline"]["name"]) in CHECKS:
         check: Callable[[RunFolder, Mapping[str, Any]], None] = resolve_name(CHECKS[name])
         check(run, config)
 
 
 def construct(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Hands over to the pipeline."""
+    """Runs the pipeline."""
     pipeline: Callable[[RunFolder, dict[str, Any]], None] = resolve_name(PIPELINES[config["pipeline"]["name"]])
     pipeline(run, config)
 
 
 def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:
-    """Adds the pipeline of a resumed run, whose keys may then be set; a run that cannot be read says so later."""
+    """Adds the pipeline of a resumed run, so that its keys can be set; a broken run is reported later."""
     from faithkit.errors import UserError
     from faithkit.files.saved_config import read_config
 

@@ -1,8 +1,8 @@
-"""Turns annotators' answers into tables of ratings: a row for each item, a column for each annotator, and holes.
+"""Converts annotators' answers to tables of ratings: a row for each item, a column for each annotator.
 
 Answers are JSON lines of {"id", "annotator", "answers": {question: answer}}, as `pipeline=annotate` writes them, with
 "group" (the dialogue or source), "length" (the characters of the text in which spans are marked), and "system" with
-"item" where several systems answered the same thing. The kind of a question shows in its answers: a list of labels
+"item" where several systems answered the same thing. The answers show the kind of a question: a list of labels
 (nominal), a whole number (ordinal), or a list of spans.
 """
 
@@ -32,7 +32,7 @@ class Answered:
     answers: Mapping[str, Any]
     length: int | None = None
     system: str | None = None
-    context: str = ""  # what several systems answered: the same for all of them
+    context: str = ""  # the same for all systems that answered it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def read_answers(path: str | Path) -> list[Answered]:
             raise UserError(f"answers must be an object, got {shorten(answers)}", place=place, hint=HINT)
         if (item, annotator) in found:
             problem = f"{shorten(annotator)} has answered {shorten(item)} before"
-            raise UserError(problem, place=place, hint="keep one line for an item and an annotator")
+            raise UserError(problem, place=place, hint="keep one line for each item and annotator")
         found[item, annotator] = Answered(
             item=item,
             annotator=annotator,
@@ -95,9 +95,7 @@ def read_answers(path: str | Path) -> list[Answered]:
 
 
 def questions_of(answered: Iterable[Answered], place: str) -> dict[str, str]:
-    """Names the questions in the order in which they are met, with the kind of their answers.
-
-    Texts are left out: nobody writes the same one twice.
+    """Finds the questions in their order, with the kind of their answers; free texts are left out.
 
     Raises:
         UserError: A question has answers of several kinds.
@@ -127,12 +125,12 @@ def _kind(answer: Any) -> str | None:
 
 
 def ratings_of(answered: Sequence[Answered], question: str, kind: str) -> Ratings:
-    """Makes the table of a nominal or ordinal question; an answer of several labels is a category of its own."""
+    """Makes the table of a nominal or ordinal question; each combination of labels is a category."""
     return _table(answered, question, str if kind == ORDINAL else _set_of_labels)
 
 
 def labels_of(answered: Sequence[Answered], question: str) -> dict[str, Ratings]:
-    """Makes a table for each label of a question: whether it was given."""
+    """Makes a table for each label of a question: whether it was chosen."""
     names = sorted({label for one in answered for label in _labels(one.answers.get(question, ()))})
     return {
         name: _table(answered, question, lambda answer, name=name: str(int(name in _labels(answer)))) for name in names

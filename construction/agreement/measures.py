@@ -1,18 +1,18 @@
-"""Agreement on labels and ratings beyond chance: Cohen's, Fleiss' and Randolph's kappa, and Krippendorff's alpha.
+"""Measures agreement on labels and ratings: Cohen's, Fleiss' and Randolph's kappa, and Krippendorff's alpha.
 
-All are 1 - (observed disagreement) / (disagreement by chance), and differ in what they take for chance:
+All are 1 - (observed disagreement) / (disagreement by chance), and differ in their definition of chance:
 
-    cohen_kappa          two annotators, each with shares of their own; of more, the mean over all pairs (Cohen 1960)
-    fleiss_kappa         any number, who share one set of shares (Fleiss 1971)
-    randolph_kappa       the same, with every category as likely as any other (Randolph 2005)
-    alpha, alpha_ordinal any number, holes allowed, corrected for few items (Krippendorff 2004)
+    cohen_kappa          two annotators, each with separate shares; for more, the mean over all pairs (Cohen 1960)
+    fleiss_kappa         any number, with common shares (Fleiss 1971)
+    randolph_kappa       the same, with equal shares of all categories (Randolph 2005)
+    alpha, alpha_ordinal any number, missing ratings allowed, corrected for few items (Krippendorff 2004)
 
-DiaHalu cites Randolph 2005 and prints the formula of Fleiss' kappa for two categories; both are given. Both need the
-same number of ratings for every item: items with another number than most are left out of them and counted. Alpha
-takes every item with two ratings or more. Where everybody always says the same thing, none is defined.
+DiaHalu cites Randolph 2005 and prints the formula of Fleiss' kappa for two categories; both are computed. They need the
+same number of ratings for every item: items with another number than most are left out and counted. Alpha uses every
+item with two or more ratings. If all ratings are equal, none is defined.
 
-The values are scikit-learn's, statsmodels' and krippendorff's. Their intervals come from the same formulas over
-weighted sums, since a bootstrap calls them a thousand times.
+Values come from scikit-learn, statsmodels and krippendorff. Intervals use the same formulas over weighted sums, since a
+bootstrap evaluates them a thousand times.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ def library(name: str) -> Any:
 
 
 def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> ScoredMetrics:
-    """Computes every measure of one question with its interval over groups; `n` counts the items that it stands on."""
+    """Computes every measure of one question with its interval over groups; `n` counts its items."""
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
     rated = (ratings.values != MISSING).sum(axis=1)
@@ -72,24 +72,24 @@ def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 100
     if alone := int((rated == 1).sum()):
         notes.append(f"{alone:,} items have a single rating and count nowhere")
     for statistic, items, values in parts:
-        own = Groups.of(items.groups)
-        kinds = dict.fromkeys(statistic(np.ones((1, own.count))), CORRELATION) | {OBSERVED: PROPORTION}
-        found = bootstrap(own, statistic, kinds=kinds, num_resamples=num_resamples)
+        groups = Groups.of(items.groups)
+        kinds = dict.fromkeys(statistic(np.ones((1, groups.count))), CORRELATION) | {OBSERVED: PROPORTION}
+        found = bootstrap(groups, statistic, kinds=kinds, num_resamples=num_resamples)
         metrics |= {name: _with_value(metric, values.get(name)) for name, metric in found.metrics.items()}
         notes += [note for note in found.notes if note not in notes]
     return ScoredMetrics(metrics=metrics, notes=tuple(notes))
 
 
 def _with_value(metric: Metric, value: float | None) -> Metric:
-    """The metric with the library's own value, within an interval that a kappa can have."""
+    """Replaces the value by that of the library."""
     if value is None:
         return metric
-    assert abs(metric.value - value) < 1e-6, f"the library says {value}, the weighted sums {metric.value}"
+    assert abs(metric.value - value) < 1e-6, f"the library computes {value}, the weighted sums {metric.value}"
     return replace(metric, value=value)
 
 
 def _pairs(ratings: Ratings) -> Statistic:
-    """The mean over pairs of annotators of their agreement and of Cohen's kappa; pairs without a kappa are left out."""
+    """Averages agreement and Cohen's kappa over pairs of annotators; pairs without a kappa are left out."""
     groups, size = Groups.of(ratings.groups), len(ratings.categories)
     sums = []
     for first, second in _pairs_of(ratings):
@@ -161,7 +161,7 @@ def _alphas(ratings: Ratings, ordinal: bool) -> Statistic:
 
 
 def alpha(coincidences: Values, distances: Values) -> Values:
-    """Krippendorff's alpha of matrices of coincidences [R, K, K]: 1 - (n - 1) sum(o d) / sum(n_c n_k d)."""
+    """Computes Krippendorff's alpha of coincidence matrices [R, K, K]: 1 - (n - 1) sum(o d) / sum(n_c n_k d)."""
     totals = coincidences.sum(axis=2)
     n = totals.sum(axis=1)
     disagreed = (coincidences * distances).sum(axis=(1, 2))
@@ -171,7 +171,7 @@ def alpha(coincidences: Values, distances: Values) -> Values:
 
 
 def _ordinal_distances(totals: Values) -> Values:
-    """The squared number of ratings from the middle of one category to that of another: [R, K, K]."""
+    """Computes the squared number of ratings between the middles of two categories: [R, K, K]."""
     middles = np.cumsum(totals, axis=1) - totals / 2
     return (middles[:, :, None] - middles[:, None, :]) ** 2
 

@@ -1,12 +1,12 @@
 """Compares human scores of systems as FaithDial's Table 7 does: each system against the best one of a column.
 
-The paper marks p < 0.05 and p < 0.01 and names no test. Scores of two systems on the same items are paired, so three
-things are given: the difference of the means with its interval over groups (faithkit/statistics/bootstrap.py), the p of
-Wilcoxon's signed-rank test on the same items (Wilcoxon 1945), and this p corrected for the number of systems in the
-column (Holm 1979), which the stars stand for.
+The paper marks p < 0.05 and p < 0.01 and names no test. Scores of two systems on the same items are paired, so there
+are three results: the difference of the means with its interval over groups (faithkit/statistics/bootstrap.py), the p
+of Wilcoxon's signed-rank test on the same items (Wilcoxon 1945), and this p corrected for the number of systems in the
+column (Holm 1979), which the stars show.
 
-An item's score is the mean of its annotators'. A label's column is the share of annotators who gave it; a rating's is
-its value, over the items where both systems have one, since only faithful responses are rated.
+An item's score is the mean over its annotators. A label's column is the share of annotators who chose it. A rating's
+column has its value, over the items with a rating for both systems, since only faithful responses are rated.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from construction.agreement.measures import library
 from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
 from faithkit.statistics.metric import NUMBER, Metric
 
-# Columns in which less is better, by the label that they count.
+# Labels whose share should be low.
 LESS_IS_BETTER = ("hallucination", "generic", "no", "inaccurate")
 
 
@@ -63,7 +63,7 @@ def columns_of(answered: Sequence[Answered], kinds: Mapping[str, str]) -> dict[s
                 add(question, one, float(answer))
         elif kind == NOMINAL:
             for label in sorted({label for _, answer in answers for label in _labels(answer)}):
-                # Asked of some answers alone: who was not asked did not give the label either.
+                # A question may be asked about some answers only: the others do not have the label.
                 for one in answered:
                     add(f"{question}={label}", one, float(label in _labels(one.answers.get(question, ()))))
     return {
@@ -100,7 +100,7 @@ def compare_column(
 
 def _against(
     compared: Compared,
-    ours: Mapping[str, float],
+    scores: Mapping[str, float],
     best: Mapping[str, float],
     items: Sequence[str],
     groups: Mapping[str, str],
@@ -109,7 +109,7 @@ def _against(
     from scipy.stats import wilcoxon
 
     rows = Groups.of(groups[item] for item in items)
-    first, second = np.array([ours[item] for item in items]), np.array([best[item] for item in items])
+    first, second = np.array([scores[item] for item in items]), np.array([best[item] for item in items])
     statistics = (mean_statistic(rows, {"mean": values}) for values in (first, second))
     difference = paired_difference(rows, *statistics, num_resamples=num_resamples)["mean"]
     changed = first - second

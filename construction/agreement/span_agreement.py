@@ -1,4 +1,4 @@
-"""Agreement on spans: where annotators mark something, and what they call it.
+"""Measures agreement on spans: where annotators mark something, and with which label.
 
     char_f1        2 x characters that both of a pair mark / (those of one + those of the other), summed over pairs and
                    items: what RAGTruth calls span-level F1, with one annotator as the other's gold
@@ -9,12 +9,12 @@
 
 For `span_gamma` the spans of a pair are aligned so that the disorder is least: two aligned spans cost ((|s1 - s2| +
 |e1 - e2|) / (length 1 + length 2))^2, and 1 more where their labels differ; one without a partner costs 1. Chance is
-the same cost against what the other annotator marked in other items, stretched to this text's length. It differs from
+the same cost against the spans of the other annotator in other items, stretched to this text's length. It differs from
 gamma there (gamma shifts the annotators' spans within one long text) and in that pairs are aligned and not all
 annotators at once. Units are whole spans, so that one long span does not outweigh ten short ones.
 
-An annotator who did not see an item is no annotator who marked nothing. Undefined measures are left out: all four where
-nobody marks anything.
+An annotator who did not see an item differs from one who marked nothing. Undefined measures are left out: all four if
+there are no spans.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.metric import ACCURACY, CORRELATION
 from faithkit.statistics.spread import Statistic, Values
 
-NUM_DRAWS = 10  # other items that stand for chance, for each item and pair
-ALONE = 1.0  # the cost of a span without a partner
+NUM_DRAWS = 10  # other items from which chance is estimated, for each item and pair
+UNMATCHED = 1.0  # the cost of a span without a partner
 
 
 KINDS = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION, "span_gamma": CORRELATION}
@@ -118,7 +118,7 @@ def _ratio(above: Values, below: Values) -> Values:
 
 
 def _stretches(item: Marked) -> Iterator[tuple[int, list[frozenset[str]]]]:
-    """Cuts a text where anybody's marking changes: the characters of each piece, and each annotator's labels on it."""
+    """Cuts a text where any annotation changes: the length of each piece, and each annotator's labels on it."""
     edges = {0, item.length} | {edge for spans in item.spans.values() for span in spans for edge in span[:2]}
     for start, end in pairwise(sorted(edges)):
         labels = (
@@ -129,7 +129,7 @@ def _stretches(item: Marked) -> Iterator[tuple[int, list[frozenset[str]]]]:
 
 
 def _overlaps(item: Marked) -> tuple[float, float, float, float]:
-    """Characters that both of a pair mark, with any label and with the same; and those of one plus the other."""
+    """Counts characters that both of a pair mark, with any label and with the same; and those of one plus the other."""
     both = both_typed = either = either_typed = 0
     for size, labels in _stretches(item):
         for first, second in combinations(labels, 2):
@@ -141,7 +141,7 @@ def _overlaps(item: Marked) -> tuple[float, float, float, float]:
 
 
 def _coincidences(items: Sequence[Marked]) -> tuple[list[frozenset[str]], Values]:
-    """Krippendorff's coincidences of characters, [items, K, K], with the sets of labels that they count."""
+    """Computes Krippendorff's coincidences of characters, [items, K, K], with the sets of labels that they count."""
     found = [list(_stretches(item)) for item in items]
     names = sorted({labels for stretches in found for _, given in stretches for labels in given}, key=sorted)
     index = {name: place for place, name in enumerate(names)}
@@ -154,7 +154,7 @@ def _coincidences(items: Sequence[Marked]) -> tuple[list[frozenset[str]], Values
 
 
 def _disorders(items: Sequence[Marked], seed: int) -> list[tuple[float, float]]:
-    """The disorder of each item's pairs, and what it would be by chance."""
+    """Computes the disorder of each item's pairs, and that by chance."""
     random = np.random.default_rng(seed)
     by_annotator: dict[str, list[int]] = {}
     for place, item in enumerate(items):
@@ -189,10 +189,10 @@ def disorder_of(first: Sequence[Unit], second: Sequence[Unit]) -> float:
     >>> disorder_of([(0, 10, "a")], [(0, 10, "b")]), disorder_of([(0, 10, "a")], [(0, 10, "a"), (20, 25, "a")])
     (1.0, 1.0)
     """
-    alone = ALONE * abs(len(first) - len(second))
+    alone = UNMATCHED * abs(len(first) - len(second))
     if not first or not second:
         return alone
-    costs = np.array([[min(_distance(one, other), 2 * ALONE) for other in second] for one in first])
+    costs = np.array([[min(_distance(one, other), 2 * UNMATCHED) for other in second] for one in first])
     if costs.size == 1:
         return float(costs[0, 0])
     from scipy.optimize import linear_sum_assignment

@@ -1,7 +1,7 @@
-"""Reads what Label Studio exports, JSON or JSON-MIN, and checks it against the rows of the project.
+"""Reads exports of Label Studio, JSON or JSON-MIN, and checks them against the rows of the project.
 
-Each annotation is checked alone. One that is bad stops the reading, or with `on_bad_annotation=skip` is left out;
-either way its kind and its place are told: construction/annotation/export.py.
+A bad annotation stops the reading, or is left out with `on_bad_annotation=skip`. Problems are counted by kind, and
+listed with their places. Spans get offsets in characters of the original text, checked against their quotes.
 """
 
 from collections import Counter
@@ -17,10 +17,10 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 
 STOP, SKIP = "stop", "skip"
-# What is wrong with an annotation or a task: it stops the reading, or is left out.
+# Problems that stop the reading, or leave out the annotation.
 BAD = {
-    "unknown task": "a task whose row the project does not have",
-    "edited text": "a task whose text is no longer the row's",
+    "unknown task": "a task of a row that the project does not have",
+    "edited text": "a task with another text than its row",
     "unknown question": "a result of a tag that the scheme does not have",
     "unknown label": "a label that the scheme does not have",
     "several labels": "more labels than the question allows",
@@ -28,12 +28,12 @@ BAD = {
     "unreadable answer": "a result that is not in Label Studio's form",
     "offsets beyond the text": "a span that ends behind its text, or begins before it",
     "empty span": "a span without a character",
-    "text at another place": "a span whose quoted text does not stand at its offsets",
+    "text at another place": "a span with another text at its offsets than it quotes",
 }
-# What is left out or mended without a stop: it happens in every project.
+# Problems that every project has, and that do not stop the reading.
 COUNTED = {
     "missing task": "a row that the export does not have",
-    "task without annotation": "nobody has annotated it, or all were cancelled",
+    "task without annotation": "not annotated, or all annotations were cancelled",
     "cancelled annotation": "skipped by its annotator: left out",
     "task twice": "imported twice: its annotations are read together",
     "annotator twice": "one annotator's second annotation of a row: the later one counts",
@@ -68,7 +68,7 @@ class ExportReport:
 def placed_flags(
     spans: Sequence[Any], flags: Sequence[Any], row: AnnotationRow, place: str, report: ExportReport
 ) -> list[Any]:
-    """The flags with their places, which JSON-MIN does not have: there they are those of an only span, or nobody's."""
+    """Adds the places of flags, which JSON-MIN lacks: there they belong to the only span, or are left out."""
     placed = []
     for value in flags:
         if isinstance(value, Mapping) and "start" in value:
@@ -101,7 +101,7 @@ def read_spans(
 def _places(spans: Sequence[Mapping[str, Any]], text: str) -> list[tuple[int, int, bool]]:
     """Offsets of spans in characters, and whether they had to be converted from UTF-16 units.
 
-    The quoted texts decide, those of one annotation together: a quote that stands at several places may fit both ways.
+    The quotes of one annotation decide together, since a quote that occurs several times may fit both ways.
     """
     as_units = [_from_utf16(span, text) for span in spans]
     if not all(_fits(span, span["start"], span["end"], text) for span in spans) and all(as_units):
@@ -158,7 +158,7 @@ def join_overlaps(spans: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotation:
-    """One annotator's answers about one row; spans count characters of the row's own text."""
+    """One annotator's answers about one row; spans count characters of the row's original text."""
 
     row: str
     annotator: str
@@ -221,7 +221,7 @@ class _Raw:
 
 
 def _tasks(path: Path) -> Iterator[tuple[str, Any, Any, Mapping[str, Any], list[_Raw]]]:
-    """The tasks of an export: place, Label Studio's number, our row's id, its data and its annotations."""
+    """Yields the tasks of an export: place, Label Studio's number, the row's id, the data and the annotations."""
     hint = "export JSON or JSON-MIN from Label Studio, and name that file"
     tasks = read_strict_json(path, hint=hint)
     if not isinstance(tasks, list) or not all(isinstance(task, Mapping) for task in tasks):
@@ -247,30 +247,30 @@ def _of_json(annotation: Mapping[str, Any], place: str) -> _Raw:
     results = annotation.get("result") or []
     for result in results if isinstance(results, list) else [results]:
         if not isinstance(result, Mapping) or "from_name" not in result:
-            values.setdefault("", []).append(result)  # a relation between spans, or worse: no tag of ours
+            values.setdefault("", []).append(result)  # no tag of the scheme, such as a relation between spans
         else:
             values.setdefault(str(result["from_name"]), []).append(result.get("value"))
     number = str(annotation.get("id", "?"))
     return _Raw(number, _name(annotation.get("completed_by")), bool(annotation.get("was_cancelled")), values)
 
 
-_OWN_FIELDS = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", KEY)
+_LABEL_STUDIO_FIELDS = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", KEY)
 
 
 def _of_json_min(task: Mapping[str, Any]) -> list[_Raw]:
-    """JSON-MIN has one entry an annotation; what is neither data nor Label Studio's own are answers."""
+    """Reads an entry of JSON-MIN, one annotation; fields that are neither data nor Label Studio's are answers."""
     if task.get("annotation_id") is None:
         return []
     values = {
         name: value if isinstance(value, list) else [value]
         for name, value in task.items()
-        if name not in _OWN_FIELDS and value is not None
+        if name not in _LABEL_STUDIO_FIELDS and value is not None
     }
     return [_Raw(str(task["annotation_id"]), _name(task.get("annotator")), False, values)]
 
 
 def _name(given: Any) -> str:
-    """An annotator: Label Studio gives a number, or an object with an address."""
+    """Names an annotator, for whom Label Studio gives a number or an object with an address."""
     if isinstance(given, Mapping):
         given = given.get("email") or given.get("username") or given.get("id")
     return "unknown" if given is None else str(given)
@@ -304,7 +304,7 @@ def annotators_of(annotations: Sequence[Annotation], rows: Mapping[str, Annotati
 
 
 def to_line(annotation: Annotation, row: AnnotationRow) -> dict[str, Any]:
-    """Converts an annotation to a line of annotations.jsonl, which measuring agreement needs nothing else for."""
+    """Converts an annotation to a line of annotations.jsonl, from which agreement is measured."""
     head = {"id": annotation.row, "annotator": annotation.annotator, "group": row.example.group}
     system = {"system": row.system, "item": row.example.id} if row.system else {}
     return {**head, **system, "length": len(row.text), "answers": annotation.answers}

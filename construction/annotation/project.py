@@ -1,10 +1,18 @@
-"""Writes a Label Studio project: the labelling configuration, the tasks, and the rows that they stand for.
+"""Writes a Label Studio project: the labelling configuration, the tasks, and the rows from which they are made.
 
     label_config.xml   paste it under Settings > Labeling Interface
-    tasks.json         import it; pre-annotations stand in it as predictions
-    rows.jsonl         what the tasks were made of: reading an export needs it
+    tasks.json         import it; suggested answers are in it as predictions
+    rows.jsonl         needed to read an export
 
-A task shows text as a browser does (construction/annotation/project.py), and `row` in it names its line of rows.jsonl.
+`row` in a task names its line of rows.jsonl. Label Studio's Text tag counts code points from 0, as Python does;
+releases before 1.5 counted UTF-16 units, so every emoji before a span moved it by one. A browser shows "\\r\\n" and
+"\\r" as one line break each. Therefore tasks contain the text as a browser shows it, and offsets are converted back.
+
+>>> text = "one\\r\\ntwo"
+>>> shown_text(text), to_shown(text, 5), to_original(text, 4)
+('one\\ntwo', 4, 5)
+>>> from_utf16("🙂 hi", 3)
+2
 """
 
 import re
@@ -22,7 +30,7 @@ from faithkit.files.jsonl import read_numbered_jsonl, write_jsonl
 from faithkit.records import Example, Prediction
 
 _BREAK = re.compile("\r\n?")
-_NUL, _REPLACEMENT = "\0", "\ufffd"  # HTML has no NUL: a browser shows this in its place
+_NUL, _REPLACEMENT = "\0", "\ufffd"  # browsers replace NUL
 
 
 def shown_text(text: str) -> str:
@@ -36,7 +44,7 @@ def to_shown(text: str, offset: int) -> int:
 
 
 def to_original(text: str, offset: int) -> int:
-    """Reverses `to_shown`: an offset behind a line break stays behind the whole of it."""
+    """Reverses `to_shown`: an offset behind a line break stays behind both of its characters."""
     removed = 0
     for match in re.finditer("\r\n", text):
         if match.start() - removed >= offset:
@@ -56,10 +64,7 @@ def from_utf16(text: str, offset: int) -> int | None:
 
 
 def same_quote(quoted: str, text: str) -> bool:
-    """Compares a span's text with what Label Studio quotes of it.
-
-    It may write a line break as the two characters "\\\\n", and leave out spaces that a browser does not show.
-    """
+    """Compares a span's text with Label Studio's quote, which may have "\\\\n" as two characters and fewer spaces."""
     return _visible(quoted.replace("\\n", "\n")) == _visible(text.replace("\\n", "\n"))
 
 
@@ -68,8 +73,8 @@ def _visible(text: str) -> str:
 
 
 CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
-KEY = "row"  # not `id`: JSON-MIN puts Label Studio's own number there
-# Spaces are kept, and a right-to-left text runs in its own direction. The second name is that of old releases.
+KEY = "row"  # not `id`: in JSON-MIN that is Label Studio's number
+# Keeps spaces, and the direction of right-to-left texts. The second name is that of old releases.
 STYLE = ".lsf-htx-richtext, .htx-text { white-space: pre-wrap; unicode-bidi: plaintext; }"
 
 
@@ -78,10 +83,10 @@ class AnnotationRow:
     """One task's row.
 
     Args:
-        id: Unique in the project; the example's, with the system behind it where several answered.
-        system: Who wrote the response, where several systems' responses are compared.
-        texts: What the task shows, by field.
-        suggested: The answers that stand in the task from the start; offsets count the original text.
+        id: Unique in the project: the example's, followed by the system if several are compared.
+        system: Which wrote the response, if several are compared.
+        texts: Shown in the task, by field.
+        suggested: Answers shown at the start; offsets count the original text.
     """
 
     id: str
@@ -92,7 +97,7 @@ class AnnotationRow:
 
     @property
     def text(self) -> str:
-        """The text that is annotated, as the dataset has it: the last of the texts."""
+        """Gives the text that is annotated, as in the dataset: the last of the texts."""
         return list(self.texts.values())[-1]
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,7 +114,7 @@ class AnnotationRow:
 def make_row(
     scheme: Scheme, example: Example, prediction: Prediction | None, *, suggest: bool, system: str | None
 ) -> AnnotationRow:
-    """Makes the row of one example, with the answers that its labels or a prediction suggest where wanted."""
+    """Makes the row of one example, on request with the answers that its labels or a prediction suggest."""
     return AnnotationRow(
         id=example.id if system is None else f"{example.id}@{system}",
         example=example,
@@ -120,10 +125,10 @@ def make_row(
 
 
 def write_project(folder: Path, scheme: Scheme, rows: Iterable[AnnotationRow], model: str) -> int:
-    """Writes the three files, each whole or not at all, and returns the number of tasks.
+    """Writes the three files, each atomically, and returns the number of tasks.
 
     Args:
-        model: Who suggested the answers: Label Studio shows it as the version of a model.
+        model: The source of the suggested answers; Label Studio shows it as the version of a model.
     """
     folder.mkdir(parents=True, exist_ok=True)
     kept = list(rows)
@@ -142,7 +147,7 @@ def label_config(scheme: Scheme, fields: Iterable[str]) -> str:
     for field in shown:
         _add_text(view, field)
     spans = [question for question in scheme.questions if isinstance(question, Spans)]
-    for marking in spans:  # labels stand above the text that they mark
+    for marking in spans:  # their labels are shown above the text
         marking.add_to(view, target)
     _add_text(view, target)
     for question in scheme.questions:
@@ -180,7 +185,7 @@ def read_rows(project: Path) -> tuple[Scheme, dict[str, AnnotationRow]]:
     """Reads the rows of a project by their ids.
 
     Raises:
-        UserError: There is no rows.jsonl, it holds no rows, or it was changed.
+        UserError: rows.jsonl is missing, empty or changed.
     """
     path = project / ROWS
     rows: dict[str, AnnotationRow] = {}

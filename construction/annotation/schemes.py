@@ -1,6 +1,7 @@
-"""The annotation schemes of the four papers: what an annotator sees, is asked, and which dataset the answers become.
+"""Defines the annotation schemes of the four papers: the texts, the questions, and the dataset made of the answers.
 
-`SCHEMES` is the table. A scheme of one's own is one more `Scheme` in it, with a writer in layouts.py.
+`SCHEMES` is the table. To add a scheme, add a `Scheme` to it and a writer to settled_layouts.py. Labels are
+listed with their definitions, the most severe one first.
 """
 
 import re
@@ -19,10 +20,10 @@ _BREAKS = re.compile(r"\s*[\r\n]+\s*")
 
 
 def rounds_text(example: Example) -> str:
-    """Writes history and response as rounds; a response that is a dialogue in this form already stays as it is.
+    """Writes an example as one dialogue in DiaHalu's form, `A1: ...` and `B1: ...`; keeps a response of this form.
 
-    In rounds A asks and B answers. Where the history leaves B to open, A's first turn is empty; several turns of one
-    speaker in a row are one. A line break within a turn becomes a space, as it could look like a turn.
+    In rounds A asks and B answers. If B opens the dialogue, A's first turn is empty; successive turns of one speaker
+    are joined. Line breaks within a turn become spaces, since they could look like turns.
     """
     if not example.history and _ROUNDS.match(example.response):
         return example.response
@@ -42,32 +43,32 @@ def _who(turn: Turn) -> tuple[str, str]:
     return ("B" if turn.speaker == WIZARD else "A"), turn.text
 
 
-RAGTRUTH_LABELS = {  # evident ones are the severe ones to the paper
-    "Evident Conflict": "Says the opposite of the source, plain to see: a wrong name, number or fact.",
+RAGTRUTH_LABELS = {  # the paper calls evident ones severe
+    "Evident Conflict": "Clearly contradicts the source: a wrong name, number or fact.",
     "Evident Baseless Info": "Adds a fact or a detail that the source does not have.",
     "Subtle Conflict": "Departs from the source in meaning: another word changes what is implied, or how strongly.",
     "Subtle Baseless Info": "Adds what was inferred or felt: an insight, a mood, a common assumption.",
 }
 BEGIN_LABELS = {
-    "Hallucination": "Nothing of what is said stands in the knowledge.",
-    "Partial Hallucination": "Some of it stands in the knowledge, some does not.",
+    "Hallucination": "The knowledge supports none of it.",
+    "Partial Hallucination": "The knowledge supports some of it, but not all.",
     "Uncooperative": "True to the knowledge, but it does not answer or help the other speaker.",
-    "Generic": "Says nothing that the knowledge could support or not: That's nice.",
+    "Generic": "Makes no statement that could be supported: That's nice.",
     "Entailment": "All of it follows from the knowledge.",
 }
 VRM_LABELS = {  # verbal response modes (Stiles 1992)
-    "Disclosure": "Tells thoughts, feelings or experiences of the speaker's own.",
+    "Disclosure": "Reveals thoughts, feelings or experiences of the speaker.",
     "Edification": "States objective information.",
     "Advisement": "Advises, suggests or guides.",
     "Confirmation": "Compares the speaker's view with the other's: agrees or disagrees.",
     "Question": "Asks for information or guidance.",
     "Acknowledgment": "Shows that something was heard: Oh. I see. Hello.",
     "Interpretation": "Explains or judges the other speaker.",
-    "Reflection": "Puts into words what the other speaker said or felt.",
+    "Reflection": "Restates the words or feelings of the other speaker.",
 }
 DIAHALU_LABELS = {
     "non-factual": "Not in line with facts, or something that does not exist.",
-    "incoherence": "Contradicts what was said before, the other speaker, or itself; or makes no sense here.",
+    "incoherence": "Contradicts an earlier turn, the other speaker, or itself; or makes no sense here.",
     "irrelevance": "Does not belong to the topic, or misunderstands the question.",
     "overreliance": "Trusts a wrong premise, or answers what cannot be answered.",
     "reasoning error": "Any error within a reasoning dialogue.",
@@ -77,11 +78,11 @@ QUALITIES = {
     REFUSED: "It refuses, though the source has the answer.",
     GOOD: "Neither of them.",
 }
-SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LABELS}  # as predictions name them
+SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LABELS}  # names in predictions
 
 
 YES, NO = "Yes", "No"
-NONE = "(none)"  # shown where a row has no knowledge or history: an empty text is no text to Label Studio
+NONE = "(none)"  # shown without knowledge or history: Label Studio takes no empty text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +92,8 @@ class Scheme:
     Args:
         texts: The fields that a task shows, by title; the last one is what is annotated.
         questions: In the order in which they are asked; answers are compared and settled in that order.
-        suggest: The answers that an example's own labels, or a detector's prediction, stand for.
-        dataset: The dataset whose loader reads what `layouts.WRITERS` writes for this scheme.
+        suggest: Converts an example's labels, or a detector's prediction, to answers.
+        dataset: Its loader reads what `settled_layouts.WRITERS` writes for this scheme.
     """
 
     name: str
@@ -269,7 +270,7 @@ SCHEMES = {
                     title="Does the knowledge support it?",
                     labels={
                         "Hallucination": "Some of it is not supported.",
-                        "Generic": "It says nothing that could be supported.",
+                        "Generic": "It makes no statement that could be supported.",
                         "Faithful": "All of it is supported.",
                     },
                     when=("interpretable", YES),

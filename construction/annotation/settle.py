@@ -1,7 +1,7 @@
-"""Settles disagreements: by majority, by the most severe answer, by an expert's answers, or by hand.
+"""Settles disagreements: by majority, by the most severe answer, by an expert's answers, or by a person's decisions.
 
-What a rule cannot settle (a tie, a row that the expert did not see) is left open, and so is a row with fewer annotators
-than wanted: construction/annotation/settle.py lists these for a person.
+What a rule cannot settle (a tie, a row that the expert did not see) stays open, and so does a row with too few
+annotators. Open rows are listed for a person, whose answers are read back and checked.
 
 >>> question = Choices(name="verdict", title="", labels={"wrong": "", "right": ""})
 >>> settle_question(question, [["wrong"], ["right"], ["right"]], "majority")
@@ -35,7 +35,7 @@ class Settled:
 
     Args:
         answers: Those that all or the rule agree on, by question.
-        open: The questions that nobody has settled.
+        open: The questions that are not settled.
         how: agreed, one annotator, the rule's name, decided by hand, or open.
         disagree: The questions that the annotators answered differently.
     """
@@ -57,12 +57,12 @@ def settle(
     decisions: Mapping[str, Answers] | None = None,
     min_annotators: int = 1,
 ) -> list[Settled]:
-    """Settles every row that somebody annotated, in the order of the rows.
+    """Settles every annotated row, in the order of the rows.
 
     Args:
-        rule: One of `RULES`; what a person decided comes before it.
+        rule: One of `RULES`; a person's decision takes precedence.
         expert: The expert's answers by row, for the rule `expert`; the expert is no annotator then.
-        decisions: What a person decided, by row.
+        decisions: A person's decisions, by row.
         min_annotators: Rows with fewer stay open.
     """
     by_row: dict[str, list[Annotation]] = {}
@@ -88,7 +88,7 @@ def _settle_row(
     names = [question.name for question in scheme.questions]
     differing = tuple(name for name in names if _differ([one.answers.get(name) for one in given]))
     if row in decisions:
-        # What a person leaves out of a decision stays what all agree on, or what the rule says.
+        # Questions that a decision leaves out keep the answer of all, or of the rule.
         ruled = _settle_row(scheme, row, given, rule, expert, {}, 1)
         left_out = tuple(name for name in ruled.open if given and name not in decisions[row])
         how = "open" if left_out else "decided by hand"
@@ -148,14 +148,14 @@ def _settle_labels(question: Choices, answers: Sequence[Any], rule: str) -> list
         return [label for label in question.labels if counts[label] > least] or None
     if rule == SEVERE:
         return [next(label for label in question.labels if counts[label])] if counts else None
-    unanswered = sum(not answer for answer in answers)  # no answer is an answer of its own: it may have the majority
+    unanswered = sum(not answer for answer in answers)  # counts as an answer, which may have the majority
     (best, most), *others = counts.most_common() or [("", 0)]
     tied = unanswered >= most or any(count == most for _, count in others)
     return None if tied else [best]
 
 
 def _settle_spans(question: Spans, answers: Sequence[list[dict[str, Any]]], least: float) -> list[dict[str, Any]]:
-    """The characters that more than `least` annotators marked, cut where the label or the flags of them change."""
+    """Keeps the characters that more than `least` annotators marked, cut where their label or flags change."""
     edges = sorted({edge for spans in answers for span in spans for edge in (span["start"], span["end"])})
     severity = list(question.labels)
     pieces: list[dict[str, Any]] = []
@@ -183,10 +183,7 @@ def _settle_spans(question: Spans, answers: Sequence[list[dict[str, Any]]], leas
 
 
 def _text_of_nearest(question: FreeText, given: Sequence[Annotation], answers: Answers) -> str:
-    """The text of the annotator who agrees with most of what was settled before it; of equals the first by name.
-
-    Texts are never mixed: half of one edit and half of another would be nobody's.
-    """
+    """Chooses the text of the annotator who agrees with most of the settled answers; of equals the first by name."""
     writers = [one for one in given if question.name in one.answers]
     best = min(
         writers,
@@ -198,7 +195,7 @@ def _text_of_nearest(question: FreeText, given: Sequence[Annotation], answers: A
 def open_rows_to_decide(
     settled: Sequence[Settled], rows: Mapping[str, AnnotationRow], annotations: Sequence[Annotation]
 ) -> Iterator[dict[str, Any]]:
-    """Lists the open rows as lines for a person to fill: `decision` takes the answers, by question."""
+    """Lists the open rows for a person to fill in `decision`: the answers by question."""
     for one in settled:
         if one.open:
             given = {other.annotator: other.answers for other in annotations if other.row == one.row}
@@ -229,9 +226,7 @@ def read_expert(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow]) -
     for line, values in read_numbered_jsonl(path):
         row = _known_row(values, rows, f"{path}, line {line}")
         if row in found:
-            raise UserError(
-                f"row {shorten(row)} stands there twice", place=f"{path}, line {line}", hint="keep one expert"
-            )
+            raise UserError(f"row {shorten(row)} occurs twice", place=f"{path}, line {line}", hint="keep one expert")
         found[row] = check_answers(scheme, rows[row], values.get("answers"), f"{path}, line {line}")
     return found
 
@@ -246,7 +241,7 @@ def _known_row(values: Mapping[str, Any], rows: Mapping[str, AnnotationRow], pla
 
 
 def check_answers(scheme: Scheme, row: AnnotationRow, answers: Any, place: str) -> Answers:
-    """Checks answers that a person wrote; spans count characters of the row's text."""
+    """Checks a person's answers; spans count characters of the row's text."""
     hint = "see the answers of the annotators in the same line"
     if not isinstance(answers, Mapping):
         raise UserError(f"answers must be an object by question, got {shorten(answers)}", place=place, hint=hint)

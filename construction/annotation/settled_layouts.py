@@ -1,6 +1,6 @@
-"""Writes settled rows in the official layout of the scheme's dataset, for our loaders and the papers' scripts.
+"""Writes settled answers in the official layouts of the schemes' datasets, for the loaders and the papers' scripts.
 
-Each writer gets the rows with their settled answers, and returns counts of what was left out and why.
+Each writer gets the rows with their settled answers, and returns counts, also of rows that were left out.
 """
 
 import json
@@ -33,7 +33,7 @@ TASKS = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}
 
 
 def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
-    """Writes RAGTruth's two files. A row that names no task is an answer to a question, or else a summary."""
+    """Writes RAGTruth's two files; a row without a task is an answer if it has a question, else a summary."""
     counts: Counter[str] = Counter()
     sources: dict[str, dict[str, Any]] = {}
     responses = []
@@ -114,7 +114,7 @@ Writer = Callable[[Path, Sequence[Answered]], Counter[str]]
 
 
 def write_layout(scheme: str, folder: Path, answered: Sequence[Answered]) -> Counter[str]:
-    """Writes the rows in the layout of the scheme's dataset, in the place of what was there, and counts them."""
+    """Writes the rows in the layout of the scheme's dataset, replacing the folder, and counts them."""
     with atomic_folder(folder, replace=True) as unfinished:
         return WRITERS[scheme](unfinished, answered)
 
@@ -150,7 +150,7 @@ def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
 
 
 def _by_split(answered: Sequence[Answered], *named: str) -> dict[str, list[Answered]]:
-    """The rows of the named splits; all others are a test set, since people have checked them."""
+    """Groups the rows by the named splits; all others become the test set, since people have checked them."""
     found: dict[str, list[Answered]] = {}
     for one in answered:
         split = one.row.example.split
@@ -192,12 +192,12 @@ def write_diahalu(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
 
 
 def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
-    """Writes HalluDial's rows whose judgement is accurate or was corrected, and what was said of all judgements.
+    """Writes HalluDial's rows whose judgement is accurate or was corrected, and the verdicts on all judgements.
 
     annotations.jsonl has the form that meta-judging reads: benchmark=meta_judging.
     """
     counts: Counter[str] = Counter()
-    said: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
     for split, rows in _by_split(answered, "train").items():
         written: list[dict[str, Any]] = []
         for row, answers in rows:
@@ -206,7 +206,7 @@ def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
                 counts["left out: no verdict"] += 1
                 continue
             accurate = verdict == ["Accurate"]
-            said[row.id] = ACCURATE if accurate else INACCURATE
+            verdicts[row.id] = ACCURATE if accurate else INACCURATE
             correction = str(answers.get("correction") or "").strip()
             target = example.target if accurate else correction if correction != example.target else ""
             if not target or verdict_of(target) is None:
@@ -219,7 +219,7 @@ def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             written.append(halludial_row(turn_row(example) | judged))
         if written:
             write_json(folder / f"spontaneous_{split}.json", written)
-    write_annotations(folder / "annotations.jsonl", said, [{} for _ in said])
+    write_annotations(folder / "annotations.jsonl", verdicts, [{} for _ in verdicts])
     return counts
 
 

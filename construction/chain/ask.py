@@ -151,7 +151,7 @@ def sampling(temperature: float, max_new_tokens: int, seed: int) -> Decoding:
 class EnginePool:
     """Builds engines and reuses them in later steps; the least recently used one is freed first.
 
-    The engine of a server is built anew each time: that costs nothing, and it counts the usage of each step.
+    The engine of a server is built each time: that costs nothing, and it counts the usage of each step.
 
     Args:
         places: The number of local models held at a time: two for the two sides of a dialogue.

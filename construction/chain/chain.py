@@ -77,7 +77,7 @@ class StepRecord:
         holes: The number of failed rows by step and kind.
         revision: Raised when failed rows were replaced: later steps then replace theirs.
         after: The revision of each step before it that its rows follow.
-        said: What its engine counted: requests, tokens, cost.
+        usage: What its engine counted: requests, tokens, cost.
     """
 
     name: str
@@ -96,7 +96,7 @@ class StepRecord:
     began: str = ""
     ended: str = ""
     seconds: float = 0.0
-    said: str = ""
+    usage: str = ""
     versions: Mapping[str, Any] = field(default_factory=dict)
 
     def set_failures(self, failures: Counter[str], path: Path) -> None:
@@ -105,7 +105,7 @@ class StepRecord:
 
     def __str__(self) -> str:
         failures = ", ".join(f"{number:,} {why}" for why, number in self.holes.items())
-        usage = f"; {self.said}" if self.said else ""
+        usage = f"; {self.usage}" if self.usage else ""
         return f"{self.rows:,} rows{f', failed: {failures}' if failures else ''} in {self.seconds:.1f} s{usage}"
 
 
@@ -283,7 +283,7 @@ class Chain:
             record.rows, record.state = num_rows, DONE
             record.set_failures(failures, path)
         finally:
-            record.said = (step.work.close() if isinstance(step, Step) else "") or record.said
+            record.usage = (step.work.close() if isinstance(step, Step) else "") or record.usage
             self._add_time(record, began)
             self.manifest.write()
 
@@ -343,7 +343,7 @@ class Chain:
             total, name = record.rows, f"{step.name}, failed rows"
             write_jsonl(path, tqdm(repaired(), total=total, desc=name, unit="row", disable=not progress))
         finally:
-            record.said = step.work.close() or record.said
+            record.usage = step.work.close() or record.usage
         record.set_failures(failures, path)
         record.revision, record.after = record.revision + bool(num_changed), self._revisions(step)
         self._add_time(record, began)

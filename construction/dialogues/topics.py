@@ -198,7 +198,7 @@ class Layout(NamedTuple):
 
 # A row has the first layout of which it has all fields.
 LAYOUTS: Mapping[str, Layout] = {
-    "own topics": Layout(("domain", "topic"), _read_topic),
+    "topics": Layout(("domain", "topic"), _read_topic),
     "personas": Layout(
         ("persona_a", "persona_b"),
         lambda row: Topic(CHAT, "persona", _lines(row, "persona_a"), _lines(row, "persona_b")),
@@ -312,7 +312,7 @@ class Topics:
 
 def _read(row: FileRow) -> Iterator[tuple[str, Topic]]:
     fields = {name: layout.fields for name, layout in LAYOUTS.items()}
-    # MultiWOZ's own file is one object, of all dialogues by name.
+    # MultiWOZ's original file is one object with all dialogues by name.
     goals = [name for name, one in row.values.items() if isinstance(one, Mapping) and "goal" in one]
     if goals and "goal" not in row.values:
         yield from ((name, _goal(row.inside(row.values[name]))) for name in goals)

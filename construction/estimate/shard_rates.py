@@ -1,249 +1,195 @@
-"""Rates over shards of scored rows: adds up what the readings of shards give, whose rows nobody holds.
+"""Estimates rates over shards of scored rows from the sums of their groups, with the estimator for rows in memory.
 
-Sums are added exactly, so the order in which shards come changes nothing. The rates are those of `estimate_report` on
-all rows together; a group that lies in several shards counts as one in each.
+Memory holds six numbers for each group and value of the column to count by, and no row. A group in several shards is
+one group. The shards are added in the order of their names, so the order in which they were read changes nothing.
 """
 
 import heapq
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from construction.estimate.estimate_report import ALL, DETECTOR, LABELS, MAX_PARTS, RATE, others_name
-from construction.estimate.estimate_report import Part as Rates
-from construction.estimate.shard_steps import LABEL, SCORE, Counting, LeavingOut, Part, Weighed
-from construction.estimate.shard_sums import ExactSums, PartSums
-from construction.estimate.verdict_tables import Labels, check_chances, check_finished
+from construction.estimate.estimate_report import (
+    ALL,
+    DETECTOR,
+    MAX_PARTS,
+    PartRates,
+    combine_labels,
+    name_of_others,
+    next_row,
+)
+from construction.estimate.shard_verdicts import (
+    HALLUCINATED,
+    JUDGED,
+    ROWS,
+    SCORED,
+    SCORES,
+    SQUARES,
+    GroupSums,
+    ShardColumns,
+    ShardRow,
+    ShardSums,
+    sum_groups,
+)
+from construction.estimate.verdict_tables import NO_VERDICTS_HINT, Labels
 from faithkit.errors import UserError, shorten
 from faithkit.statistics.group_counts import proportion_from_counts
-from faithkit.statistics.label_sampling import RANDOM, Wave, check_scores, inclusion_probabilities
-from faithkit.statistics.metric import Metric
-from faithkit.statistics.prediction_powered import Estimate, LabelSums, estimate_sums, jackknife_error, weighted_terms
-from faithkit.statistics.spread import Values
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A labelled row of a shard."""
-
-    id: str
-    shard: str
-    place: int
-    group: str
-    part: str | None
-    score: float | None
-    label: float | None
+from faithkit.statistics.label_sampling import RANDOM, Wave, check_scores, inclusion_probabilities, write_waves
+from faithkit.statistics.prediction_powered import LabelSums, weighted_terms
 
 
 class ShardRates:
     """The rates of all shards.
 
     Args:
-        counting: The first reading.
-        power: Weight of the detector; None tunes it.
+        shards: The sums of each shard, by name.
+        num_drawn: Rows to draw for labelling.
+
+    Raises:
+        UserError: A labelled id occurs twice, no verdict can be used, or too few rows are left to draw.
     """
 
-    def __init__(self, counting: Counting, *, power: float | None, num_resamples: int):
-        self.counting, self.power, self.num_resamples = counting, power, num_resamples
-        self._parts: dict[str | None, PartSums] = {None: PartSums()}
-        self._spread = {SCORE: ExactSums(1), LABEL: ExactSums(1)}
-        self._rows: dict[str, int] = {}  # of each shard
-        self.found: dict[str, Found] = {}
-        self.drawn: list[tuple[int, str, int]] = []  # lot, shard and place
+    def __init__(self, columns: ShardColumns, shards: Mapping[str, ShardSums], num_drawn: int = 0):
+        ordered = [shards[name] for name in sorted(shards)]
+        self.columns = columns
+        self.num_rows = sum(shard.num_rows for shard in ordered)
+        self.sums = _add_shards([shard.sums for shard in ordered])
+        self._totals = self.sums.sums.sum(axis=0)
+        # The scores are used if they are named, or every row has one; otherwise the labels, which are 0 or 1.
+        self.uses_scores = columns.score is not None and (columns.is_named or self._totals[SCORED] == self.num_rows)
+        count, total = (SCORED, SCORES) if self.uses_scores else (JUDGED, HALLUCINATED)
+        if not self._totals[count]:
+            raise UserError("no verdict can be used", hint=NO_VERDICTS_HINT)
+        self.num_unread = self.num_rows - round(self._totals[count])
+        self.mean = float(self._totals[total] / self._totals[count])  # replaces missing verdicts
+        spread = sum(shard.spreads[0 if self.uses_scores else 1] for shard in ordered)
+        self.mean_spread = (spread + self.num_unread * np.sqrt(self.mean * (1 - self.mean))) / self.num_rows
+        self.labelled: dict[str, ShardRow] = {}
+        for shard in ordered:
+            for row in shard.labelled:
+                if (other := self.labelled.setdefault(str(row.id), row)) is not row:
+                    places = " and ".join(sorted({other.shard, row.shard}))
+                    hint = "give one row for each response: pipeline.columns.id=NAME of a column with unique values"
+                    raise UserError(f"id {shorten(str(row.id))} is given twice", place=places, hint=hint)
+        lots = ((lot, row.shard, row.place, row) for shard in ordered for lot, row in shard.drawn)
+        self.drawn = [row for *_, row in heapq.nsmallest(num_drawn, lots, key=lambda one: one[:3])]
+        if len(self.drawn) < num_drawn:
+            left = len(self.drawn)
+            problem = f"{num_drawn:,} responses are to be labelled, and {left:,} are left without a label"
+            raise UserError(problem, hint=f"ask for fewer: {left} at most")
 
-    @property
-    def num_rows(self) -> int:
-        """Counts the responses."""
-        return self._parts[None].rows
-
-    @property
-    def detector(self) -> str:
-        """Tells what stands for the detector: its score where it is named, or every row has one."""
-        columns, known = self.counting.columns, self._parts[None].detectors[SCORE].values()[0]
-        return SCORE if columns.score and (columns.is_named or known == self.num_rows) else LABEL
-
-    @property
-    def num_unread(self) -> int:
-        """Counts the rows of which the detector says nothing."""
-        return self.num_rows - round(self._parts[None].detectors[self.detector].values()[0])
-
-    def add(self, shard: str, counted: Mapping[str, Any]) -> None:
-        """Adds what the first reading of a shard gave.
-
-        Raises:
-            UserError: An id that people labelled is given twice.
-        """
-        for one in counted["sums"]:
-            self._parts.setdefault(one["name"], PartSums()).add(one)
-        for key, sums in self._spread.items():
-            sums.add([counted["spread"][key]])
-        self._rows[shard] = sum(one["rows"] for one in counted["sums"] if one["name"] is None)
-        drawn = [(lot, shard, place) for lot, place in counted["drawn"]]
-        self.drawn = heapq.nsmallest(self.counting.draw, [*self.drawn, *drawn])
-        for row in counted["found"]:
-            if (before := self.found.get(row["id"])) is not None:
-                places = " and ".join(sorted({before.shard, shard}))
-                hint = "give one row for each response: pipeline.columns.id=NAME of a column that tells them apart"
-                raise UserError(f"id {shorten(row['id'])} is given twice", place=places, hint=hint)
-            self.found[row["id"]] = Found(shard=shard, **row)
-
-    def weigh(self, labels: Labels) -> dict[str, tuple[float, float]]:
-        """Gives the labels with their weights: one over the probability with which each was drawn.
-
-        Probabilities are those that the labels tell, as in `estimate_labels.joined`.
+    def inclusion(self, labels: Labels) -> tuple[dict[str, float], list[Wave]]:
+        """Gives the probability that each label was drawn, and the waves.
 
         Raises:
-            UserError: Some labels tell how they were drawn and others do not, the last wave is labelled in part, no
-                verdict can be used, or more are to be drawn beside labels that were drawn by other scores.
+            UserError: As `Labels.inclusion`, or more rows are to be drawn and that cannot be done without bias.
         """
-        waves, scores = self.waves(labels), self.scores([self.found[name] for name in labels.values])
-        if labels.waves or labels.chances:
-            check_chances(labels)
-            check_finished(labels, to_draw=False)
-            chances = np.array([labels.chances[name] for name in labels.values])
-        else:
-            chances = inclusion_probabilities(waves, scores, self.mean_spread)
-        if not np.all((chances > 0) & (chances <= 1)):
-            hint = "leave the column out where every response had the same chance"
-            raise UserError("a labelled response needs a probability above 0 and at most 1", hint=hint)
-        if self.counting.draw and waves:
-            check_scores(chances, inclusion_probabilities(waves, scores, self.mean_spread))
-        pairs = zip(labels.values.items(), 1 / chances, strict=True)
-        return {name: (value, float(weight)) for (name, value), weight in pairs}
+        labels.check_finished(to_draw=bool(self.drawn))
+        probabilities, waves = labels.inclusion(self.num_rows)
+        if self.drawn and labels.values:
+            if not waves:
+                hint = "draws of faithkit record it: their label_next.csv has a column `waves`"
+                raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
+            scores = np.array([self._score(self.labelled[name]) for name in labels.values])
+            stored = np.array([probabilities[name] for name in labels.values])
+            check_scores(stored, inclusion_probabilities(waves, scores, self.mean_spread))
+        return probabilities, waves
 
-    def waves(self, labels: Labels) -> list[Wave]:
-        """Tells the draws of the labels: one at random where the file does not tell; none where it tells chances.
+    def estimate_parts(
+        self, labels: Labels, probabilities: Mapping[str, float], *, power: float | None, num_resamples: int
+    ) -> list[PartRates]:
+        """Estimates the rates of all rows, of each value, the most frequent first, and of the other values."""
+        sizes = np.bincount(self.sums.parts, weights=self.sums.sums[:, ROWS], minlength=len(self.sums.names))
+        names = self.sums.names if self.columns.by is not None else []
+        order = sorted(range(len(names)), key=lambda number: (-sizes[number], names[number]))
+        parts: list[tuple[str, list[int] | None]] = [(ALL, None), *((names[n], [n]) for n in order[:MAX_PARTS])]
+        if others := order[MAX_PARTS:]:
+            parts.append((name_of_others(len(others)), others))
+        found = []
+        for name, numbers in parts:
+            sums = self._sums_of(numbers)
+            judged = sums.sums[sums.sums[:, JUDGED] > 0][:, [JUDGED, HALLUCINATED]].astype(np.int64)
+            share = proportion_from_counts(_count_kinds(judged), num_resamples=num_resamples)
+            metrics = {} if share is None else {DETECTOR: share}
+            found.append(combine_labels(name, self._label_sums(sums, numbers, labels, probabilities), metrics, power))
+        return found
 
-        Raises:
-            UserError: More are to be drawn, and the last draw is labelled in part.
-        """
-        check_finished(labels, to_draw=self.counting.draw > 0)
-        if labels.waves or labels.chances or not labels.values:
-            return list(labels.waves)
-        return [Wave(RANDOM, len(labels.values) / self.num_rows)]
+    def label_sums(self, labels: Labels, probabilities: Mapping[str, float]) -> LabelSums:
+        """Gives the sums of all rows, for a plan of labels."""
+        return self._label_sums(self._sums_of(None), None, labels, probabilities)
 
-    @property
-    def mean_spread(self) -> float:
-        """The mean of sqrt(p (1 - p)) of the detector, by which the uncertain rows are drawn."""
-        (spread,) = self._spread[self.detector].values()
-        return float(spread + self.num_unread * np.sqrt(self.mean * (1 - self.mean))) / self.num_rows
+    def _sums_of(self, parts: list[int] | None) -> GroupSums:
+        """Sums the groups of some parts; None means all."""
+        here = slice(None) if parts is None else np.isin(self.sums.parts, parts)
+        groups, sums = self.sums.groups[here], self.sums.sums[here]
+        return sum_groups([""], groups, np.zeros(len(groups), np.int32), sums)
 
-    @property
-    def mean(self) -> float:
-        """The mean of the detector, which stands for it where it says nothing."""
-        count, total, _ = self._parts[None].detectors[self.detector].values()
-        if not count:
-            raise UserError("no verdict can be used", hint="pipeline.columns.label=NAME or pipeline.columns.score=NAME")
-        return total / count
-
-    def shown(self) -> list[str | None]:
-        """Names the parts that are told: all rows, then the most frequent values."""
-        return [None, *self._values()[:MAX_PARTS]]
-
-    def _values(self) -> list[str]:
-        """Names the values of the column to count by, the most frequent first."""
-        return sorted((name for name in self._parts if name is not None), key=lambda n: (-self._parts[n].rows, n))
-
-    def leaving_out(self, labels: Weighed, *powers: float | None) -> LeavingOut:
-        """The second reading, of the parts that have a label."""
-        parts = tuple(
-            Part(name=name, total=tuple(self._total(name, labels)))
-            for name in self.shown()
-            if any(name in (None, self.found[one].part) for one in labels)
-        )
-        chosen = tuple(dict.fromkeys([self.power, 0.0, *powers]))
-        return LeavingOut(
-            columns=self.counting.columns,
-            labels=labels,
-            detector=self.detector,
-            mean=self.mean,
-            parts=parts,
-            powers=chosen,
+    def _label_sums(
+        self, sums: GroupSums, parts: list[int] | None, labels: Labels, probabilities: Mapping[str, float]
+    ) -> LabelSums:
+        names = None if parts is None else {self.sums.names[number] for number in parts}
+        ids = [one for one in labels.values if names is None or self.labelled[one].part in names]
+        count, total, squares = (SCORED, SCORES, SQUARES) if self.uses_scores else (JUDGED, HALLUCINATED, HALLUCINATED)
+        rows = sums.sums[:, ROWS]
+        missing = rows - sums.sums[:, count]
+        table = np.zeros((len(rows), 9))
+        table[:, 0] = rows
+        table[:, 1] = sums.sums[:, total] + missing * self.mean
+        table[:, 2] = sums.sums[:, squares] + missing * self.mean**2
+        values = np.array([labels.values[one] for one in ids])
+        scores = np.array([self._score(self.labelled[one]) for one in ids])
+        weights = 1 / np.array([probabilities[one] for one in ids])
+        groups = np.searchsorted(sums.groups, np.array([self.labelled[one].group for one in ids], np.uint64))
+        if ids:
+            np.add.at(table[:, 3:], groups, np.stack(weighted_terms(values, scores, weights), axis=1))
+        return LabelSums.of_groups(
+            table,
+            num_labels=len(ids),
+            num_hallucinated=round(values.sum()),
+            num_groups=len(np.unique(groups)),
         )
 
-    def add_up(
-        self, step: LeavingOut, labels: Weighed, given: Iterable[tuple[str, Any]]
-    ) -> dict[str | None, LabelSums]:
-        """Adds up what the second reading gave, by part.
+    def _score(self, row: ShardRow) -> float:
+        score = row.score if self.uses_scores else row.label
+        return score if np.isfinite(score) else self.mean
+
+    def next_rows(
+        self, labels: Labels, waves: list[Wave], texts: Mapping[str, Mapping[int, Mapping[str, str]]]
+    ) -> list[dict[str, object]]:
+        """Makes the rows of label_next.csv: those that were drawn, then those that are labelled already.
 
         Args:
-            given: The name of each shard with its result.
-
-        Raises:
-            UserError: A shard has other rows now.
+            texts: The id and texts of each of them, by shard and place.
         """
-        left_out = [[ExactSums(3) for _ in step.powers] for _ in step.parts]
-        for shard, one in given:
-            if one["rows"] != self._rows[shard]:
-                hint = "run the same command again when nobody writes"
-                raise UserError("the shard was written while it was read", place=shard, hint=hint)
-            for sums, found in zip(left_out, one["left_out"], strict=True):
-                for own, values in zip(sums, found, strict=True):
-                    own.add(values)
-        made = {}
-        for part, sums in zip(step.parts, left_out, strict=True):
-            errors = {
-                power: jackknife_error(np.array(own.values())) for power, own in zip(step.powers, sums, strict=True)
-            }
-            mine = [one for one in labels if part.name in (None, self.found[one].part)]
-            made[part.name] = LabelSums(
-                total=np.array(part.total),
-                num_labels=len(mine),
-                num_hallucinated=round(sum(labels[one][0] for one in mine)),
-                num_groups=len({(self.found[one].shard, self.found[one].group) for one in mine}),
-                error=errors.__getitem__,
-            )
-        return made
+        all_waves = [*waves, Wave(RANDOM, len(self.drawn) / (self.num_rows - len(self.labelled)))]
+        rows = [*self.drawn, *self.labelled.values()]  # the first of the drawn rows are a random sample too
+        scores = np.array([self._score(row) for row in rows])
+        probabilities, text = inclusion_probabilities(all_waves, scores, self.mean_spread), write_waves(all_waves)
+        found = []
+        for row, score, probability in zip(rows, scores, probabilities, strict=True):
+            shown = dict(texts[row.shard][row.place])
+            id_ = shown.pop("id")
+            found.append(next_row(id_, labels.values.get(id_), float(score), float(probability), text) | shown)
+        return found
 
-    def rates(self, sums: Mapping[str | None, LabelSums]) -> list[Rates]:
-        """The rates of all, then of each value, the most frequent first, then of those beyond `MAX_PARTS`.
+    def places(self) -> dict[str, list[int]]:
+        """Gives the places of the rows of label_next.csv, by shard."""
+        places: dict[str, list[int]] = {}
+        for row in (*self.drawn, *self.labelled.values()):
+            places.setdefault(row.shard, []).append(row.place)
+        return places
 
-        The last have the detector's share alone: the second reading leaves groups out of single values.
 
-        Args:
-            sums: Of the parts that have labels.
-        """
-        told = []
-        for name in self.shown():
-            metrics, estimate = dict[str, Metric](), None
-            if name in sums:
-                estimate = estimate_sums(sums[name], power=self.power)
-                metrics |= {RATE: estimate.metric, LABELS: estimate_sums(sums[name], power=0.0).metric}
-            told.append(self._rates(ALL if name is None else name, [name], metrics, estimate))
-        if others := self._values()[MAX_PARTS:]:
-            told.append(self._rates(others_name(len(others)), others, {}, None))
-        return told
+def _add_shards(shards: Sequence[GroupSums]) -> GroupSums:
+    numbers: dict[str, int] = {}
+    parts = [np.array([numbers.setdefault(name, len(numbers)) for name in s.names], np.int32)[s.parts] for s in shards]
+    groups, sums = (np.concatenate([getattr(shard, name) for shard in shards]) for name in ("groups", "sums"))
+    return sum_groups(list(numbers), groups, np.concatenate(parts), sums)
 
-    def _rates(
-        self, called: str, names: Sequence[str | None], metrics: dict[str, Metric], estimate: Estimate | None
-    ) -> Rates:
-        """The rates of some values together, or of all rows."""
-        kinds = sum((self._parts[name].kinds for name in names), Counter[tuple[int, int]]())
-        listed = [[rows, called, count] for (rows, called), count in sorted(kinds.items())]
-        if (share := proportion_from_counts(listed, num_resamples=self.num_resamples)) is not None:
-            metrics = {DETECTOR: share, **metrics}
-        parts = set(names)
-        return Rates(
-            name=called,
-            num_responses=sum(self._parts[name].rows for name in names),
-            num_labels=sum(None in parts or one.part in parts for one in self.found.values()),
-            metrics=metrics,
-            estimate=estimate,
-        )
 
-    def _total(self, name: str | None, labels: Weighed) -> list[float]:
-        part, mine = self._parts[name], [one for one in labels if name in (None, self.found[one].part)]
-        known, total, squares = part.detectors[self.detector].values()
-        unread, sums = part.rows - known, ExactSums(6)
-        values, weights = np.array([labels[one] for one in mine]).T
-        for terms in np.stack(weighted_terms(values, self.scores([self.found[one] for one in mine]), weights), axis=1):
-            sums.add(terms.tolist())
-        return [part.rows, total + unread * self.mean, squares + unread * self.mean**2, *sums.values()]
-
-    def scores(self, rows: Sequence[Found]) -> Values:
-        """Gives what the detector says of labelled rows."""
-        known = (row.score if self.detector == SCORE else row.label for row in rows)
-        return np.array([self.mean if value is None else value for value in known])
+def _count_kinds(judged: NDArray[np.int64]) -> list[list[int]]:
+    """Counts the groups with so many judged and so many hallucinated rows [G, 2]."""
+    base = int(judged[:, 1].max(initial=0)) + 1
+    pairs, counts = np.unique(judged[:, 0] * base + judged[:, 1], return_counts=True)
+    return np.column_stack([pairs // base, pairs % base, counts]).tolist()

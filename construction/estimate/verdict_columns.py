@@ -1,8 +1,8 @@
-"""Names the columns that hold verdicts in a table: those that scoring adds to it, and those that are read of it later.
+"""Names the columns of verdicts in a table: those that scoring adds, and those that are read from it later.
 
-Scoring adds `label`, `probability` and `spans`. Where the table has one of these, all three are called `faithkit_label`
-and so on; where it has one of those too, `faithkit_label_2`, then `_3`: the verdicts of several detectors stand side by
-side, the newest under the highest number, and all of one detector's under the same.
+Scoring adds `label`, `probability` and `spans`. If the table has one of these, all three are named `faithkit_label` and
+so on; if it has one of those too, `faithkit_label_2`, then `_3`. So a table can have the verdicts of several detectors:
+the newest have the highest number, and all columns of one detector have the same.
 """
 
 import re
@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 
 LABEL, PROBABILITY = "label", "probability"
 VERDICT = (LABEL, PROBABILITY, "spans")
-OWN_SCORES = (PROBABILITY, "score")  # what a table of someone else's may call it
+USUAL_SCORES = (PROBABILITY, "score")  # in other tables
 _ADDED = re.compile(r"faithkit_(.+?)(?:_([2-9]|[1-9]\d+))?")
 
 
 def added_names(columns: Collection[str], names: Sequence[str]) -> dict[str, str]:
-    """Names the columns to add to these: plainly, or with the number behind all that are there."""
+    """Names the columns to add: plainly, or with a number above those that exist."""
     last = _last(columns, names)
     return {name: _named(name, 0 if last is None else last + 1) for name in names}
 
@@ -26,20 +26,20 @@ def newest_names(columns: Collection[str], names: Sequence[str] = VERDICT) -> di
 
 
 def newest_label(columns: Collection[str]) -> str:
-    """Finds the label that scoring added last; `label` where none is known to be added."""
+    """Finds the label that scoring added last; `label` if there is none."""
     return newest_names(columns, [LABEL])[LABEL]
 
 
 def score_names(label: str, columns: Collection[str]) -> Iterator[str]:
-    """Yields the names that the probability behind a label may have, the likeliest first.
+    """Yields the possible names of the probability that belongs to a label, the likeliest first.
 
-    A detector's probability is added beside its label: where it stands there, no other one is meant.
+    Scoring adds both columns with the same number: if that probability exists, it is the only candidate.
     """
     place = _place(label, (LABEL,))
-    if place and (beside := _named(PROBABILITY, place)) in columns:
-        yield beside
+    if place and (probability := _named(PROBABILITY, place)) in columns:
+        yield probability
         return
-    yield from dict.fromkeys((newest_names(columns, [PROBABILITY])[PROBABILITY], *OWN_SCORES))
+    yield from dict.fromkeys((newest_names(columns, [PROBABILITY])[PROBABILITY], *USUAL_SCORES))
 
 
 def _last(columns: Collection[str], names: Collection[str]) -> int | None:
@@ -47,7 +47,7 @@ def _last(columns: Collection[str], names: Collection[str]) -> int | None:
 
 
 def _place(column: str, names: Collection[str]) -> int | None:
-    """Reads the number of a column that may have been added: 0 has none, and 1 stands for `faithkit_` alone."""
+    """Reads the number of a column: 0 for a plain name, 1 for `faithkit_` without a number; None for other columns."""
     if column in names:
         return 0
     found = _ADDED.fullmatch(column)

@@ -122,14 +122,19 @@ class LabelSums:
         y = np.where(known, rows.labels, 0.0)
         weight = np.where(known, 1 / np.where(known, rows.probability, 1.0), 0.0)
         f = rows.scores
-        table = rows.groups.sums(np.stack([np.ones(len(f)), f, f * f, *weighted_terms(y, f, weight)], axis=1))  # [G, 9]
-        total = table.sum(axis=0)
+        table = rows.groups.sums(np.stack([np.ones(len(f)), f, f * f, *weighted_terms(y, f, weight)], axis=1))
+        num_hallucinated = int(rows.labels[known].sum())
+        return cls.of_groups(table, int(known.sum()), num_hallucinated, rows.num_groups)
+
+    @classmethod
+    def of_groups(cls, table: Values, num_labels: int, num_hallucinated: int, num_groups: int) -> "LabelSums":
+        """Adds up the sums of groups [G, 9]."""
         return cls(
-            total=total,
-            num_labels=int(known.sum()),
-            num_hallucinated=int(rows.labels[known].sum()),
-            num_groups=rows.num_groups,
-            error=lambda power: jackknife_error(leave_out_sums(total, table, power)),
+            total=table.sum(axis=0),
+            num_labels=num_labels,
+            num_hallucinated=num_hallucinated,
+            num_groups=num_groups,
+            error=lambda power: jackknife_error(table, power),
         )
 
 
@@ -225,23 +230,11 @@ def _solve(sums: Values, power: float | None) -> Values:
         return wy / weight + chosen * (f / count - wf / weight)
 
 
-def leave_out_sums(total: Values, table: Values, power: float | None) -> Values:
-    """Leaves each of some groups out once: their number, and the sums of the changes and of their squares [3].
-
-    Added up over all groups they give the jackknife's error, so that groups need not be in memory together.
-
-    Args:
-        total: Sums over all groups [9].
-        table: Sums of some of them [G, 9].
-    """
+def jackknife_error(table: Values, power: float | None) -> float:
+    """Computes the jackknife's standard error of the estimate from the sums of groups [G, 9]."""
+    total, count = table.sum(axis=0), len(table)
     moved = _solve(total - table, power) - _solve(total, power)
-    return np.array([len(moved), moved.sum(), (moved**2).sum()])
-
-
-def jackknife_error(left_out: Values) -> float:
-    """Computes the jackknife's standard error from the sums of `leave_out_sums` over all groups."""
-    count, moved, squares = left_out
-    return float(np.sqrt((count - 1) / count * np.maximum(squares - moved**2 / count, 0.0)))
+    return float(np.sqrt((count - 1) / count * np.maximum((moved**2).sum() - moved.sum() ** 2 / count, 0.0)))
 
 
 def _effective_labels(sums: LabelSums) -> float:

@@ -65,7 +65,7 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         measured[name] = measure(ratings, ordinal=kind == ORDINAL, num_resamples=num_resamples)
         pairs[name] = pair_kappas(ratings)
         labels = labels_of(answered, name) if kind == NOMINAL else {}
-        for label, of_label in labels.items() if len(labels) > 2 else ():  # of two, each is what the other is not
+        for label, of_label in labels.items() if len(labels) > 2 else ():  # two labels are complements
             measured[f"{name}/{label}"] = measure(of_label, num_resamples=num_resamples)
     compared = _compare(answered, kinds, num_resamples)
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
@@ -96,7 +96,7 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def annotations_file(given: str) -> Path:
-    """The file of answers: itself, or that of a run of pipeline=annotate."""
+    """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
     path = Path(given).expanduser()
     return path / ANNOTATIONS if path.is_dir() else path
 
@@ -111,7 +111,7 @@ def _spans(answered: Sequence[Answered], question: str, place: str, num_resample
 
 
 def _compare(answered: Sequence[Answered], kinds: Mapping[str, str], num_resamples: int) -> list[Compared]:
-    """Each system against the best of each column, where several systems were judged."""
+    """Compares each system with the best one of each column, if there are several."""
     if len({one.system for one in answered}) < 2 or any(one.system is None for one in answered):
         return []
     groups = {one.context: one.group for one in answered}
@@ -132,7 +132,7 @@ def _row_of(row: Compared) -> dict[str, Any]:
 
 
 def _table(title: str, measured: Mapping[str, ScoredMetrics], columns: Mapping[str, str], of_label: str) -> Table:
-    """All measures of a question, one of each of its labels: the others stand in metrics.json."""
+    """Makes the table of all measures of each question and one of each of its labels; metrics.json has all."""
     table = new_number_table(title, ("question", "measure"), ("agreement", "n"), show_edge=True)
     for name, scored in measured.items():
         question, _, label = name.partition("/")
@@ -145,7 +145,7 @@ def _table(title: str, measured: Mapping[str, ScoredMetrics], columns: Mapping[s
 
 
 def _systems_table(compared: Sequence[Compared]) -> Table:
-    """Rows are systems and columns scores, as in the paper."""
+    """Makes a table with systems as rows and scores as columns, as in the paper."""
     columns = list(dict.fromkeys(row.column for row in compared))
     table = new_number_table("scores by system", "system", columns, show_edge=True)
     for system in dict.fromkeys(row.system for row in compared):

@@ -3,9 +3,9 @@
 In the run's folder:
 
     project/             label_config.xml and tasks.json for Label Studio, rows.jsonl for reading its export
-    annotations.jsonl    every annotator's answers to every row: pipeline=agreement reads it
-    problems.jsonl       what was wrong with the export, each with its place
-    disagreements.jsonl  the rows on which annotators differ, with what became of them
+    annotations.jsonl    all answers of all annotators: pipeline=agreement reads it
+    problems.jsonl       problems of the export, each with its place
+    disagreements.jsonl  the rows on which annotators differ, and how they were settled
     to_decide.jsonl      the rows that no rule settled: write the answers under `decision`, then pipeline.decisions=FILE
     benchmark/           the settled rows, in the official layout of the scheme's dataset
 """
@@ -43,7 +43,7 @@ PROJECT, SETTINGS, BENCHMARK = "project", "settings.json", "benchmark"
 ANNOTATIONS, PROBLEMS = "annotations.jsonl", "problems.jsonl"
 DISAGREEMENTS, TO_DECIDE = "disagreements.jsonl", "to_decide.jsonl"
 GOLD, PREDICTIONS, NONE = "gold", "predictions", "none"
-# What the tasks are made of: with another value there, the annotations of the old ones would not fit.
+# Settings of the tasks: with other values the annotations of the old tasks would not fit.
 OF_TASKS = (
     "scheme",
     "dataset",
@@ -60,7 +60,7 @@ log = logging.getLogger("faithkit")
 
 
 def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Writes the project where there is none yet, and reads the export where there is one."""
+    """Writes the project unless it exists, and reads the export if there is one."""
     block = config["pipeline"]
     if config["dry_run"]:
         planned = list(_rows(config))
@@ -103,7 +103,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def check_resumed(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Refuses settings of the tasks that are not those which the project was written with.
+    """Refuses other settings of the tasks than those with which the project was written.
 
     Raises:
         UserError: The project has other ones; the hint names them.
@@ -124,9 +124,9 @@ def _of_tasks(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _write_once(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Writes the project; one that is there stays as it is, since people may be annotating it."""
+    """Writes the project unless it exists, since people may be annotating it."""
     block, project = config["pipeline"], run.path / PROJECT
-    mark = project / SETTINGS  # written last: what has it is whole
+    mark = project / SETTINGS  # written last: the project is complete
     if mark.exists():
         check_resumed(run, config)  # a new run in a folder that had no config.yaml
         return
@@ -158,14 +158,14 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
     for example in examples:
         if not systems:
             yield make_row(scheme, example, predictions.get(example.id), suggest=suggest, system=None)
-        for name, said in systems.items():
-            response = said[example.id].text
+        for name, predicted in systems.items():
+            response = predicted[example.id].text
             if not response.strip():
                 log.warning("%s has no response to %s: left out", name, example.id)
                 continue
-            # The labels and spans of the dataset are about its own response.
-            own = replace(example, response=response, label=None, spans=None, tags=(), target=None, meta={})
-            yield make_row(scheme, own, said[example.id], suggest=suggest, system=name)
+            # The labels and spans of the dataset are about its response, not this one.
+            judged = replace(example, response=response, label=None, spans=None, tags=(), target=None, meta={})
+            yield make_row(scheme, judged, predicted[example.id], suggest=suggest, system=name)
 
 
 def _predicted(path: str, examples: Sequence[Example]) -> dict[str, Prediction]:
@@ -225,7 +225,7 @@ def _disagreements(settled: Sequence[Settled], annotations: Sequence[Annotation]
 def _metrics(
     scheme: Scheme, rows: Mapping[str, AnnotationRow], settled: Mapping[str, Settled], annotations: Sequence[Annotation]
 ) -> dict[str, Metric]:
-    """The share of rows with several annotators on which all give the same answer, by question and to all of them."""
+    """Computes the share of rows with several annotators on which all agree, by question and for all questions."""
     numbers = Counter(annotation.row for annotation in annotations)
     several = [row for row, number in numbers.items() if number > 1]
     if not several:

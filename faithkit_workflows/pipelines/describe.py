@@ -1,4 +1,4 @@
-"""Describes any dataset: the papers' statistics and figures, with their values beside where they count the same."""
+"""Describes any dataset by the statistics of the papers, next to published values where these are comparable."""
 
 import json
 import logging
@@ -60,7 +60,7 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         dataset="" if no_paper else block["dataset"],
         num_resamples=block["num_resamples"],
         meta={"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()},
-        verbose=bool(config.get("verbose")),  # runs of older versions have no such key
+        verbose=config["verbose"],
     )
     log.info("%s: %s", title, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
 
@@ -69,46 +69,46 @@ def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:
     """A dataset with the rows that scoring leaves out, unless the options say otherwise.
 
     Returns:
-        Beside it, whether generic responses are among them, which are to count neither way.
+        The dataset, and whether it contains generic responses, which are to count neither way.
     """
     options = {name: value for name, value in source.options_for_all_rows.items() if name not in given}
     return replace(source, **options), GENERIC_OPTION in options and hasattr(source, GENERIC_OPTION)
 
 
 def built_here(path: Path) -> dict[str, str]:
-    """Reads answers for a datasheet from the manifest beside a benchmark that construct.py built; else nothing."""
+    """Reads facts for a datasheet from the manifest of a benchmark that construct.py built; empty without one."""
     found = next((one / MANIFEST for one in (path, *path.parents[:2]) if (one / MANIFEST).is_file()), None)
     if found is None:
         return {}
     try:
         stored = json.loads(found.read_bytes())
         steps, pipeline = stored["steps"], str(stored["pipeline"])
-        # A datasheet is given away: it names models, not the servers that they ran on.
+        # A datasheet is published: it names models, not servers.
         engines = {str(step["name"]): ADDRESS.sub("", str(step["engine"])) for step in steps if step.get("engine")}
         every = {name: one for step in steps for name, one in (step.get("versions") or {}).items()}
         versions = {name: str(every[name]) for name in SOFTWARE if name in every}
         times = sorted(str(step["began"]) for step in steps if step.get("began"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}  # a page about texts must not fail for a damaged file beside them: its own run says so
+        return {}  # a damaged manifest must not prevent the description; its run reports it
     lines = "".join(f"\n- step {name}: `{engine}`" for name, engine in engines.items())
     known = {"annotation": f"By the steps of faithkit's pipeline `{pipeline}`; prompts stand in `prompts/`.{lines}"}
     known["software"] = f"faithkit's construct.py; its manifest is {MANIFEST}. Versions: " + ", ".join(
         f"{name} {version}" for name, version in versions.items()
     )
     if times:
-        known["time"] = f"From {times[0]} on, as the manifest tells."
+        known["time"] = f"From {times[0]} on, as the manifest records."
     return known
 
 
 def _check_facets(facets: list[str] | None, columns: Columns) -> None:
     missing = [name for name in facets or () if not columns.facets[name].numbers]
     if missing:
-        hint = "leave it out: pipeline.facets=null takes all that this dataset tells"
-        raise UserError(f"no response has a field {missing[0]!r} to tell them apart by", hint=hint)
+        hint = "leave it out: pipeline.facets=null takes all fields of this dataset"
+        raise UserError(f"no response has a field {missing[0]!r} to group them by", hint=hint)
 
 
 def _is_the_papers(dataset: str, columns: Columns) -> bool:
-    """RAGTruth's figures are of its own models' responses; the other papers' are of their data whatever is read."""
+    """Checks whether published figures apply: those of RAGTruth are about the responses of its models."""
     if dataset != "ragtruth" or "model" not in columns.facets:
         return dataset != "ragtruth"
     return are_comparable_models(str(name) for name in columns.facets["model"].numbers)

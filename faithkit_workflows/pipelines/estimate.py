@@ -1,17 +1,32 @@
-"""Estimates how often a system hallucinates: from verdicts of a detector on many responses, and labels of a few."""
+"""Estimates how often a system hallucinates, from a detector's verdicts on many responses and labels of a few."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+import pickle
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from construction.estimate.estimate_report import DETECTOR, Part, estimate_table, next_rows, parts_of, plan_line
-from construction.estimate.shard_steps import SCORE
-from construction.estimate.verdict_tables import Labels, Table, check_finished, joined, read_labels, read_verdicts
+from tqdm.auto import tqdm
+
+from construction.estimate.estimate_report import (
+    DETECTOR,
+    PartRates,
+    choose_next,
+    estimate_parts,
+    estimate_table,
+    plan_line,
+)
+from construction.estimate.shard_rates import ShardRates
+from construction.estimate.shard_verdicts import ReadTexts, ShardColumns, SumShard
+from construction.estimate.verdict_tables import Labels, VerdictTable, join_labels, read_labels, read_verdicts
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.rows import ReadReport
-from data_modules.reading.shards import name_of, shown
+from data_modules.reading.shards import Shard, find_shards, name_of, opened, shown
+from faithkit import signals
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
@@ -22,150 +37,144 @@ from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import LabelPlan, LabelSums, Verdicts, plan_labels
 from faithkit_workflows.corpus.corpus_columns import read_facet
 from faithkit_workflows.pipelines.describe import every_row
-from faithkit_workflows.ray.rates import estimate_shards
+from faithkit_workflows.ray.cluster import connected, run_on_cluster
+from faithkit_workflows.ray.run_shards import PROGRESS_SECONDS, Runner
+from faithkit_workflows.ray.shard_worker import absolute_path, naming_shard
 from faithkit_workflows.settings.engines import RAY, RayOptions
 from faithkit_workflows.settings.ray import is_sharded
 from faithkit_workflows.tables.scored_rows import write_table
 from faithkit_workflows.tables.shares import make_caption, shares_table
 
 NEXT = "label_next.csv"
+ShardTask = Callable[[Path, str], Any]  # of the file, and of its name below the data
 log = logging.getLogger("faithkit")
 
 
 def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Reads both tables, prints the rates, and chooses what to label next."""
+    """Reads verdicts and labels, prints the rates, and chooses what to label next."""
     block = config["pipeline"]
     if is_sharded(block["predictions"]):
         _run_on_shards(run, config)
         return
-    table = read_verdicts(block["predictions"], block["columns"], block["by"], _facts(block))
+    table = read_verdicts(block["predictions"], block["columns"], block["by"], _dataset_columns(block))
     labels = read_labels(block["labels"], block["label_columns"], table.ids) if block["labels"] else None
-    rows, waves = joined(table, labels)
-    facts = table.uses_scores, table.num_unparsed, table.has_groups
-    for line in _notes(len(table.ids), labels, *facts):
-        log.info("%s", line)
-    if labels is not None and not labels.values and block["label_next"] is None:
-        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
-        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
+    rows, waves = join_labels(table, labels)
+    _log_notes(len(table.ids), labels, table.uses_scores, table.num_unparsed, table.has_groups)
+    _check_labelled(labels, block)
     if config["dry_run"]:
         print(f"would estimate from {len(table.ids):,} verdicts and {int(rows.labelled.sum()):,} labels")
         return
-    chosen = _choose(table, labels, rows, waves, config) if block["label_next"] is not None else []
-    parts = parts_of(table, rows, power=block["power"], num_resamples=block["num_resamples"])
-    plan = (
-        plan_labels(LabelSums.of(rows), block["width"]) if block["width"] is not None and rows.labelled.any() else None
-    )
-    metrics = _tell(parts, block, plan, Path(block["predictions"]).stem)
-    _write_next(run, chosen, block)
-    write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+    chosen = _choose(table, labels or Labels({}), rows, waves, config) if block["label_next"] is not None else []
+    parts = estimate_parts(table, rows, power=block["power"], num_resamples=block["num_resamples"])
+    plan = None
+    if block["width"] is not None and rows.labelled.any():
+        plan = plan_labels(LabelSums.of(rows), block["width"])
+    name = Path(block["predictions"]).stem
+    print_tables(estimate_table(parts, title=name, by=block["by"]))
+    _write(run, config, parts, plan, name, chosen)
 
 
 def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Does the same with a folder of scored shards, whose rows are never held."""
+    """Estimates from a folder of scored shards."""
     block, ray = config["pipeline"], RayOptions(**config["ray"]) if config["engine"]["name"] == RAY else None
     if config["dry_run"]:
         print(f"would estimate from the shards in {shown(block['predictions'])}")
         return
     found = estimate_shards(block, ray, seed=config["seed"])
-    rates, labels = found.rates, found.labels
-    group = rates.counting.columns.group
-    log.info("columns: %s", rates.counting.columns)
-    for line in _notes(rates.num_rows, labels, rates.detector == SCORE, rates.num_unread, has_groups=True):
-        log.info("%s", line)
+    rates, parts, name = found.rates, found.parts, name_of(block["predictions"])
+    group = rates.columns.group
+    log.info("columns: %s", rates.columns)
+    _log_notes(rates.num_rows, found.labels, rates.uses_scores, rates.num_unread, has_groups=True)
     if group is None:
-        log.info("every response counts by itself: pipeline.columns.group=NAME tells which belong together")
-    width, whole = block["width"], found.sums.get(None)
-    plan = plan_labels(whole, width) if width is not None and whole is not None else None
-    parts = rates.rates(found.sums)
-    if labels is None:  # the detector's share is all that there is
+        log.info("every response counts by itself: pipeline.columns.group=NAME groups them")
+    if found.labels is None:
         shares = [(part.name, part.metrics.get(DETECTOR)) for part in parts]
-        judged = [(name, share.n or 0 if share else 0, share) for name, share in shares]
+        judged = [(part_name, share.n or 0 if share else 0, share) for part_name, share in shares]
         table = shares_table([block["by"]] if block["by"] else [], judged)
         table.caption = make_caption(group, num_unsure=0, num_without=rates.num_rows - judged[0][1])
-        print_tables(table)
-    metrics = _tell(parts, block, plan, name_of(block["predictions"]), with_table=labels is not None)
-    _write_next(run, found.next_rows, block)
-    write_results(run.metrics, metrics, {"config": config, "environment": environment()})
+    else:
+        table = estimate_table(parts, title=name, by=block["by"])
+    print_tables(table)
+    _write(run, config, parts, found.plan, name, found.next_rows)
 
 
-def _write_next(run: RunFolder, chosen: Sequence[Mapping[str, object]], block: Mapping[str, Any]) -> None:
+def _write(
+    run: RunFolder,
+    config: Mapping[str, Any],
+    parts: Sequence[PartRates],
+    plan: LabelPlan | None,
+    name: str,
+    chosen: Sequence[Mapping[str, object]],
+) -> None:
+    """Prints the plan of labels, and writes the rows to label next and the metrics; those of a part as `by/VALUE/`."""
+    block = config["pipeline"]
+    metrics: dict[str, Metric] = {}
+    for number, part in enumerate(parts):
+        prefix = f"by/{part.name}/" if number else ""
+        metrics |= {metric_name("test", name, prefix + short): metric for short, metric in part.metrics.items()}
+    if plan is not None:
+        print(plan_line(plan, block["width"], parts[0].num_labels))
+        if plan.num_labels is not None:
+            metrics[metric_name("test", name, "labels_needed")] = Metric(value=plan.num_labels)
     if chosen:
         write_table(run.path / NEXT, chosen, ",")
         print(f"{block['label_next']:,} responses to label next, by {block['rule']}: {run.path / NEXT}")
         print(f"fill its empty labels, then: pipeline.labels={run.path / NEXT}")
+    write_results(run.metrics, metrics, {"config": config, "environment": environment()})
 
 
-def _tell(
-    parts: list[Part], block: Mapping[str, Any], plan: LabelPlan | None, name: str, *, with_table: bool = True
-) -> dict[str, Metric]:
-    """Prints the rates, and how many labels the wanted width takes; gives the metrics."""
-    if with_table:
-        print_tables(estimate_table(parts, title=name, by=block["by"]))
-    metrics = _metrics(parts, name)
-    if plan is not None and (whole := parts[0].estimate) is not None:
-        print(plan_line(plan, block["width"], whole.num_labels))
-        if plan.num_labels is not None:
-            metrics[metric_name("test", name, "labels_needed")] = Metric(value=plan.num_labels)
-    return metrics
+def _check_labelled(labels: Labels | None, block: Mapping[str, Any]) -> None:
+    if labels is not None and not labels.values and block["label_next"] is None:
+        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
+        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
 
 
-def _facts(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
-    """Reads what the dataset tells of each response: its group, the field to count by, texts where some are chosen."""
+def _dataset_columns(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """Reads columns from the dataset: the group, the field to count by, and the texts if rows are to be chosen."""
     if block["dataset"] is None:
         return None
     source, _ = every_row(build_source(block["dataset"], block["path"], **block["options"]), block["options"])
     found: dict[str, dict[str, Any]] = {}
     for split in source.split_names() if block["split"] is None else [resolve_split(source, block["split"])]:
         for example in read_examples(source, split, ReadReport("skip")):
-            facts: dict[str, Any] = {"group": example.group}
+            columns: dict[str, Any] = {"group": example.group}
             if block["by"] and (value := read_facet(example, block["by"])) is not None:
-                facts[block["by"]] = value
+                columns[block["by"]] = value
             if block["label_next"]:
-                said = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
-                facts |= {"knowledge": example.knowledge, "history": said, "response": example.response}
-            found[example.id] = facts
+                history = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
+                columns |= {"knowledge": example.knowledge, "history": history, "response": example.response}
+            found[example.id] = columns
     return found
 
 
 def _choose(
-    table: Table, labels: Labels | None, rows: Verdicts, waves: list[Wave], config: Mapping[str, Any]
+    table: VerdictTable, labels: Labels, rows: Verdicts, waves: list[Wave], config: Mapping[str, Any]
 ) -> list[dict[str, object]]:
-    """The rows of label_next.csv.
+    """Chooses the rows of label_next.csv.
 
     Raises:
-        UserError: Fewer are left than asked for, the last wave is labelled in part, or how the labels so far were drawn
-            is known of them alone.
+        UserError: Too few are left, the last wave is incomplete, or it is unknown how the labels were drawn.
     """
-    block, given = config["pipeline"], labels.values if labels else {}
-    check_finished(labels or Labels({}), to_draw=True)
+    block = config["pipeline"]
+    labels.check_finished(to_draw=True)
     if rows.labelled.any() and not waves:
-        hint = "labels of draws of our own tell it: their label_next.csv has a column `waves`"
+        hint = "draws of faithkit record it: their label_next.csv has a column `waves`"
         raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
     seed = config["seed"] + len(waves)
-    return next_rows(table, rows, waves, block["label_next"], block["rule"], seed=seed, labels=given)
+    return choose_next(table, rows, waves, block["label_next"], block["rule"], seed=seed, labels=labels.values)
 
 
-def _metrics(parts: list[Part], name: str) -> dict[str, Metric]:
-    """The rates by full name; those of parts as `by/VALUE/rate`."""
-    found: dict[str, Metric] = {}
-    for place, part in enumerate(parts):
-        prefix = f"by/{part.name}/" if place else ""
-        found |= {metric_name("test", name, prefix + short): metric for short, metric in part.metrics.items()}
-    return found
-
-
-def _notes(
-    num_rows: int, labels: Labels | None, uses_scores: bool, num_unparsed: int, has_groups: bool
-) -> Iterator[str]:
-    yield f"{num_rows:,} verdicts, " + ("by their scores" if uses_scores else "by their labels")
+def _log_notes(num_rows: int, labels: Labels | None, uses_scores: bool, num_unparsed: int, has_groups: bool) -> None:
+    log.info("%s verdicts, by their %s", f"{num_rows:,}", "scores" if uses_scores else "labels")
     if num_unparsed:
-        yield f"{num_unparsed:,} verdicts could not be read: the mean of the others stands for them"
+        log.info("%s verdicts could not be read: the mean of the others replaces them", f"{num_unparsed:,}")
     if not has_groups:
-        yield "every response counts by itself: pipeline.columns.group or pipeline.dataset tell which belong together"
+        log.info("every response counts by itself: pipeline.columns.group or pipeline.dataset groups them")
     if labels is None:
         return
-    how = "" if labels.waves or labels.chances else ", taken as drawn at random: a choice by hand makes the rate wrong"
-    yield f"{len(labels.values):,} labels{how}"
+    is_random = not labels.waves and not labels.probabilities
+    how = ", taken as drawn at random: a choice by hand makes the rate wrong" if is_random else ""
+    log.info("%s labels%s", f"{len(labels.values):,}", how)
     counts = {
         "of ids that have no verdict": labels.num_unknown,
         "still empty": labels.num_empty,
@@ -173,6 +182,127 @@ def _notes(
     }
     for what, number in counts.items():
         if number:
-            yield f"labels {what}: {number:,}"
+            log.info("labels %s: %s", what, f"{number:,}")
     if labels.num_open and labels.values:
-        yield "the last wave is labelled in part: the rate is right if chance chose that part, and wrong by any choice"
+        log.info("the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardEstimate:
+    """The rates over shards.
+
+    Args:
+        labels: Those of these rows; None if none are given.
+        next_rows: Those to label next, and those that are labelled.
+    """
+
+    rates: ShardRates
+    labels: Labels | None
+    parts: list[PartRates]
+    plan: LabelPlan | None
+    next_rows: list[dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTaskSettings:
+    """The settings of workers.
+
+    Args:
+        data: The folder, glob or address of the shards.
+        task: Reads a shard.
+    """
+
+    data: str
+    task: ShardTask
+
+
+class ShardReader:
+    """Runs a task on one shard per call; returns its result, or the error."""
+
+    def __init__(self, settings: ShardTaskSettings):
+        self.settings = settings
+
+    def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Reads a shard."""
+        shard = Shard(**row)
+        found = {"shard": shard.name, "bytes": shard.size, "result": b"", "problem": "", "place": "", "hint": ""}
+        try:
+            with opened(self.settings.data, shard) as file, naming_shard(shard, file):
+                return {**found, "result": pickle.dumps(self.settings.task(file, shard.name))}
+        except UserError as error:
+            return {**found, "problem": error.problem, "place": error.place or shard.name, "hint": error.hint or ""}
+
+
+def run_in_process(worker: type, argument: Any, rows: Sequence[Mapping[str, Any]], _: RayOptions) -> Iterator[Any]:
+    """Calls one worker in this process for all rows, instead of a cluster."""
+    return map(worker(argument), rows)
+
+
+def estimate_shards(
+    block: Mapping[str, Any], ray: RayOptions | None, run: Runner | None = None, *, seed: int = 0
+) -> ShardEstimate:
+    """Estimates the rates over all shards; with `label_next` the texts of the chosen rows are read in a second pass.
+
+    Args:
+        block: The block `pipeline`.
+        ray: None reads in this process.
+        run: Calls the workers; None chooses by `ray`.
+        seed: Of the rows to label next.
+
+    Raises:
+        UserError: A shard cannot be read, or the labels do not fit.
+    """
+    data, options = absolute_path(block["predictions"]), ray or RayOptions()
+    shards = [shard for shard in find_shards(data)[0] if shard.name.endswith(".parquet")]
+    if not shards:
+        hint = "scored shards are Parquet: faithkit score ... engine=ray writes them"
+        raise UserError("there are no shards of Parquet", place=shown(data), hint=hint)
+    with opened(data, shards[0]) as file, naming_shard(shards[0], file):
+        columns = ShardColumns.of(file, block["columns"], block["by"])
+    labels = read_labels(block["labels"], block["label_columns"], None) if block["labels"] else None
+    _check_labelled(labels, block)
+    known, num_drawn = labels or Labels({}), block["label_next"] or 0
+    num_waves = max(len(known.waves), bool(known.values))
+    ids = frozenset(known.values) if num_drawn or labels is not None else None
+    runner = run or (run_on_cluster if ray is not None else run_in_process)
+
+    def read(task: ShardTask, title: str, chosen: Sequence[Shard]) -> dict[str, Any]:
+        rows = [shard.to_dict() for shard in chosen]
+        results = runner(ShardReader, ShardTaskSettings(data=data, task=task), rows, options)
+        return dict(_track(results, chosen, title))
+
+    next_rows: list[dict[str, object]] = []
+    with connected(options) if ray is not None and run is None else nullcontext():  # for both passes
+        task = SumShard(columns=columns, ids=ids, num_drawn=num_drawn, seed=seed + num_waves)
+        sums = read(task, "reading", shards)
+        rates = ShardRates(columns, sums, num_drawn)
+        if labels is not None and labels.values:
+            labels = known = labels.only(rates.labelled, block["labels"])
+        probabilities, waves = rates.inclusion(known)
+        parts = rates.estimate_parts(known, probabilities, power=block["power"], num_resamples=block["num_resamples"])
+        plan = None
+        if block["width"] is not None and known.values:
+            plan = plan_labels(rates.label_sums(known, probabilities), block["width"])
+        if num_drawn:
+            places, num_rows = rates.places(), {name: shard.num_rows for name, shard in sums.items()}
+            read_texts = ReadTexts(columns=columns, places=places, num_rows=num_rows)
+            texts = read(read_texts, "choosing", [shard for shard in shards if shard.name in places])
+            next_rows = rates.next_rows(known, waves, texts)
+    return ShardEstimate(rates=rates, labels=labels, parts=parts, plan=plan, next_rows=next_rows)
+
+
+def _track(results: Iterator[Any], shards: Sequence[Shard], title: str) -> Iterator[tuple[str, Any]]:
+    """Yields the name and the result of each shard, and shows the progress.
+
+    Raises:
+        UserError: A shard cannot be read.
+    """
+    interval = 0.5 if sys.stderr.isatty() else PROGRESS_SECONDS
+    size = sum(shard.size for shard in shards)
+    with tqdm(total=size, desc=title, unit="B", unit_scale=True, mininterval=interval) as bar:
+        for result in results:
+            signals.check()
+            if result["problem"]:
+                raise UserError(result["problem"], place=result["place"], hint=result["hint"])
+            bar.update(result["bytes"])
+            yield result["shard"], pickle.loads(result["result"])  # noqa: S301 -- of our workers, never a file

@@ -1,7 +1,7 @@
-"""Judges or answers the rows of a benchmark on a Ray cluster: a worker gets one portion at a time.
+"""Judges or answers the rows of a benchmark on a Ray cluster, one chunk per call of a worker.
 
-A portion is what one machine reads together (`save_every_num_rows`), and portions come back in their order: the file
-of predictions is the one that one machine writes.
+A chunk has the rows that one machine processes together (`save_every_num_rows`), and chunks come back in their order,
+so the predictions are those of one machine.
 """
 
 import pickle
@@ -30,8 +30,8 @@ class ChunkSettings:
 
     Args:
         config: Of evaluate.py.
-        load: Loads what judges or answers, once in each worker.
-        identity: What the command that launched the workers has; they compare.
+        load: Loads the detector or generator, once in each worker.
+        identity: Of the command that started the workers; they compare it with theirs.
     """
 
     config: Mapping[str, Any]
@@ -40,17 +40,17 @@ class ChunkSettings:
 
 
 class ChunkWorker:
-    """Judges or answers portions."""
+    """Judges or answers chunks."""
 
-    def __init__(self, asking: ChunkSettings):
-        self.asking = asking
+    def __init__(self, settings: ChunkSettings):
+        self.settings = settings
 
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Judges a portion, or tells why it cannot be judged."""
+        """Judges a chunk; returns the answers, or the error."""
         nothing = {"answers": b"", "unlocated": 0, "problem": "", "place": "", "hint": ""}
         try:
             answerer, before = self.answerer, self._unlocated()
-            answers = answerer.answer(_unpacked(row["examples"]))
+            answers = answerer.answer(_unpack(row["examples"]))
         except UserError as error:
             return {**nothing, "problem": error.problem, "place": error.place or "", "hint": error.hint or ""}
         return {**nothing, "answers": pickle.dumps(answers), "unlocated": self._unlocated() - before}
@@ -60,28 +60,30 @@ class ChunkWorker:
         """Loads the model.
 
         Raises:
-            UserError: It or the code is not that of the command.
+            UserError: It or the code differs from that of the command.
         """
         import torch
 
-        config = self.asking.config
+        config = self.settings.config
         torch.set_num_threads(config["ray"]["cpus"])
         place = config["checkpoint"]
         here = identify(identify_model(place), {})
-        check_same(here, self.asking.identity, "a worker", place=place, hint=SAME_VERSION)
-        return self.asking.load(config)
+        check_same(here, self.settings.identity, "a worker", place=place, hint=SAME_VERSION)
+        return self.settings.load(config)
 
     def _unlocated(self) -> int:
         return int(getattr(getattr(self.answerer, "detector", None), "num_unlocated", 0))
 
 
 class RayCluster:
-    """Stands where a detector or an answerer stands, and has workers judge or answer several portions at a time."""
+    """Replaces a detector or an answerer by workers that judge or answer several chunks in parallel."""
 
     def __init__(self, config: Mapping[str, Any], load: "Callable[[Mapping[str, Any]], Answerer]"):
-        own = with_absolute_paths(config)
+        config = with_absolute_paths(config)
         self.options = RayOptions(**config["ray"])
-        self.asking = ChunkSettings(config=own, load=load, identity=identify(identify_model(own["checkpoint"]), {}))
+        self.settings = ChunkSettings(
+            config=config, load=load, identity=identify(identify_model(config["checkpoint"]), {})
+        )
         self.num_unlocated = 0  # of a judge that quotes
 
     def answer(self, examples: Sequence[Example], advance: Callable[[int], object] | None = None) -> list[Prediction]:
@@ -93,46 +95,46 @@ class RayCluster:
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Judges examples, as a detector does."""
-        size = self.asking.config["save_every_num_rows"]
+        size = self.settings.config["save_every_num_rows"]
         for answers in self.answer_chunks([examples[at : at + size] for at in range(0, len(examples), size)]):
             yield from answers
 
     def answer_chunks(self, chunks: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
-        """Yields the answers to each chunk, in their order.
+        """Yields the answers to each chunk, in the order of the chunks.
 
         Raises:
-            UserError: A worker cannot work, or a portion cannot be judged: a benchmark is of all its rows.
+            UserError: A worker cannot work, or a chunk fails: a benchmark needs all its rows.
         """
         if not chunks:
             return
         rows = [{"examples": pickle.dumps(list(chunk))} for chunk in chunks]
-        for result in run_on_cluster(ChunkWorker, self.asking, rows, self.options, max_deaths=MAX_DEATHS):
+        for result in run_on_cluster(ChunkWorker, self.settings, rows, self.options, max_deaths=MAX_DEATHS):
             if result["problem"]:
                 raise UserError(result["problem"], place=result["place"] or None, hint=result["hint"] or None)
             self.num_unlocated += result["unlocated"]
-            yield _unpacked(result["answers"])
+            yield _unpack(result["answers"])
 
 
 def load_on_cluster(config: Mapping[str, Any]) -> LoadedDetector:
-    """Gives the workers of a cluster in the place of the detector that `checkpoint` names."""
-    return LoadedDetector(RayCluster(config, _judging), describe_detector(config["checkpoint"]))
+    """Gives the workers of a cluster as the detector that `checkpoint` names."""
+    return LoadedDetector(RayCluster(config, _load_judge), describe_detector(config["checkpoint"]))
 
 
 def answerer_on_cluster(config: Mapping[str, Any]) -> RayCluster:
-    """Gives the workers of a cluster in the place of the generator that `checkpoint` names."""
-    return RayCluster(config, _answering)
+    """Gives the workers of a cluster as the generator that `checkpoint` names."""
+    return RayCluster(config, _load_generator)
 
 
-def _unpacked(packed: bytes) -> Any:
-    """Reads what the command and its workers send each other, as Ray sends the workers themselves."""
-    return pickle.loads(packed)  # noqa: S301 -- never a file
+def _unpack(packed: bytes) -> Any:
+    """Reads what the command and its workers send each other."""
+    return pickle.loads(packed)  # noqa: S301 -- of our processes, never a file
 
 
-def _judging(config: Mapping[str, Any]) -> "Answerer":
+def _load_judge(config: Mapping[str, Any]) -> "Answerer":
     return DetectorAnswerer(load_checkpoint(config).detector)
 
 
-def _answering(config: Mapping[str, Any]) -> "Answerer":
+def _load_generator(config: Mapping[str, Any]) -> "Answerer":
     from faithkit_workflows.answering.strategies import OwnAnswer
     from generation.generator import Generator
 

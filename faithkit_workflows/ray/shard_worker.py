@@ -1,4 +1,4 @@
-"""Does one shard a call with models that are loaded once: what a worker does, which knows nothing of Ray."""
+"""Does one shard per call with models that are loaded once: the class that runs in each worker, independent of Ray."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from data_modules.reading.shards import Shard, hash_of, is_address, opened, shown
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import set_by
-from faithkit_workflows.ray.out_folder import Entry, OutFolder, check_same, job_of
+from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, job_hash
 from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable
@@ -20,19 +20,13 @@ if TYPE_CHECKING:
     from faithkit.records import Prediction
     from faithkit_workflows.answering.strategies import Answerer
 
+Columns = Sequence[tuple[str, str]]  # names with their types
 PATHS = ("checkpoint", "detector", "out")  # keys of a command that may name files
-
-
-def answered(rows: UserTable, answerer: "Answerer", chunk_size: int) -> "Iterator[Prediction]":
-    """Answers or judges all rows that can be, portion after portion."""
-    from faithkit_workflows.answering.write_answers import answer_in_chunks
-
-    for _, portion in answer_in_chunks(rows.examples, answerer, chunk_size=chunk_size):
-        yield from portion
+SAME_VERSION = "install the same faithkit and copy the same model to every node"
 
 
 class ShardWriter(Protocol):
-    """Models that are loaded: makes the new shard of the rows of an old one."""
+    """Loaded models that make a new shard from the rows of an old one."""
 
     @property
     def device(self) -> str:
@@ -40,20 +34,20 @@ class ShardWriter(Protocol):
         ...
 
     def write(self, path: Path, rows: UserTable) -> ShareCounter:
-        """Writes the rows with what is added to them; gives the verdicts, of which there may be none."""
+        """Writes the rows with the added columns; returns the counted verdicts, if there are any."""
         ...
 
 
 class Work(Protocol):
-    """The work of a command on shards. It travels to the workers, so it holds settings alone.
+    """What a command does with shards. It is sent to the workers, so it contains settings only.
 
     Args:
         done: Names it in messages: scored, answered.
-        judges: Verdicts come of it, whose share is told.
+        judges: It gives verdicts, whose share is reported.
         data: The folder, glob or address of the shards.
         out: The folder of the new ones.
-        place: The checkpoint, as an error names it.
-        num_resamples: Bootstrap resamples behind an interval.
+        place: The checkpoint, as errors name it.
+        num_resamples: Bootstrap resamples of an interval.
     """
 
     done: str
@@ -85,30 +79,12 @@ class Work(Protocol):
         ...
 
 
-def with_absolute_paths(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the paths of a command whole: a worker stands in another folder."""
-    return {**config, **{key: absolute_path(config[key], key) for key in PATHS if config.get(key)}}
-
-
-def absolute_path(path: str, key: str = "") -> str:
-    """Makes a path whole, but for an address and the name of a model on the hub."""
-    place = Path(path).expanduser()
-    if is_address(path) or (key in ("checkpoint", "detector") and not place.exists()):
-        return path
-    return str(place.absolute())
-
-
-Columns = Sequence[tuple[str, str]]  # names with their types
-SAME_VERSION = "install the same faithkit and copy the same model to every node"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """The settings that all workers get.
 
     Args:
-        work: What is done.
-        identity: What the command that launched them has; workers compare.
+        identity: Of the command that started them; workers compare it with theirs.
     """
 
     work: Work
@@ -116,7 +92,7 @@ class Job:
 
 
 class ShardWorker:
-    """Does shards: gives of each what it came to, and of one that cannot be done the reason."""
+    """Does shards; returns the record of each, or the reason why it failed."""
 
     def __init__(self, job: Job):
         self.job = job
@@ -124,26 +100,26 @@ class ShardWorker:
 
     @set_by("out")
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Does a shard unless it is finished, as after a worker's death that came behind the last write."""
+        """Does a shard unless it is finished, as when a worker died after its last write."""
         shard, is_ready = Shard(**row), False
+        result = {"shard": shard.name, "bytes": shard.size, "stops": False, "problem": "", "place": "", "hint": ""}
         try:
-            entry = self.folder.entry(shard)
-            if entry is None:
+            record = self.folder.record(shard)
+            if record is None:
                 writer, is_ready = self.writer, True
-                entry = self._do(shard, writer)
+                record = self._do(shard, writer)
         except UserError as error:
             place = error.place or shown(self.job.work.data)
             problem = {"problem": error.problem, "place": place, "hint": error.hint or ""}
-            return {"shard": shard.name, "bytes": shard.size, "entry": None, "stops": not is_ready, **problem}
-        nothing = {"stops": False, "problem": "", "place": "", "hint": ""}
-        return {"shard": shard.name, "bytes": shard.size, "entry": entry.model_dump_json(), **nothing}
+            return {**result, "record": None, "stops": not is_ready, **problem}
+        return {**result, "record": record.model_dump_json()}
 
     @cached_property
     def writer(self) -> ShardWriter:
         """Loads the models.
 
         Raises:
-            UserError: They or the code are not those of the command.
+            UserError: They or the code differ from those of the command.
         """
         import torch
 
@@ -154,17 +130,17 @@ class ShardWorker:
         check_same(here, wanted, "a worker", place=work.place, hint=SAME_VERSION)
         return work.load()
 
-    def _do(self, shard: Shard, writer: ShardWriter) -> Entry:
+    def _do(self, shard: Shard, writer: ShardWriter) -> FinishedShard:
         work, begun = self.job.work, time.process_time()
         with self.folder.scratch(shard) as scratch:
             made = Path(scratch, "made.parquet")
-            with opened(work.data, shard) as file, named(shard, file):
+            with opened(work.data, shard) as file, naming_shard(shard, file):
                 digest = hash_of(file)
                 rows = work.read(file)
                 check_columns(columns_of(work, rows), self.job.identity["columns"], shard)
                 shares = writer.write(made, rows)
-            entry = Entry(
-                job=job_of(work.data, self.job.identity),
+            record = FinishedShard(
+                job=job_hash(work.data, self.job.identity),
                 shard=shard.name,
                 bytes=shard.size,
                 stamp=shard.stamp,
@@ -179,8 +155,8 @@ class ShardWorker:
                 cpu_seconds=round(time.process_time() - begun, 3),
             )
             rejects = [{**reject, "file": shard.name} for reject in rows.report.rejects]
-            self.folder.commit(shard, made, rejects, entry)
-        return entry
+            self.folder.commit(shard, made, rejects, record)
+        return record
 
 
 def columns_of(work: Work, rows: UserTable) -> Columns:
@@ -189,8 +165,8 @@ def columns_of(work: Work, rows: UserTable) -> Columns:
 
 
 def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
-    """Refuses a shard with other columns than the first: together they would be no table."""
-    here, first = (dict(columns) for columns in (found, wanted))
+    """Refuses a shard whose columns differ from those of the first: together they would be no table."""
+    here, first = dict(found), dict(wanted)
     for name in {**first, **here}:
         if here.get(name) != first.get(name):
             kinds = f"{here.get(name, 'missing')} here, and {first.get(name, 'missing')} in the first shard"
@@ -199,10 +175,31 @@ def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
 
 
 @contextmanager
-def named(shard: Shard, file: Path) -> Iterator[None]:
-    """Names the shard in errors, whose file may be a copy for a moment."""
+def naming_shard(shard: Shard, file: Path) -> Iterator[None]:
+    """Names the shard in errors instead of its file, which may be a temporary copy."""
     try:
         yield
     except UserError as error:
         place = (error.place or shard.name).replace(str(file), shard.name)
         raise UserError(error.problem, place=place, hint=error.hint) from error
+
+
+def answer_rows(rows: UserTable, answerer: "Answerer", chunk_size: int) -> "Iterator[Prediction]":
+    """Answers or judges the usable rows, chunk by chunk."""
+    from faithkit_workflows.answering.write_answers import answer_in_chunks
+
+    for _, answers in answer_in_chunks(rows.examples, answerer, chunk_size=chunk_size):
+        yield from answers
+
+
+def with_absolute_paths(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes the paths of a command absolute, since workers run in another folder."""
+    return {**config, **{key: absolute_path(config[key], key) for key in PATHS if config.get(key)}}
+
+
+def absolute_path(path: str, key: str = "") -> str:
+    """Makes a path absolute, but not an address or the name of a model on the hub."""
+    place = Path(path).expanduser()
+    if is_address(path) or (key in ("checkpoint", "detector") and not place.exists()):
+        return path
+    return str(place.absolute())

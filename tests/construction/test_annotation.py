@@ -11,7 +11,6 @@ from construction.annotation.export import BAD, COUNTED, ExportReport, annotator
 from construction.annotation.project import (
     CONFIG,
     ROWS,
-    from_utf16,
     make_row,
     read_rows,
     same_quote,
@@ -37,14 +36,6 @@ def test_an_offset_survives_the_way_through_what_a_browser_shows(text, data):
     if not (offset and text[offset - 1 : offset + 1] == "\r\n"):  # within a line break there is no place
         assert to_original(text, there) == offset
         assert shown_text(text[:offset]) == shown_text(text)[:there]
-
-
-@given(TEXTS, st.data())
-def test_utf16_offsets_become_characters(text, data):
-    offset = data.draw(st.integers(0, len(text)))
-    units = len(text[:offset].encode("utf-16-le")) // 2
-    assert from_utf16(text, units) == offset
-    assert from_utf16(text, len(text.encode("utf-16-le")) // 2 + 1) is None
 
 
 def test_quotes_of_label_studio_are_recognised():
@@ -95,15 +86,6 @@ def test_every_question_has_a_tag_and_every_tag_a_text(tmp_path, name):
         if tag.tag in ("Text", "TextArea") and tag.get("value"):
             assert tag.get("value").removeprefix("$") in task["data"]
     assert "\r" not in json.dumps(task["data"]) and task["data"]["row"] == "d1:0"
-
-
-def test_labels_are_escaped_in_the_configuration():
-    from construction.annotation.questions import Choices
-
-    view = ET.Element("View")
-    Choices(name="q", title='a < b & "c"', labels={'<x> "&': "why < not"}).add_to(view, "text")
-    again = ET.fromstring(ET.tostring(view))
-    assert [tag.get("value") for tag in again.iter("Choice")] == ['<x> "&']
 
 
 def test_a_detector_s_predictions_are_suggested():

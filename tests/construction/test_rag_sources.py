@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from construction.chain.steps import KEY
-from construction.rag_sources import DATA, SUMMARY, RagSources, null_fields, null_mentions, prompt_values, without_nulls
+from construction.rag_sources import DATA, SUMMARY, RagSources, null_fields, null_mentions, prompt_values
 from faithkit.errors import UserError
 
 BUSINESS = {
@@ -39,11 +39,6 @@ def test_sentences_that_deny_what_is_null_are_listed_with_their_places() -> None
         ("There is no wifi.", "attributes.WiFi"),
     ]
     assert null_mentions({**ROW, "task": SUMMARY, "source_info": "text"}, response) == []
-
-
-@given(JSON)
-def test_nothing_null_is_left(value: object) -> None:
-    assert null_fields(without_nulls(value)) == [] and (value is None or without_nulls(value) is not None)
 
 
 @given(st.text(max_size=200))

@@ -82,18 +82,6 @@ def test_any_text_is_of_one_kind_or_none(text: str, finished: bool, last: str) -
         assert len(text.split()) <= 20 and finished
 
 
-@given(st.lists(st.sampled_from("the river is long and it flows to sea in our land of old kings".split()), min_size=1))
-def test_plain_english_is_never_taken_for_another_language(words: list[str]) -> None:
-    assert ReplyRules().fault(" ".join(words)) is None
-
-
-@given(TEXTS)
-def test_what_is_left_of_a_reply_has_no_further_turn(text: str) -> None:
-    said, was_cut = cut_turns(text)
-    assert "[Human]:" not in said and "[Assistant]:" not in said and said == said.strip()
-    assert was_cut or len(said) == len(text.strip()) or text.strip()[0] == "["
-
-
 def test_further_turns_are_cut_and_a_leading_mark_is_taken_off() -> None:
     assert cut_turns("[Assistant]: It is long. [Human]: And then?") == ("It is long.", True)
     assert cut_turns("[assistant] : It is long.") == ("It is long.", False)
@@ -116,12 +104,6 @@ def test_further_turns_are_cut_and_a_leading_mark_is_taken_off() -> None:
 )
 def test_a_hallucination_is_read_with_its_explanation(text: str, found: tuple[str, str] | None) -> None:
     assert read_induced(text) == found
-
-
-@given(TEXTS)
-def test_reading_a_hallucination_takes_any_text(text: str) -> None:
-    found = read_induced(text)
-    assert found is None or all(found)
 
 
 @pytest.mark.parametrize(("more", "refused"), [(0, False), (MAX_MORE_WORDS, False), (MAX_MORE_WORDS + 1, True)])

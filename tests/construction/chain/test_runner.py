@@ -64,15 +64,6 @@ def test_a_failed_row_leaves_a_hole_in_its_own_place_and_shifts_no_other(tmp_pat
     assert manifest(tmp_path)["branch-0"]["holes"] == counted == manifest(tmp_path)["last"]["holes"]
 
 
-def test_a_batch_that_fails_whole_leaves_holes_and_aligned_branches(tmp_path: Path) -> None:
-    # distilabel yields rows of other inputs where a batch fails: here each branch keeps its places.
-    made = chain(tmp_path, engines(fails=["4", "5", "6", "7"]))
-    made.run(progress=False)
-    for first, second in zip(made.rows("branch-0"), made.rows("branch-1"), strict=True):
-        assert first[KEY] == second[KEY] and is_failed(first) == (first[KEY] in "4567")
-        assert second["branch-1"] == f"Say it again: text {second[KEY]}!"
-
-
 def test_a_second_run_asks_nothing_and_changes_nothing(tmp_path: Path) -> None:
     made = chain(tmp_path, engines())
     made.run(progress=False)
@@ -204,22 +195,6 @@ def test_a_manifest_that_cannot_be_gone_on_with_is_explained(
     with pytest.raises(UserError, match=words) as refused:
         chain(tmp_path, engines())
     assert refused.value.hint
-
-
-def test_rows_are_written_while_a_step_runs(tmp_path: Path) -> None:
-    seen: list[int] = []
-
-    class Looking(CountingEngine):
-        def generate(
-            self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None
-        ) -> Iterator[Reply]:
-            for reply in super().generate(requests, decoding, form):
-                seen.append(len(made.path("branch-0").read_bytes().splitlines()))
-                yield reply
-
-    made = chain(tmp_path, [Looking("first"), CountingEngine("second")])
-    made.run(progress=False)
-    assert seen == list(range(10))
 
 
 def test_a_source_goes_on_behind_what_it_wrote(tmp_path: Path) -> None:

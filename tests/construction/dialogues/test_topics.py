@@ -9,7 +9,6 @@ import pytest
 from construction.dialogues.topics import Topics, topic_files
 from data_modules.datasets.diahalu import DOMAINS
 from faithkit.errors import UserError
-from tests.running import ROOT
 
 HEADER = "Type,Category,Question,Best Answer,Correct Answers,Incorrect Answers,Source\n"
 FILES: dict[str, Any] = {
@@ -55,11 +54,6 @@ def test_each_layout_is_read(name: str, tmp_path: Path) -> None:
     assert (row["domain"], row["source"], row["for_a"]) == WANTED[name] and row["turns"] == []
 
 
-def test_the_sides_of_a_chat_have_personas_of_their_own(tmp_path: Path) -> None:
-    (row,) = topics(write(tmp_path / "personas.jsonl", FILES["personas.jsonl"])).rows()
-    assert (row["for_a"], row["for_b"]) == ("I bake.\nI sing.", "I teach.")
-
-
 def test_domains_take_turns_so_that_any_number_is_a_mixture(tmp_path: Path) -> None:
     for name in ("TruthfulQA.csv", "gsm8k.jsonl", "own.jsonl"):
         write(tmp_path / name, FILES[name])
@@ -97,11 +91,3 @@ def test_files_and_domains_that_are_not_there(tmp_path: Path) -> None:
     path = write(tmp_path / "own.jsonl", FILES["own.jsonl"])
     with pytest.raises(UserError, match="no topic of the domain knowledge"):
         list(topics(path, domains=["knowledge"], all_needed=True).rows())
-
-
-def test_the_real_topic_files_are_read() -> None:
-    folder = ROOT.parent / "shared" / "data" / "topics"
-    if not folder.is_dir():
-        pytest.skip("the real topic files are not here")
-    rows = list(topics(folder).rows())
-    assert {row["source"] for row in rows} == {"TruthfulQA", "GSM8K"} and len(rows) > 2000

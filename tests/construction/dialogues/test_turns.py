@@ -55,12 +55,6 @@ def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[st
     assert [one.text for one in said] == [turn.strip() for turn in turns]
 
 
-@given(st.text(max_size=80))
-def test_cutting_a_turn_adds_nothing(text: str) -> None:
-    turn, _ = read_turn(text)
-    assert turn in " ".join(text.split())
-
-
 @pytest.mark.parametrize(
     ("text", "turns", "why"),
     [

@@ -1,7 +1,5 @@
 """construct.py builds benchmarks that our own loaders read back, and goes on after any interruption."""
 
-import json
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
-from faithkit.files.run_folder import RunFolder
 from faithkit.records import HALLUCINATED, Example
 from faithkit_workflows.settings import preflight
 from tests.faithkit.inference.server import Fault, answering, refusal
@@ -33,7 +30,6 @@ from tests.faithkit_workflows.pipelines.serving import (
     server,
     steps,
 )
-from tests.faults.processes import run_forked
 from tests.running import commanded
 from tests.tiny import write_critic
 
@@ -253,28 +249,6 @@ def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(
     assert f"(what {WRITER} replies)" in printed and "dollars" in printed and "0.0" in printed
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kill_at", [3, 12, 40, 70, 100])
-def test_a_killed_run_goes_on_without_repeating_a_request(kill_at: int, tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    work.mkdir()
-    with server() as served:
-        given = overrides(served, work / "run", "limit=8", "engine.concurrency=2")
-        events = tmp_path / "events"
-        killed = run_forked("construct", *given, folder=work, events=events, kill_at=kill_at)
-        assert killed.code == -signal.SIGKILL, killed.output
-        rest = [f"resume={work / 'run'}"] if RunFolder(work / "run").has_work() else given
-        done = run_forked("construct", *rest, folder=work)
-        assert done.code == 0, done.output
-        whole = overrides(served, tmp_path / "whole", "limit=8", "engine.cache=null")
-        asked = len(served.asked)
-        construct_here(*whole)
-    assert asked <= 24 + 2, "what was open at the kill came twice, and nothing else"
-    for path in sorted((tmp_path / "whole").rglob("*.json*")):
-        same = work / "run" / path.relative_to(tmp_path / "whole")
-        assert path.name == "manifest.json" or same.read_bytes() == path.read_bytes()
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -302,16 +276,6 @@ def test_ones_own_prompts_take_the_place_of_ours(tmp_path: Path) -> None:
         construct_here(*overrides(served, tmp_path / "run", "limit=2", f"prompts={folder}"))
     assert served.asked[0]["messages"][0] == {"role": "system", "content": "Be kind."}
     assert served.asked[0]["messages"][1]["content"].startswith("In 80 words.")
-
-
-def test_the_official_files_are_json_that_anyone_reads(tmp_path: Path) -> None:
-    with server() as served:
-        construct_here(*overrides(served, tmp_path / "run", "limit=5", "pipeline.test_fraction=0"))
-    (file,) = (tmp_path / "run" / "benchmark" / "spontaneous").iterdir()
-    rows = json.loads(file.read_text())
-    assert len(rows) == 10 and list(rows[0])[:6] == [
-        *("dialogue_id", "knowledge", "dialogue_history", "turn", "response", "target")
-    ]
 
 
 @pytest.mark.parametrize("pipeline", ["spontaneous", "rag"])

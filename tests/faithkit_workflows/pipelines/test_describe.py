@@ -88,15 +88,6 @@ def test_the_page_needs_no_network_and_shows_text_as_text(tmp_path: Path) -> Non
     assert all(f'id="{name}"' in page for name in re.findall(r'href="#([\w-]+)"', page))
 
 
-def test_an_empty_split_is_refused(tmp_path: Path) -> None:
-    path = embedded(tmp_path, "faithdial")
-    (path / "train.json").write_text("[]")
-    for split in ("train", "null"):
-        with pytest.raises(UserError, match="no data rows"):
-            describe(tmp_path / split, "faithdial", path, *QUICK, f"pipeline.split={split}")
-    assert "60 responses" in describe(tmp_path / "test", "faithdial", path, *QUICK, "pipeline.split=test")
-
-
 def test_responses_are_told_apart_by_fields_of_ones_own(tmp_path: Path) -> None:
     path = embedded(tmp_path, "diahalu")
     report = describe(tmp_path / "run", "diahalu", path, *QUICK, "pipeline.facets=[rounds]")
@@ -116,14 +107,6 @@ def test_one_class_alone_and_rows_that_cannot_be_read_are_described(tmp_path: Pa
     assert "(100.0%) are hallucinated" in report.replace("\\", "")
     assert (tmp_path / "run" / "rejects.jsonl").exists()
     assert "rows could not be read" in (tmp_path / "run" / "datasheet.md").read_text()
-
-
-def test_a_dry_run_reads_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = embedded(tmp_path, "diahalu")
-    given = (f"pipeline.path={path}", f"run_dir={tmp_path / 'run'}", "pipeline.dataset=diahalu", "dry_run=true")
-    construct.main(compose("construct", "pipeline=describe", *given, *QUICK))
-    assert "would read diahalu" in capsys.readouterr().out
-    assert not (tmp_path / "run").exists()
 
 
 def test_the_datasheet_of_a_benchmark_that_was_built_here_tells_how(tmp_path: Path) -> None:

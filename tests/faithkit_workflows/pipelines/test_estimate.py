@@ -74,19 +74,6 @@ def fill(path: Path, truth: tuple[np.ndarray, np.ndarray]) -> int:
     return len(empty)
 
 
-def test_verdicts_that_scoring_added_count_before_labels_that_the_data_had(tmp_path: Path, predictions: Path) -> None:
-    rows = [json.loads(line) for line in predictions.read_text().splitlines()]
-    plain = [{key: row[key] for key in ("id", "group", "label")} | {"probability": row["score"]} for row in rows]
-    added = [
-        {"id": row["id"], "group": row["group"], "label": "faithful", "probability": 0.0, "score": 0.1}
-        | {f"faithkit_{name}": row[name] for name in ("label", "probability")}
-        for row in plain
-    ]
-    paths = [write(tmp_path / name / "rows.csv", own) for name, own in (("plain", plain), ("added", added))]
-    found = [estimate(tmp_path / f"run-{path.parent.name}", path, "pipeline.label_next=10") for path in paths]
-    assert found[0] == found[1] and found[0]["rate_detector"]["value"] > 0
-
-
 def test_waves_of_labels_bring_the_rate_to_the_truth(
     tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ from faithkit.files.jsonl import read_jsonl
 from faithkit.words import unicode_words
 from tests.faithkit.inference.server import ChatServer
 from tests.faithkit_workflows.pipelines.serving import construct_here, manifest, steps
-from tests.running import command, commanded
+from tests.running import commanded
 from tests.tiny import write_critic
 
 USER, FIRST, SECOND = "user", "first", "second"
@@ -202,29 +200,6 @@ def test_a_dialogue_that_fails_behind_an_edit_can_be_edited_once_more(tmp_path: 
         edit(folder, (key, 2, "Say something."))
         resume(folder)
     assert turns(dialogues(folder)[key])[2] == "Say something." and len(turns(dialogues(folder)[key])) == 6
-
-
-@pytest.mark.slow  # two commands of their own
-def test_a_killed_run_asks_only_again_what_was_in_flight(tmp_path: Path) -> None:
-    with server(seconds=0.02) as served:
-        whole = given(served, tmp_path / "run", "engine.concurrency=4")
-        for asked_before in (7, 16):
-            process = subprocess.Popen(
-                [*command("construct.py", *whole)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            while len(served.asked) < asked_before:
-                assert process.poll() is None
-                time.sleep(0.005)
-            process.kill()
-            process.wait()
-            whole = [f"resume={tmp_path / 'run'}"]
-        resume(tmp_path / "run")
-        asked = [json.dumps([body["model"], body["messages"]]) for body in served.asked]
-        construct_here(*given(served, tmp_path / "other", f"engine.cache={tmp_path / 'none.sqlite'}"))
-    assert len(set(asked)) == 24 and len(asked) <= 24 + 2 * 4
-    for path in (tmp_path / "other" / "steps").iterdir():
-        assert (tmp_path / "run" / "steps" / path.name).read_bytes() == path.read_bytes()
-    assert dialogues(tmp_path / "run") == dialogues(tmp_path / "other")
 
 
 def test_dialogues_that_fail_are_counted_by_why_and_can_be_asked_for_again(tmp_path: Path) -> None:

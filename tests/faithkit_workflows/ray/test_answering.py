@@ -53,17 +53,6 @@ def test_rows_need_no_response_and_keep_their_columns(finished: Path) -> None:
     assert any(table["response"].to_pylist())
 
 
-def test_batches_and_the_order_of_shards_change_no_byte(finished: Path, tiny_llama: Path, tmp_path: Path) -> None:
-    def backwards(worker: type, argument: Any, rows: Any, options: Any) -> Iterator[Any]:
-        for row in reversed(rows):  # each by a worker of its own
-            yield from in_process(worker, argument, [row], options)
-
-    answer(finished / "data", tmp_path / "out", tiny_llama, "batch_size=1", run=backwards)
-    assert scored(tmp_path / "out") == scored(finished / "out")
-    answer(finished / "data", tmp_path / "seed", tiny_llama, "seed=1")
-    assert scored(tmp_path / "seed") != scored(finished / "out")
-
-
 def test_an_interrupted_launch_goes_on_and_a_finished_one_answers_nothing(
     finished: Path, tiny_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -89,17 +78,6 @@ def test_a_detector_chooses_and_its_share_is_told(
     assert judged and all(row["response"] and 0 <= row["probability"] <= 1 for row in judged)
     share = 100 * sum(row["label"] == "hallucinated" for row in judged) / len(judged)
     assert f" {share:.1f} [" in capsys.readouterr().out
-
-
-def test_a_bad_row_is_put_aside_and_has_no_answer(
-    tiny_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = [{"knowledge": "a long river", "question": "Where?"}, {"knowledge": "", "question": "Who?"}]
-    write_jsonl(tmp_path / "data" / "a.jsonl", made)
-    answer(tmp_path / "data", tmp_path / "out", tiny_llama)
-    assert pq.read_table(tmp_path / "out")["response"].to_pylist()[1] is None
-    (reject,) = (tmp_path / "out/_faithkit/rejects/a.jsonl.jsonl").read_text().splitlines()
-    assert json.loads(reject)["line"] == 2 and "1 rows cannot be answered" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

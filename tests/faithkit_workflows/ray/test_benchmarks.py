@@ -112,9 +112,9 @@ def test_a_worker_with_other_weights_judges_nothing(labelled: Path, trained: Pat
     class Other(ChunkWorker):
         """A worker whose node has another model."""
 
-        def __init__(self, asking: Any):
-            super().__init__(asking)
-            self.asking.identity["model"]["models"][0]["weights"] = "0" * 16
+        def __init__(self, settings: Any):
+            super().__init__(settings)
+            self.settings.identity["model"]["models"][0]["weights"] = "0" * 16
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "run_on_cluster", lambda _, *rest, **__: in_process(Other, *rest))

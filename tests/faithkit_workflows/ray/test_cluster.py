@@ -182,7 +182,7 @@ def test_a_cluster_without_room_for_the_workers_is_refused(
     cluster: Any, data: Path, trained: Path, tmp_path: Path
 ) -> None:
     for overrides, words in (
-        (["ray.workers=9"], "room for 3 workers of 1 CPU, and 9 are wanted\n  hint: ray.workers=3"),
+        (["ray.workers=9"], "room for 3 workers of 1 CPU, and 9 are needed\n  hint: ray.workers=3"),
         (["ray.cpus=2"], "room for 0 workers of 2 CPU"),
         (["ray.memory_gb=100000"], "room for 0 workers of 1 CPU, 100000.0 GiB of memory"),
     ):

@@ -13,7 +13,7 @@ from faithkit.files.saved_config import write_config
 from faithkit.settings.check import check_settings
 from faithkit_workflows.ray.out_folder import identify_model
 from faithkit_workflows.settings.prediction import ScoreSettings
-from tests.faithkit.inference.server import FAILED, MODEL, ChatServer
+from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.faithkit_workflows.ray.data import score, scored, write_shards
 from tests.running import ROOT, compose, plain_config
 
@@ -58,19 +58,6 @@ def test_a_judge_behind_a_server_judges_shards(server: ChatServer, tmp_path: Pat
     assert len(server.asked) == 12
 
 
-def test_a_cascade_asks_the_server_where_the_critic_is_unsure(
-    server: ChatServer, trained: Path, tmp_path: Path
-) -> None:
-    data = write_shards(tmp_path / "data", num_rows=6)
-    score(data, tmp_path / "critic", trained)
-    scores = sorted(pq.read_table(tmp_path / "critic")["probability"].to_pylist())
-    band = [scores[0], scores[5]]
-    file = served(tmp_path / "cascade.yaml", server, checkpoint=str(trained), cascade={"band": band})
-    score(data, tmp_path / "out", file)
-    assert len(server.asked) == sum(band[0] <= value <= band[1] for value in scores)
-    assert sorted(pq.read_table(tmp_path / "out")["probability"].to_pylist())[-1] == pytest.approx(scores[-1])
-
-
 def test_a_server_that_is_down_leaves_every_shard_to_the_next_launch(tmp_path: Path) -> None:
     data = write_shards(tmp_path / "data", num_rows=4)
     with ChatServer(tells={"Yes": 0.4, "No": 0.6}) as server:
@@ -78,17 +65,6 @@ def test_a_server_that_is_down_leaves_every_shard_to_the_next_launch(tmp_path: P
     with pytest.raises(UserError, match=r"3 of 3 shards are not scored; the first: (.|\n)*run the same command again"):
         score(data, tmp_path / "out", file)
     assert scored(tmp_path / "out") == {}
-
-
-def test_rows_that_a_server_refuses_have_no_verdict_and_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with ChatServer(FAILED, FAILED, tells={"Yes": 0.4, "No": 0.6}) as server:
-        file = served(tmp_path / "judge.yaml", server)
-        score(write_shards(tmp_path / "data", num_rows=4), tmp_path / "out", file)
-    labels = pq.read_table(tmp_path / "out")["label"].to_pylist()
-    assert labels.count("unparsed") == 2 and labels.count("faithful") == 10
-    assert "2 rows have no verdict" in capsys.readouterr().out
 
 
 def test_a_prompt_that_has_changed_is_another_model(server: ChatServer, tmp_path: Path) -> None:

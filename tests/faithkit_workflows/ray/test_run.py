@@ -37,11 +37,6 @@ def test_each_scored_shard_has_the_bytes_that_its_file_alone_would_get(
         assert content == plain(file, tmp_path / name, trained, tmp_path / f"run-{number}")
 
 
-def test_the_folder_is_read_as_one_table(finished: Path) -> None:
-    table = pq.read_table(finished / "out")
-    assert table.num_rows == 36 and {"knowledge", "model", "label", "probability", "spans"} <= set(table.column_names)
-
-
 def test_a_tagger_marks_the_spans_that_it_marks_in_a_single_file(trained_tagger: Path, tmp_path: Path) -> None:
     data = write_jsonl(tmp_path / "data" / "a.jsonl", rows(6, 1)).parent
     score(data, tmp_path / "out", trained_tagger)
