@@ -8,7 +8,7 @@ from critic.runtime.onnx_model import load_graph
 from critic.weights import longest_sequence
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, mend_hint, read_settings
+from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_settings, repair_hint
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 
@@ -89,4 +89,4 @@ def _check_settings(model: Any, settings: DetectorSettings, folder: Path) -> Non
     if longest is not None and settings.max_length > longest:
         problem = f"layout.max_length is {settings.max_length}, but this encoder reads at most {longest} tokens"
     if problem:
-        raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=mend_hint(folder))
+        raise UserError(f"broken sidecar: {problem}", place=str(folder / SIDECAR), hint=repair_hint(folder))

@@ -7,7 +7,7 @@ import torch
 
 from faithkit.errors import UserError
 from faithkit.records import LABELS
-from faithkit.weights.load import check_size, load_config, load_model, override, quietly, tell_new
+from faithkit.weights.load import check_size, load_config, load_model, log_new_tensors, override, quietly
 from faithkit.weights.resolve import loading
 
 # Names of dropout in the configurations of BERT, RoBERTa and ModernBERT.
@@ -75,7 +75,7 @@ def _load(
         missing = model.base_model.load_state_dict(encoder.state_dict(), strict=False).missing_keys
         assert not missing, f"an encoder without {missing}"
         loaded = {f"{model.base_model_prefix}.{name}" for name in encoder.state_dict()}
-        tell_new(model.state_dict().keys() - loaded, folder)
+        log_new_tensors(model.state_dict().keys() - loaded, folder)
         return model
 
 

@@ -99,7 +99,7 @@ def test_a_lost_connection_and_a_restart_on_one_node_change_nothing(options: lis
     assert 0 not in codes and "another process of this command does not answer" in log.read_text()
     assert not (folder / "metrics.json").exists()
     done = run("train.py", f"resume={folder}", *ONE)
-    assert done.returncode == 0 and "going on at step" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resuming at step" in done.stderr, done.stderr
     assert_same_model(tmp_path / "one", folder)
 
 
@@ -119,7 +119,7 @@ def test_preempted_nodes_stop_with_a_checkpoint_and_go_on(start, told, options: 
         assert not (folder / "metrics.json").exists()
         nodes = [start(hosts, host, tmp_path / f"{host}.log", [f"resume={folder}"]) for host in (0, 1)]
         assert [node.wait(timeout=240) for node in nodes] == [0, 0], log.read_text()
-    assert "going on at step" in log.read_text()
+    assert "resuming at step" in log.read_text()
     assert_same_model(tmp_path / "one", folder)
 
 

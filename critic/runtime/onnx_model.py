@@ -16,7 +16,7 @@ from torch import Tensor
 from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS
 from faithkit.errors import UserError, shorten
 from faithkit.files.hashes import hash_files
-from faithkit.files.model_folder import SIDECAR, mend_hint, read_stored
+from faithkit.files.model_folder import SIDECAR, read_stored, repair_hint
 
 INSTALL = "pip install '.[onnx]'"
 ONNX = "onnx"  # the precision, the folder of the graph, and its key in faithkit.json
@@ -106,7 +106,7 @@ def load_graph(folder: Path, config: Any) -> OnnxModel:
     hint = "export it again with format=onnx"
     if not isinstance(described, dict) or described.get("file") not in (GRAPH, QUANTISED):
         raise UserError(
-            f"broken sidecar: {ONNX} is {shorten(described)}", place=str(folder / SIDECAR), hint=mend_hint(folder)
+            f"broken sidecar: {ONNX} is {shorten(described)}", place=str(folder / SIDECAR), hint=repair_hint(folder)
         )
     name = described["file"]
     if not (folder / name).is_file():

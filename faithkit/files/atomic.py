@@ -1,7 +1,7 @@
-"""Complete-or-nothing writing: a file or a folder is built beside its place and takes it with one rename.
+"""Writes files and folders atomically: they are built under a temporary name and renamed.
 
-A reader sees the old content or the new, never half of either, also after a kill or a power cut: what is built is on
-the disk itself before it takes its place. Trouble with the disk is told as a `UserError` with a hint.
+A reader sees the old content or the new, never a part, also after a kill or a power cut: the content is on the disk
+before the rename. Errors of the disk become a `UserError` with a hint.
 """
 
 import errno
@@ -19,16 +19,16 @@ from typing import Any, BinaryIO
 
 from faithkit.errors import UserError
 
-# Lone surrogates have no UTF-8; the others end a line for some readers (str.splitlines, JavaScript) though not for us.
+# Lone surrogates have no UTF-8; the others end a line for some readers (str.splitlines, JavaScript).
 _NEEDS_ESCAPES = re.compile("[\x85\u2028\u2029\ud800-\udfff]")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _WRONG_NAME = (errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP)
 _BROKEN = (errno.EIO, errno.EINTR, errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EMFILE, errno.ENFILE)
-_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of file systems that need none or have none
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP)  # of file systems without it
 _OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST)
 _UNFINISHED = (".tmp", ".old")
-_QUOTED_ERROR = re.compile(r"\((?:os error )(\d+)\)|\[Errno (\d+)\]")  # of safetensors and tokenizers; of shutil
+_QUOTED_ERROR = re.compile(r"\((?:os error )(\d+)\)|\[Errno (\d+)\]")  # of safetensors and tokenizers, and of shutil
 
 
 _SET_BY = ContextVar("set_by", default="run_dir")
@@ -36,7 +36,7 @@ _SET_BY = ContextVar("set_by", default="run_dir")
 
 @contextmanager
 def set_by(key: str) -> Iterator[None]:
-    """Names, for hints, the key of the command that says where files go."""
+    """Sets the command-line key of the output folder for hints."""
     token = _SET_BY.set(key)
     try:
         yield
@@ -46,7 +46,7 @@ def set_by(key: str) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(path: str | Path) -> Iterator[None]:
-    """Tells whatever the system refuses while `path` is written as a `UserError` with a hint."""
+    """Turns errors of the system while `path` is written into a `UserError` with a hint."""
     try:
         yield
     except OSError as error:
@@ -57,7 +57,7 @@ def disk_errors(path: str | Path) -> Iterator[None]:
 
 def _explained(number: int | None, path: str | Path) -> UserError:
     reason = os.strerror(number or errno.EIO).lower()
-    problem, hint = f"cannot be written: {reason}", "check the disk; what was there before is untouched"
+    problem, hint = f"cannot be written: {reason}", "check the disk; the previous content is unchanged"
     if number in _FULL:
         problem = f"no space left on the disk ({reason})"
         hint = f"free some space, or set {_SET_BY.get()} (for the cache: FAITHKIT_HOME) to another disk"
@@ -71,26 +71,26 @@ def _explained(number: int | None, path: str | Path) -> UserError:
 
 @contextmanager
 def _filling_errors(path: Path, folder: Path) -> Iterator[None]:
-    """Tells what the system refuses to those who fill `folder`, whose libraries have kinds of errors of their own."""
+    """Explains errors while `folder` is filled, for which libraries use various exception classes."""
     try:
         yield
     except Exception as error:
         found = _QUOTED_ERROR.search(str(error))
         number = getattr(error, "errno", None) or (int(found[1] or found[2]) if found else None)
         is_internal = isinstance(error, OSError) and str(error.filename or "").startswith(str(folder))
-        if is_internal or number in (*_FULL, errno.EIO):  # what they read from elsewhere may fail for its own reasons
+        if is_internal or number in (*_FULL, errno.EIO):  # reading from elsewhere may fail for other reasons
             raise _explained(number, path) from error
         raise
 
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
-    """Opens a file that replaces `path` in one step at the end, and leaves it alone after an error."""
-    # A link is followed, so that the file that it names is replaced and not the link.
+    """Opens a file that replaces `path` in one step at the end; after an error `path` is unchanged."""
+    # A link is followed: the linked file is replaced, not the link.
     target = Path(os.path.realpath(path))
     with disk_errors(path):
-        if target.exists() and not target.is_file():  # above all not a device: root could replace /dev/null
-            raise UserError("cannot be written: it is no plain file", place=str(path), hint="choose another path")
+        if target.exists() and not target.is_file():  # root could replace /dev/null
+            raise UserError("cannot be written: it is not a regular file", place=str(path), hint="choose another path")
         temporary, handle = _create(target, lambda new: os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
         file = os.fdopen(handle, "wb")
     try:
@@ -100,12 +100,12 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
         finally:
-            with disk_errors(path):  # closing writes what is still buffered, and a full disk refuses that too
+            with disk_errors(path):  # closing writes the buffer, which may also fail on a full disk
                 file.close()
         with disk_errors(path):
             temporary.replace(target)
             _sync(target.parent)
-    except BaseException:  # an interrupt or the end of a generator too: no half of a file stays, and it goes on
+    except BaseException:  # also an interrupt or the end of a generator
         with suppress(OSError):
             temporary.unlink()
         raise
@@ -113,14 +113,14 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None = None) -> Iterator[Path]:
-    """Gives a folder to fill that becomes `path` in one step at the end, and vanishes after an error.
+    """Yields a folder to fill, which becomes `path` in one step at the end and is deleted after an error.
 
     Args:
-        replace: Whether an older folder or file gives way. Between its end and the new beginning a kill leaves none.
-        kept: A free name beside it, which the older one then has in place of being deleted.
+        replace: Replaces an older folder or file. A kill between the two renames leaves neither.
+        kept: An unused name to which the older one is renamed instead of being deleted.
 
     Raises:
-        FileExistsError: The place is taken at the end by a folder that is not empty, and `replace` is not set.
+        FileExistsError: At the end `path` is a folder that is not empty, and `replace` is not set.
     """
     target = Path(os.path.realpath(path))  # a link to a folder is followed
     with disk_errors(path):
@@ -136,7 +136,7 @@ def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None 
         if replace and target.exists():  # a folder cannot replace one that has files in it
             with disk_errors(path):
                 target.rename(old)
-                if kept is not None:  # its new name is on the disk before another has the old one
+                if kept is not None:  # its new name is on the disk before its old name is used again
                     _sync(target.parent)
         try:
             temporary.rename(target)
@@ -155,7 +155,7 @@ def atomic_folder(path: str | Path, *, replace: bool = False, kept: Path | None 
 
 
 def delete(path: Path) -> None:
-    """Deletes a file or a folder; a kill leaves it whole or gone, and what remains of it is cleared the next time."""
+    """Deletes a file or a folder; after a kill it is complete or gone, and the next call removes what remains."""
     with disk_errors(path):
         if path.parent.exists():
             clear_leftovers(path.parent, f".{path.name[:40]}.")
@@ -171,7 +171,7 @@ def delete(path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Deletes what has no name to be known by any more, as far as that is allowed."""
+    """Deletes a temporary file or folder, ignoring errors."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -189,7 +189,7 @@ def _open_new_folder(path: Path) -> int:
 
 
 def make_folder(path: str | Path) -> None:
-    """Makes a folder and those around it so that they outlive a power cut."""
+    """Creates a folder and its parents durably, so that they survive a power cut."""
     path = Path(path)
     with disk_errors(path):
         for folder in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
@@ -198,9 +198,9 @@ def make_folder(path: str | Path) -> None:
 
 
 def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
-    """Makes and locks a temporary sibling of `target`, after deleting those that killed processes left behind.
+    """Creates and locks a temporary sibling of `target`, after deleting those of killed processes.
 
-    The lock tells a living writer's temporary from a leftover: it ends with its process, on whichever machine.
+    The lock ends with its process, on any machine, which distinguishes a temporary file in use from a leftover.
     """
     make_folder(target.parent)
     prefix = f".{target.name[:40]}."
@@ -208,19 +208,19 @@ def _create(target: Path, open_new: Callable[[Path], int]) -> tuple[Path, int]:
     while True:
         temporary = target.with_name(f"{prefix}{secrets.token_hex(4)}.tmp")
         handle = open_new(temporary)
-        with suppress(OSError):  # a file system without locks: nothing there is ever taken for a leftover
+        with suppress(OSError):  # a file system without locks: leftovers are not recognised
             fcntl.flock(handle, fcntl.LOCK_EX)
         if temporary.exists():
             return temporary, handle
-        os.close(handle)  # another process took it for a leftover before it was locked
+        os.close(handle)  # another process deleted it before it was locked
 
 
 def clear_leftovers(folder: Path, prefix: str = ".") -> None:
-    """Deletes what killed processes left half written in the folder; what a living one writes is locked, and stays."""
+    """Deletes unfinished files of killed processes in the folder; those in use are locked and stay."""
     with os.scandir(folder) as entries:
         found = [Path(e.path) for e in entries if e.name.startswith(prefix) and e.name.endswith(_UNFINISHED)]
     for leftover in found:
-        with suppress(OSError):  # gone meanwhile, in use, or another user's
+        with suppress(OSError):  # deleted meanwhile, in use, or another user's
             handle = os.open(leftover, os.O_RDONLY)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -233,7 +233,7 @@ def clear_leftovers(folder: Path, prefix: str = ".") -> None:
 
 
 def sync_entry(path: Path) -> None:
-    """Waits until the name of a new file is on the disk: that of its content does not include it."""
+    """Waits until the name of a new file is on the disk; syncing its content does not include its name."""
     _sync(path.parent)
 
 
@@ -249,13 +249,13 @@ def _sync(path: Path) -> None:
 
 
 def dumps(value: Any, *, indent: int | None = None) -> str:
-    """Writes JSON that has a UTF-8 form and, without `indent`, is one line for every reader; NaN is refused."""
+    """Returns JSON that is valid UTF-8 and, without `indent`, one line for every reader; NaN is refused."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     return json.dumps(value, allow_nan=False, indent=indent) if _NEEDS_ESCAPES.search(text) else text
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Writes a text in UTF-8, replacing the file in one step."""
+    """Writes text in UTF-8, replacing the file in one step."""
     data = text.encode()
     with atomic_file(path) as file, disk_errors(path):
         file.write(data)

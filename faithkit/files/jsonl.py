@@ -1,7 +1,7 @@
-"""JSON lines on disk: complete or absent when written, checked with file and line when read.
+"""Reads and writes JSON and JSON lines: atomic when written, checked with file and line when read.
 
-`write_jsonl` (and `write_json`) replace a file in one step, so a reader never sees half of one. `JsonlAppender` is for
-long work that may be interrupted: each row is in the file when it returns, and reopening drops what was cut short.
+`write_jsonl` (and `write_json`) replace a file in one step. `JsonlAppender` is for long work that may be interrupted:
+each row is in the file when `append` returns, and reopening drops an incomplete row.
 """
 
 import fcntl
@@ -35,8 +35,8 @@ PREDICTIONS_HINT = (
     "predictions are JSON lines with id and label (docs/formats.md); `faithkit score` keeps those of a table in "
     "RUN/predictions/"
 )
-SCORED = "faithkit_label"  # a column of `faithkit score`, where the table had a label of its own
-SPACE = " \t\r\n"  # JSON's own white space: str.strip() would take more
+SCORED = "faithkit_label"  # the column of `faithkit score` if the table already has a label
+SPACE = " \t\r\n"  # JSON's white space; str.strip() removes more
 
 
 def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
@@ -48,18 +48,17 @@ def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]]) -> int:
     count = 0
     with atomic_file(path) as file:
         for row in rows:
-            with disk_errors(path):  # around the write alone: reading the rows may fail for its own reasons
+            with disk_errors(path):  # only the write: reading the rows may fail for other reasons
                 file.write(f"{dumps(row)}\n".encode())
             count += 1
     return count
 
 
 class JsonlAppender:
-    """Adds rows to a JSON lines file, one whole line at a time; for one process, which holds a lock on the file.
+    """Appends rows to a JSON lines file, which it locks for one process.
 
-    A last line without its line break is what an interrupted run left half written, and zero bytes are what a power cut
-    may leave in place of rows: opening drops them and what follows, and `dropped_bytes` says how much that was. A row
-    that could not be written whole (a full disk) leaves nothing behind.
+    An interrupted run may leave an incomplete last line, and a power cut zero bytes: opening drops them and everything
+    after them, and `dropped_bytes` counts it. A row that cannot be written completely (a full disk) is removed.
     """
 
     def __init__(self, path: str | Path):
@@ -76,7 +75,7 @@ class JsonlAppender:
                 if self.dropped_bytes:
                     os.ftruncate(self._handle, self._size)
                 sync_entry(self.path)
-        except BaseException:  # Ctrl-C too must not leave the lock behind
+        except BaseException:  # also at Ctrl-C: the lock must not remain
             os.close(self._handle)
             raise
 
@@ -88,16 +87,16 @@ class JsonlAppender:
             raise UserError("another process is writing this file", place=str(self.path), hint=hint) from error
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Adds one row; it survives this process from here on (`sync` makes it survive the machine)."""
+        """Appends one row, which survives the end of this process (and after `sync` a power cut)."""
         data = memoryview(f"{dumps(row)}\n".encode())
         with disk_errors(self.path):
             try:
-                if os.fstat(self._handle).st_size != self._size:  # a row that failed could not be taken back at once
+                if os.fstat(self._handle).st_size != self._size:  # an earlier row failed and could not be removed
                     os.ftruncate(self._handle, self._size)
                 written = 0
                 while written < len(data):
                     written += os.write(self._handle, data[written:])
-            except BaseException:  # nor half a row
+            except BaseException:  # no incomplete row may remain
                 with suppress(OSError):
                     os.ftruncate(self._handle, self._size)
                 raise
@@ -109,7 +108,7 @@ class JsonlAppender:
             os.fsync(self._handle)
 
     def close(self) -> None:
-        """Syncs and lets the file go; closing twice is harmless."""
+        """Syncs and closes the file; closing twice is harmless."""
         if self._handle >= 0:
             try:
                 self.sync()
@@ -125,7 +124,7 @@ class JsonlAppender:
 
 
 def _first_zero(handle: int, end: int, block: int = 1 << 20) -> int:
-    """Finds the first zero byte, which no row has; `end` where there is none."""
+    """Finds the first zero byte, which no row contains; `end` if there is none."""
     for start in range(0, end, block):
         found = os.pread(handle, block, start).find(b"\0")
         if found >= 0:
@@ -134,7 +133,7 @@ def _first_zero(handle: int, end: int, block: int = 1 << 20) -> int:
 
 
 def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
-    """Finds the position after the last line break before `end`, from the end: the file may be large."""
+    """Finds the position after the last line break before `end`, searching backwards because the file may be large."""
     while end > 0:
         start = max(0, end - block)
         found = os.pread(handle, end - start, start).rfind(b"\n")
@@ -145,18 +144,18 @@ def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
 
 
 def parse_lines(path: str | Path) -> Iterator[tuple[int, str, Any]]:
-    """Parses a JSON lines file: the number of each line from 1, the line itself and its value.
+    """Yields the number (from 1), text and value of each line of a JSON lines file.
 
-    The value is the exception where the line is not JSON. Blank lines and a byte order mark are skipped.
+    The value of an invalid line is the exception. Blank lines and a byte order mark are skipped.
 
     Raises:
-        UnicodeDecodeError: The file is not UTF-8; its offset is that of a block and not of the file.
+        UnicodeDecodeError: The file is not UTF-8; its offset is relative to a block.
     """
     with Path(path).open(encoding="utf-8-sig", newline="\n") as file:
         for number, text in enumerate(file, start=1):
             try:
                 value = json.loads(text)
-            except (ValueError, RecursionError) as error:  # a plain ValueError: a number of thousands of digits
+            except (ValueError, RecursionError) as error:  # ValueError: a number with thousands of digits
                 if text.strip(SPACE) in ("", "\ufeff"):
                     continue
                 value = error
@@ -167,16 +166,16 @@ def read_jsonl(path: str | Path) -> Iterator[dict[str, Any]]:
     """Reads the rows of a JSON lines file; blank lines are skipped.
 
     Raises:
-        UserError: The file is missing or a line is not UTF-8, not JSON or not an object; file and line are named.
+        UserError: The file is missing, or a line is not UTF-8, not JSON or not an object; with file and line.
     """
     for _, row in read_numbered_jsonl(path):
         yield row
 
 
 def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Does what `read_jsonl` does, with the number of each row's line, from 1."""
-    if Path(path).exists() and not Path(path).is_file():  # a pipe may never give anything, and a device never end
-        raise UserError("cannot be read: it is no plain file", place=str(path), hint="name a readable file")
+    """Does the same as `read_jsonl`, with the number of each row's line, from 1."""
+    if Path(path).exists() and not Path(path).is_file():  # a pipe may block, and a device never end
+        raise UserError("cannot be read: it is not a regular file", place=str(path), hint="name a readable file")
     try:
         for line, text, value in parse_lines(path):
             if not isinstance(value, dict):
@@ -191,7 +190,7 @@ def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]
 
 
 def _not_utf8(path: str | Path) -> UserError:
-    """Finds the first line that is not UTF-8: the decoder that failed saw one block, and knows no line."""
+    """Finds the first line that is not UTF-8; the failed decoder does not know the line."""
     with Path(path).open("rb") as file:
         for line, data in enumerate(file, start=1):
             try:
@@ -204,16 +203,16 @@ def _not_utf8(path: str | Path) -> UserError:
 
 def _no_row(text: str, value: Any, place: str) -> UserError:
     if isinstance(value, Exception):
-        cut = "" if text.endswith("\n") else " (the last line: perhaps cut short)"
+        cut = "" if text.endswith("\n") else " (the last line: perhaps incomplete)"
         return UserError(f"broken JSON{cut}: {value}", place=place, hint="correct or delete the line")
     return UserError(f"a row must be a JSON object, got {shorten(value)}", place=place, hint="one object a line")
 
 
 def read_predictions(path: str | Path) -> dict[str, Prediction]:
-    """Reads a predictions file by id, each line checked: `id` is needed, and `label` or `text`.
+    """Reads and checks a predictions file by id; a line needs `id`, and `label` or `text`.
 
     Raises:
-        UserError: A bad or missing value, an id given twice, no rows at all, or a table; file and line are named.
+        UserError: A bad or missing value, a duplicate id, no rows, or a table; with file and line.
     """
     found: dict[str, Prediction] = {}
     lines: dict[str, int] = {}
@@ -225,43 +224,43 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
             raise UserError(problem, place=place, hint="keep one prediction an id")
         found[prediction.id], lines[prediction.id] = prediction, line
     if not found:
-        raise UserError("the file holds no predictions", place=str(path), hint="check that it was written whole")
+        raise UserError("the file contains no predictions", place=str(path), hint="check that it was written whole")
     return found
 
 
 def _not_of_a_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Reads the rows; refuses a file that is a table, whose first line is none of JSON or has no prediction's keys.
+    """Yields the rows; refuses a table, recognised by a first line that is not JSON or lacks the keys of predictions.
 
-    A table that was scored may have a label of its own beside that of the detector: it must not be read for it.
+    A scored table may have a label column besides the detector's, which must not be read as a prediction.
     """
     rows = read_numbered_jsonl(path)
     try:
         first = next(rows, None)
     except UserError as error:
-        if ", line " not in (error.place or ""):  # of a file that is not there the path is to be checked
+        if ", line " not in (error.place or ""):  # a missing file is another error
             raise
-        raise UserError(f"no predictions: {error.problem}", place=error.place, hint=PREDICTIONS_HINT) from error
+        raise UserError(f"not a predictions file: {error.problem}", place=error.place, hint=PREDICTIONS_HINT) from error
     if first is None:
         return
     line, row = first
     if "id" not in row or SCORED in row:
-        problem = f"no predictions but a table: its columns are {shorten(list(row))}"
+        problem = f"not predictions but a table: its columns are {shorten(list(row))}"
         raise UserError(problem, place=f"{path}, line {line}", hint=PREDICTIONS_HINT)
     yield first
     yield from rows
 
 
 def stream_predictions(path: str | Path) -> Iterator[Prediction]:
-    """Reads a predictions file one by one, for files of any size; whether an id is given twice is not looked at."""
+    """Yields the predictions of a file of any size; duplicate ids are not detected."""
     for line, row in read_numbered_jsonl(path):
         yield parse_prediction(row, f"{path}, line {line}")
 
 
 def parse_prediction(row: Mapping[str, Any], place: str) -> Prediction:
-    """Makes a prediction of a row that anyone may have written.
+    """Builds a prediction from an untrusted row.
 
     Raises:
-        UserError: A bad or missing value; `place` is named.
+        UserError: A bad or missing value, with `place`.
     """
     try:
         _check_types(row)
@@ -272,8 +271,8 @@ def parse_prediction(row: Mapping[str, Any], place: str) -> Prediction:
 
 
 def _check_types(row: Mapping[str, Any]) -> None:
-    """Checks the types that `Prediction` takes on trust, because our own code builds it."""
-    needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response that nobody judged
+    """Checks the types that `Prediction` itself does not check."""
+    needed = ("id",) if isinstance(row.get("text"), str) else ("id", "label")  # a response without a judgement
     missing = [key for key in needed if row.get(key) is None]
     if missing:
         raise ValueError(f"no {' and no '.join(repr(key) for key in missing)} (the row has: {shorten(list(row))})")
@@ -299,10 +298,10 @@ def read_strict_json(path: Path, *, hint: str) -> Any:
     """Reads one JSON document.
 
     Args:
-        hint: What to do about a broken one.
+        hint: What to type about a broken file.
 
     Raises:
-        UserError: It is missing, empty, cut, not UTF-8, nested without end, or has NaN, infinity or a key twice.
+        UserError: It is missing, empty, incomplete, not UTF-8, too deeply nested, or has NaN, infinity or a duplicate key.
     """
     try:
         text = path.read_bytes().decode("utf-8")
@@ -326,13 +325,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"the key {shorten(key)} stands twice")
+            raise ValueError(f"the key {shorten(key)} occurs twice")
         found[key] = value
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(text: str) -> float:
@@ -347,10 +346,10 @@ LABELS = (*VERDICTS, UNPARSED)
 
 
 def read_annotations(path: str | Path) -> dict[str, str]:
-    """Reads labels by id.
+    """Reads annotations of judgements, of people or models, as labels by id.
 
     Raises:
-        UserError: A row without id or label, a label that is none of LABELS, an id twice, or no rows.
+        UserError: A row without id or label, an unknown label, a duplicate id, or no rows.
     """
     found: dict[str, str] = {}
     for line, row in read_numbered_jsonl(path):
@@ -364,13 +363,13 @@ def read_annotations(path: str | Path) -> dict[str, str]:
             raise UserError(f"id {shorten(id_)} was already given", place=place, hint="keep one label an id")
         found[id_] = label
     if not found:
-        raise UserError("the file holds no labels", place=str(path), hint="check that it was written whole")
+        raise UserError("the file contains no labels", place=str(path), hint="check that it was written whole")
     return found
 
 
 def write_annotations(path: Path, labels: Mapping[str, str], others: Sequence[Mapping[str, Any]]) -> None:
-    """Writes labels with further fields of each row."""
+    """Writes annotations with further fields of each row."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(
-        path, ({"id": id_, "label": label, **own} for (id_, label), own in zip(labels.items(), others, strict=True))
+        path, ({"id": id_, "label": label, **more} for (id_, label), more in zip(labels.items(), others, strict=True))
     )

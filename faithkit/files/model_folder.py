@@ -1,7 +1,7 @@
-"""The `hf/` folder of a model of ours: plain Hugging Face files, and `faithkit.json` with what they do not hold.
+"""Writes, reads and verifies the `hf/` folder of a model: Hugging Face files, and `faithkit.json` with the rest.
 
-`faithkit.json` (the sidecar) also holds the SHA-256 of all files, itself included; they are checked before the weights
-are used (`faithkit.files.model_folder`). `config.json` is marked, so that a sidecar that is lost is missed.
+`faithkit.json` (the sidecar) also holds the SHA-256 of all files, including itself; they are verified before the weights
+are used. A mark in `config.json` shows that the folder must have a sidecar.
 """
 
 import hashlib
@@ -20,19 +20,19 @@ from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
 from faithkit.words import VERSION as WORDS_VERSION
 
-if TYPE_CHECKING:  # a folder is looked for before numpy is imported
+if TYPE_CHECKING:  # numpy is imported later
     from faithkit.provenance.seen_rows import SeenRows
 
 SIDECAR, CONFIG, CARD = "faithkit.json", "config.json", "README.md"
-ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of a folder with adapters alone
-MARK = "faithkit"  # the key of config.json that says whose folder it is
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"  # of a folder with only adapters
+MARK = "faithkit"  # the key of config.json that marks a folder with a sidecar
 Settings = TypeVar("Settings")
 log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sidecar:
-    """Everything beside the weights that is needed to use them as they were trained.
+    """The settings, in addition to the weights, that are needed to use a model as it was trained.
 
     Args:
         kind: The kind of the model (`faithkit.detector`).
@@ -56,7 +56,7 @@ class Sidecar:
 
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
-    """Writes weights as safetensors, tokenizer, seen rows and sidecar; an older folder is replaced whole."""
+    """Writes weights as safetensors, tokenizer, seen rows and sidecar, replacing an older folder in one step."""
 
     def fill(unfinished: Path) -> None:
         model.save_pretrained(unfinished)
@@ -66,7 +66,7 @@ def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, see
 
 
 def write_sealed(folder: Path, fill: Callable[[Path], None], sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
-    """Writes a folder of ours: what `fill` puts into it, seen rows, and the sidecar with the hashes of all files."""
+    """Writes a model folder: the files from `fill`, seen rows, and the sidecar with the hashes of all files."""
     from faithkit.environment import environment
 
     stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
@@ -78,9 +78,9 @@ def write_sealed(folder: Path, fill: Callable[[Path], None], sidecar: Sidecar, s
 
 
 def seal(folder: Path, stored: Mapping[str, Any]) -> None:
-    """Marks config.json, and writes the sidecar with the hashes of all files; a model card is nobody's input.
+    """Marks config.json, and writes the sidecar with the hashes of all files except the model card.
 
-    That of adapters stays as it is: peft warns of a key that is not its own.
+    The configuration of adapters is not marked: peft warns of unknown keys.
     """
     if _has_config(folder):
         config = read_strict_json(folder / CONFIG, hint="write the model again")
@@ -92,13 +92,13 @@ def seal(folder: Path, stored: Mapping[str, Any]) -> None:
 
 
 def sidecar_hash(stored: Mapping[str, Any]) -> str:
-    """Hashes a sidecar's content, but for the hash of itself in it."""
+    """Hashes a sidecar's content without its hash of itself."""
     hashes = {name: value for name, value in stored["hashes"].items() if name != SIDECAR}
     return hashlib.sha256(dumps({**stored, "hashes": hashes}).encode()).hexdigest()
 
 
 def find_folder(path: str) -> Path:
-    """Finds the hf/ folder behind a path: of a run, or the folder itself, which may be one of adapters."""
+    """Finds the model folder of a path: a run's hf/, or the folder itself, which may hold adapters."""
     root = Path(path).expanduser()
     for candidate in (root, RunFolder(root).hf):
         if any((candidate / name).exists() for name in (CONFIG, SIDECAR, ADAPTER_CONFIG)):
@@ -107,16 +107,16 @@ def find_folder(path: str) -> Path:
         raise UserError("no such run or folder", place=path, hint="give a run's folder, an hf/ folder or a hub name")
     if RunFolder(root).last.exists():
         raise UserError("this run has not finished", place=path, hint=f"faithkit train resume={path}")
-    raise UserError("neither a run nor a Hugging Face folder", place=path, hint="it should hold hf/ or config.json")
+    raise UserError("neither a run nor a Hugging Face folder", place=path, hint="it should contain hf/ or config.json")
 
 
 def is_adapter(folder: Path) -> bool:
-    """Tells a folder of adapters from one of a whole model."""
+    """Whether a folder holds adapters instead of a complete model."""
     return (folder / ADAPTER_CONFIG).is_file() and not _has_config(folder)
 
 
-def mend_hint(folder: Path) -> str:
-    """Says how a folder of ours is written again."""
+def repair_hint(folder: Path) -> str:
+    """Returns the command that writes a model folder again."""
     run = _run_of(folder)
     return f"faithkit train resume={run}   writes it again" if run else "export the run again, or copy the folder again"
 
@@ -127,16 +127,16 @@ def _run_of(folder: Path) -> Path | None:
 
 
 def read_stored(folder: Path) -> dict[str, Any] | None:
-    """Reads all that faithkit.json holds; None for a folder of someone else's.
+    """Reads the content of faithkit.json; None for a model from elsewhere.
 
     Raises:
-        UserError: It is broken, or missing in a folder of ours.
+        UserError: It is broken, or missing in a marked folder.
     """
-    path, hint = folder / SIDECAR, mend_hint(folder)
+    path, hint = folder / SIDECAR, repair_hint(folder)
     if path.exists():
         stored = read_strict_json(path, hint=hint)
         if not isinstance(stored, dict):
-            raise UserError("broken sidecar: no mapping of names to values", place=str(path), hint=hint)
+            raise UserError("broken sidecar: not a mapping", place=str(path), hint=hint)
         return stored
     config = read_strict_json(folder / CONFIG, hint="copy or download the folder again") if _has_config(folder) else {}
     if _run_of(folder) or (isinstance(config, dict) and MARK in config):
@@ -150,7 +150,7 @@ def _has_config(folder: Path) -> bool:
 
 
 def read_sidecar(folder: Path) -> Sidecar | None:
-    """Reads the sidecar; None for a folder of someone else's. The weights are not looked at."""
+    """Reads the sidecar; None for a model from elsewhere. The weights are not verified."""
     stored = read_stored(folder)
     if stored is None:
         return None
@@ -159,87 +159,79 @@ def read_sidecar(folder: Path) -> Sidecar | None:
 
 
 def sidecar_of(checkpoint: str | None) -> Sidecar | None:
-    """Reads the sidecar of a run or folder on this machine; None for a hub name, and for a folder of someone else's."""
+    """Reads the sidecar of a local run or folder; None for a hub name or a model from elsewhere."""
     if not checkpoint or not Path(checkpoint).expanduser().exists():
         return None
     return read_sidecar(find_folder(checkpoint))
 
 
 def _check_words(stored: dict[str, Any], path: Path) -> None:
-    """Warns of a model that was made with other rules for words than today's."""
+    """Warns about a model that was fitted with another version of the word rules."""
     versions = stored.get("versions")
-    made_with = versions.get("words", 1) if isinstance(versions, dict) else 1  # older sidecars are of version 1
+    made_with = versions.get("words") if isinstance(versions, dict) else None
     if made_with != WORDS_VERSION:
         fitted = "control features and a tagger's evidence were fitted on words"
         log.warning("%s: %s of version %s, now %s: train again", path, fitted, made_with, WORDS_VERSION)
 
 
 def read_settings(folder: Path, kind: str, build: Callable[[Sidecar], Settings]) -> Settings | None:
-    """Reads the settings of a model of this kind from its sidecar; None for a folder of someone else's.
+    """Reads the settings of a model of this kind from its sidecar; None for a model from elsewhere.
 
     Raises:
-        UserError: It is of another kind, or broken.
+        UserError: The model is of another kind, or the sidecar is broken.
     """
     sidecar = read_sidecar(folder)
     if sidecar is None:
         return None
     if sidecar.kind != kind:
         hint = f"give the folder of a run of a {kind}"
-        problem = f"a checkpoint of another kind: {sidecar.kind!r}, wanted {kind!r}"
+        problem = f"the model is a {sidecar.kind!r}, and a {kind!r} is needed"
         raise UserError(problem, place=str(folder / SIDECAR), hint=hint)
     return parse(folder, lambda: build(sidecar))
 
 
 def parse(folder: Path, build: Callable[[], Settings]) -> Settings:
-    """Builds settings from a sidecar, and explains one that is broken."""
+    """Builds settings from a sidecar, and explains a broken one."""
     try:
         return build()
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         lacks = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         problem = f"broken sidecar: {error.problem if isinstance(error, UserError) else lacks}"
-        raise UserError(problem, place=str(folder / SIDECAR), hint=mend_hint(folder)) from error
+        raise UserError(problem, place=str(folder / SIDECAR), hint=repair_hint(folder)) from error
 
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-# Files that transformers reads where it finds them: none may appear beside those that were written.
+# Files that transformers reads if it finds them: no additional one may appear.
 READ = re.compile(r".*\.(safetensors|bin|pt|pth|h5|msgpack|gguf|json|jinja|model|spm|py)|vocab\.txt|merges\.txt")
-# What is read as JSON; tokenizer.json is left to its own parser, which is strict, and fast on megabytes.
+# Files that are parsed as JSON; the parser of tokenizer.json is strict itself, and faster.
 SMALL_JSON = (CONFIG, "generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-# Counts in config.json from which transformers builds lists, and more than any model has of them.
+# Counts in config.json from which transformers builds lists, and a limit above those of any model.
 COUNTS = re.compile(r".*(layer|label|expert|group).*")
 MAX_COUNT = 2000
 SIZES = re.compile(r"num_.*heads|n_heads?|n_embd|hidden_size|intermediate_size|vocab_size|head_dim|d_(model|kv|ff)")
 
-log = logging.getLogger("faithkit")
-_told: set[Path] = set()  # folders without hashes of which it was said
-
 
 def check_folder(folder: Path) -> None:
-    """Checks a model's folder: no file is empty or broken, and those of ours are the ones that were written.
+    """Checks a model's folder: no file is empty or broken, and the files match the hashes of the sidecar.
 
     Raises:
-        UserError: It names the file.
+        UserError: A file is damaged.
     """
     stored = read_stored(folder)
-    hint = "copy or download the folder again" if stored is None else mend_hint(folder)
+    hint = "copy or download the folder again" if stored is None else repair_hint(folder)
     _check_present(folder, stored, hint)
-    if stored is not None and _is_sealed(folder, stored, hint):
+    if stored is not None:
         _check_hashes(folder, stored, hint)
         return
     for name in SMALL_JSON:
         if (folder / name).exists() and not isinstance(read_strict_json(folder / name, hint=hint), dict):
-            raise UserError("no mapping of names to values", place=str(folder / name), hint=hint)
+            raise UserError("not a JSON object", place=str(folder / name), hint=hint)
     if (folder / CONFIG).exists():
         check_config(read_strict_json(folder / CONFIG, hint=hint), str(folder), hint=hint)
-    if stored is not None and folder not in _told:
-        _told.add(folder)
-        log.warning(
-            "%s: written before %s held hashes, so its files cannot be checked; an export has them", folder, SIDECAR
-        )
 
 
 def check_config(stored: Mapping[str, Any], place: str, *, hint: str) -> None:
-    """Refuses a config.json with numbers that no model has or that would take all memory, or no list of classes."""
+    """Checks the numbers of a config.json, which could exhaust the memory, and its list of classes."""
     for key, value in stored.items():
         if isinstance(value, Mapping):
             check_config(value, place, hint=hint)
@@ -254,7 +246,7 @@ def check_config(stored: Mapping[str, Any], place: str, *, hint: str) -> None:
 
 
 def _check_present(folder: Path, stored: Mapping[str, Any] | None, hint: str) -> None:
-    """Refuses files of 0 bytes, as a power cut leaves them, and missing ones of a folder of ours."""
+    """Checks that no file is empty, as after a power cut, and that a folder with a sidecar is complete."""
     for path in sorted(folder.iterdir()):
         if READ.fullmatch(path.name) and path.is_file() and not path.stat().st_size:
             raise UserError(f"{path.name} is empty (0 bytes)", place=str(path), hint=hint)
@@ -267,36 +259,25 @@ def _check_present(folder: Path, stored: Mapping[str, Any] | None, hint: str) ->
         raise UserError("model.safetensors is missing", place=str(folder), hint=hint)
 
 
-def _is_sealed(folder: Path, stored: Mapping[str, Any], hint: str) -> bool:
-    """Tells whether a sidecar has hashes; those of models that were written without them have an unmarked config."""
-    if "hashes" in stored:
-        return True
-    had_hashes = is_adapter(folder)  # always
-    if not had_hashes:
-        config = read_strict_json(folder / CONFIG, hint=hint)
-        had_hashes = isinstance(config, dict) and MARK in config
-    if had_hashes:
-        raise UserError("broken sidecar: it lacks 'hashes'", place=str(folder / SIDECAR), hint=hint)
-    return False
-
-
 def _check_hashes(folder: Path, stored: Mapping[str, Any], hint: str) -> None:
-    hashes, place = stored["hashes"], str(folder / SIDECAR)
+    hashes, place = stored.get("hashes"), str(folder / SIDECAR)
+    if hashes is None:
+        raise UserError("broken sidecar: it lacks 'hashes'", place=place, hint=hint)
     if not isinstance(hashes, dict) or not all(isinstance(value, str) for value in hashes.values()):
         raise UserError(f"broken sidecar: hashes is {shorten(hashes)}", place=place, hint=hint)
     if hashes.get(SIDECAR) != sidecar_hash(stored):
-        problem = f"{SIDECAR} was changed or damaged: its hash is another"
+        problem = f"{SIDECAR} was changed or damaged: its hash differs"
         raise UserError(problem, place=place, hint=hint)
-    wanted = {name: value for name, value in hashes.items() if name != SIDECAR}
+    expected = {name: value for name, value in hashes.items() if name != SIDECAR}
     present = {path.name for path in folder.iterdir() if path.is_file()}
-    if missing := sorted(wanted.keys() - present):
+    if missing := sorted(expected.keys() - present):
         raise UserError(f"{shorten(missing[0])} is missing", place=str(folder), hint=hint)
     for name in sorted(present - hashes.keys()):
         if READ.fullmatch(name):
             problem = f"{name} was not written with this model, but would be read with it"
             raise UserError(problem, place=str(folder), hint="remove it, or export the run again")
-    found = hash_files(folder, wanted)
-    for name, value in wanted.items():
+    found = hash_files(folder, expected)
+    for name, value in expected.items():
         if found[name] != value:
-            problem = f"{name} was changed or damaged: its hash is another"
+            problem = f"{name} was changed or damaged: its hash differs"
             raise UserError(problem, place=str(folder / name), hint=hint)

@@ -1,4 +1,4 @@
-"""A training of adapters: what its checkpoints hold, the plain model that it ends with, and the folder `adapter/`."""
+"""LoRA adapters in training: the tensors in checkpoints, the merged model at the end, and the folder `adapter/`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from faithkit.weights.adapters import NAME, write_adapters
 from faithkit.weights.resolve import resolve
 from faithkit.weights.used_model import describe_model
 
-TRAINED = ".lora_"  # stands in the names of the tensors that are trained, and in no others
+TRAINED = ".lora_"  # part of the names of all trained tensors, and of no others
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,9 @@ class Adapters:
     """The adapters of a training that trains nothing else.
 
     Args:
-        base: The hash of the weights that they stand on, on which a resumed training insists; None where it cannot be
-            told.
-        config: peft's own.
-        build: Loads the base again, with new adapters on it.
+        base: The hash of the base weights, which a resumed training checks; None if unknown.
+        config: The configuration of peft.
+        build: Loads the base again, with new adapters.
     """
 
     base: str | None
@@ -36,17 +35,17 @@ class Adapters:
         """Describes the adapters of a model that peft wraps.
 
         Args:
-            weights: The base, as the configuration names it.
+            weights: The name of the base in the configuration.
         """
         return cls(describe_model(resolve(weights)).weights, model.peft_config[NAME], build)
 
     @staticmethod
     def select(state: Mapping[str, Any]) -> dict[str, Any]:
-        """Selects the tensors of adapters."""
+        """Selects the tensors of the adapters."""
         return {name: value for name, value in state.items() if TRAINED in name}
 
     def merged(self, model: Any, state: Mapping[str, Any], path: Path) -> Any:
-        """Loads adapters into a model that has some, and adds them to the weights beside them: a plain model.
+        """Loads adapters into a model with adapters, and merges them into its weights.
 
         Args:
             path: The checkpoint, for errors.
@@ -55,9 +54,9 @@ class Adapters:
         return model.merge_and_unload(safe_merge=True)
 
     def write(self, run: RunFolder) -> None:
-        """Writes adapter/ of a finished run: the best checkpoint's, with what stands beside the weights of hf/."""
-        whole = read_sidecar(run.hf)
-        assert whole is not None, "hf/ is written first"
+        """Writes adapter/ of a finished run: the adapters of the best checkpoint, with the sidecar and seen rows of hf/."""
+        merged = read_sidecar(run.hf)
+        assert merged is not None, "hf/ is written first"
         state = model_state(best_weights(run))
-        sidecar = replace(whole, layout={**whole.layout, "base_weights": self.base})
+        sidecar = replace(merged, layout={**merged.layout, "base_weights": self.base})
         write_sealed(run.adapter, lambda folder: write_adapters(folder, state, self.config), sidecar, read_seen(run.hf))

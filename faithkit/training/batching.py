@@ -1,4 +1,4 @@
-"""Batches of sequences of like lengths, so that almost nothing is padding."""
+"""Plans batches of sequences with similar lengths, so that there is almost no padding."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from faithkit.errors import UserError
 
 Batch = NDArray[np.int64]
-BLOCK = 4  # batches within which the order by the second length replaces the first: of 2 to 12 the least padding
+BLOCK = 4  # batches that are sorted by the second length; of 2 to 12 this gave the least padding
 
 
 def plan_batches(
@@ -17,20 +17,20 @@ def plan_batches(
     second: NDArray[np.int32] | None = None,
     family: NDArray[np.uint64] | None = None,
 ) -> list[Batch]:
-    """Cuts the examples, ordered by length, into batches.
+    """Divides the examples, ordered by length, into batches.
 
     Args:
         lengths: Tokens of each example, over all its sequences.
-        batch_size: Most examples of a batch.
-        max_tokens: Most tokens of a batch, padding counted.
-        rng: Shuffles; None keeps the longest batch first, so that memory runs out at once or never.
-        second: Tokens of each example's second sequence, where it is padded apart from the first (a decoder's). With a
-            `batch_size`, examples of like length are then put together by this one.
-        family: The same number for examples that belong into one batch, as far as both limits let them.
+        batch_size: The maximum number of examples in a batch.
+        max_tokens: The maximum number of tokens in a batch, including padding.
+        rng: Shuffles; None puts the longest batch first, so that memory runs out at once or never.
+        second: Tokens of each example's second sequence, if it is padded separately (a decoder's). With a
+            `batch_size`, examples of similar length are sorted by it.
+        family: The same number for examples that belong in one batch, as far as both limits allow.
     """
     if batch_size is None and max_tokens is None:
         raise UserError("neither data.batch_size nor data.max_tokens is set", hint="set one of them")
-    # A jitter of a few tokens mixes examples of almost equal length anew each epoch, at almost no padding.
+    # A jitter of a few tokens mixes examples of similar length differently in each epoch, with almost no padding.
     jitter = rng.uniform(0, 4, len(lengths)) if rng is not None else np.zeros(len(lengths))
     order = np.argsort(-(lengths + jitter), kind="stable")
     if second is not None and batch_size is not None:
@@ -54,13 +54,13 @@ def plan_batches(
 
 
 def _fitting(lengths: NDArray[np.int32], max_tokens: int) -> int:
-    """Counts the first examples that fit into `max_tokens`, each padded to the longest of them; at least one."""
+    """Counts the first examples that fit into `max_tokens` when padded to the longest of them; at least one."""
     width = np.maximum.accumulate(lengths)
     return max(1, int(np.searchsorted(width * np.arange(1, len(width) + 1), max_tokens, side="right")))
 
 
 def _by_second(order: Batch, second: NDArray[np.float64], block: int) -> Batch:
-    """Sorts each block of the order by the second length, up and down in turns so that their ends meet."""
+    """Sorts each block of the order by the second length, alternately ascending and descending."""
     blocks = [order[begin : begin + block] for begin in range(0, len(order), block)]
     return np.concatenate(
         [rows[np.argsort((-1) ** place * second[rows], kind="stable")] for place, rows in enumerate(blocks)]
@@ -68,13 +68,13 @@ def _by_second(order: Batch, second: NDArray[np.float64], block: int) -> Batch:
 
 
 def _by_family(order: Batch, family: NDArray[np.uint64]) -> Batch:
-    """Moves the examples of each family behind the first of them."""
+    """Moves the examples of each family behind its first one."""
     _, first, number = np.unique(family[order], return_index=True, return_inverse=True)
     return order[np.argsort(first[number], kind="stable")]
 
 
 def _whole_families(family: NDArray[np.uint64], count: int) -> int:
-    """Takes fewer than the first `count` examples where that leaves a family whole; one of its own size is cut."""
+    """Reduces `count` so that no family is divided, unless the batch has only one family."""
     if count >= len(family) or family[count - 1] != family[count]:
         return count
     others = np.flatnonzero(family[:count] != family[count])

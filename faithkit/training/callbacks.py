@@ -1,4 +1,4 @@
-"""Callbacks of every training run: checkpoints that survive any end, and a check for a loss that is not finite."""
+"""Callbacks of every training: crash-safe checkpoints, a check for a finite loss, and progress messages."""
 
 import logging
 import math
@@ -20,31 +20,31 @@ from faithkit.training.checkpoints import check_fits
 
 
 class LastCheckpoint(Checkpoint):
-    """Keeps `last.ckpt` fresh, and turns Ctrl-C and SIGTERM into a checkpoint and an orderly end.
+    """Writes `last.ckpt` regularly, and on Ctrl-C and SIGTERM before the training ends.
 
-    It is written after a training step or a validation, where the state is complete, at most `every_seconds` apart. A
-    kill at any moment leaves it whole (`DurableCheckpoints`; for shards `ShardedStrategy`), and the one before it stays
-    beside it. A second signal ends the process at once: the one of before is still there.
+    It is written after a training step or a validation, when the state is complete, at least every `every_seconds`. A
+    kill at any time leaves it complete (`DurableCheckpoints`; for shards `ShardedStrategy`), and the previous one is
+    kept. A second signal ends the process at once.
 
-    With an optimizer's moments it is three times as large as the weights. A training that ends sooner than
-    `every_seconds` writes it once, at its end, and without them: nothing is trained from there, only tested.
+    With optimizer moments it is three times as large as the weights. A training that ends sooner than `every_seconds`
+    writes it once, at its end and without moments: it is then only tested.
 
     Args:
-        run: Its folder has the checkpoint.
+        run: Its folder contains the checkpoint.
         every_seconds: Time between two checkpoints.
-        keeps_all: Writes it after each validation too, and the last one whole.
+        keeps_all: Also writes it after each validation, and the last one with moments.
     """
 
     def __init__(self, run: RunFolder, every_seconds: float, *, keeps_all: bool = True):
         self.run, self.every_seconds, self.keeps_all = run, every_seconds, keeps_all
-        self._is_whole = False  # last.ckpt: this process wrote it or has resumed from it
+        self._is_valid = False  # last.ckpt: this process has written it or resumed from it
         self._saved_at = time.monotonic()
         self._stop = self._has_ended = False
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         if trainer.ckpt_path is not None:
             check_fits(Path(trainer.ckpt_path), module)
-            self._is_whole = Path(trainer.ckpt_path) == self.run.last
+            self._is_valid = Path(trainer.ckpt_path) == self.run.last
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._saved_at = time.monotonic()
@@ -55,26 +55,26 @@ class LastCheckpoint(Checkpoint):
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         signals.release()
-        signals.check(self._resume_hint())  # one that came behind the last step
+        signals.check(self._resume_hint())  # a signal after the last step
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        wanted = self._wanted(trainer)
-        if not wanted or self._validation_is_due(trainer):
-            return  # a checkpoint before a validation would leave it out on resume: the one behind it is the right one
+        action = self._next_action(trainer)
+        if not action or self._validation_is_due(trainer):
+            return  # resuming from before a validation would skip it: the checkpoint is written after it
         self._save(trainer)
-        self._stop = wanted == 2
+        self._stop = action == 2
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
-        if self._stop:  # only now: the loggers have the last step too
+        if self._stop:  # only now, when the loggers have the last step
             raise Interrupted(self._resume_hint())
 
-    def _wanted(self, trainer: pl.Trainer, always: bool = False) -> int:
-        """Tells whether to write it: 0 no, 1 yes, 2 and then to stop."""
+    def _next_action(self, trainer: pl.Trainer, always: bool = False) -> int:
+        """Returns whether to write it: 0 no, 1 yes, 2 yes and then stop."""
         is_due = always or time.monotonic() - self._saved_at > self.every_seconds
         return self._agree(trainer, 2 if signals.received() else int(is_due))
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        # Where early stopping ends a training, its resume takes steps to the next validation, by these moments.
+        # After early stopping, a resumed training continues to the next validation and needs the moments.
         self._has_ended = not (self.keeps_all or trainer.should_stop or trainer.world_size > 1)
         if not self.keeps_all:
             self._save(trainer)
@@ -87,9 +87,9 @@ class LastCheckpoint(Checkpoint):
         return fetcher is not None and trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.state.fn == "fit" and (wanted := self._wanted(trainer, self.keeps_all)):
+        if trainer.state.fn == "fit" and (action := self._next_action(trainer, self.keeps_all)):
             self._save(trainer)
-            self._stop = wanted == 2
+            self._stop = action == 2
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict[str, Any]) -> None:
         if self._has_ended:
@@ -99,25 +99,25 @@ class LastCheckpoint(Checkpoint):
         return resume_hint("train", self.run.whole)
 
     @staticmethod
-    def _agree(trainer: pl.Trainer, wanted: int) -> int:
-        """The largest value of any process: clocks and signals differ between them, and all must decide alike."""
+    def _agree(trainer: pl.Trainer, value: int) -> int:
+        """Returns the maximum over all processes, which must decide alike although clocks and signals differ."""
         if trainer.world_size == 1:
-            return wanted
-        decision = torch.tensor(wanted, device=trainer.strategy.root_device)
+            return value
+        decision = torch.tensor(value, device=trainer.strategy.root_device)
         torch.distributed.all_reduce(decision, torch.distributed.ReduceOp.MAX)
         return int(decision)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        # A damaged last.ckpt, which the training did not resume from, must not take the place of the one that it did.
-        trainer.save_checkpoint(self.run.last, storage_options=self.run.previous if self._is_whole else None)
-        self._is_whole = True
+        # A damaged last.ckpt must not replace the previous one, which the training resumed from.
+        trainer.save_checkpoint(self.run.last, storage_options=self.run.previous if self._is_valid else None)
+        self._is_valid = True
         self._saved_at = time.monotonic()
 
 
 class BestCheckpoint(ModelCheckpoint):
-    """Keeps `best.ckpt`: the weights of the validation with the best score.
+    """Writes `best.ckpt`, the weights of the validation with the best score.
 
-    A resumed training knows that score also where the run's folder has moved, and takes no path from a checkpoint.
+    A resumed training restores the score even if the run's folder has moved, and takes no path from a checkpoint.
 
     Args:
         path: The file.
@@ -137,31 +137,27 @@ class BestCheckpoint(ModelCheckpoint):
         )
         self.path = path
 
-    @property
-    def state_key(self) -> str:
-        return super().state_key.replace(type(self).__qualname__, ModelCheckpoint.__qualname__)  # as in older runs
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         score = state_dict.get("best_model_score")
         if score is None:
             return
-        own = str(Path(self.dirpath or "") / self.path.name)
-        names = {"best_model_path": own, "kth_best_model_path": own, "best_k_models": {own: score}}
+        path = str(Path(self.dirpath or "") / self.path.name)
+        names = {"best_model_path": path, "kth_best_model_path": path, "best_k_models": {path: score}}
         super().load_state_dict({**state_dict, **names, "dirpath": self.dirpath, "last_model_path": ""})
 
 
 def chosen_score(trainer: pl.Trainer) -> dict[str, Any]:
-    """Gives the score of the validation that chose the best checkpoint, and the metric's name and direction."""
+    """Returns the score of the validation that chose the best checkpoint, and the metric's name and direction."""
     best = next(callback for callback in trainer.checkpoint_callbacks if isinstance(callback, BestCheckpoint))
     score = math.nan if best.best_model_score is None else float(best.best_model_score)
     return {"monitor": best.monitor, "mode": best.mode, "value": score if math.isfinite(score) else None}
 
 
 class FiniteLoss(pl.Callback):
-    """Stops with an explanation at a loss that is not finite, before it has ruined the best checkpoint.
+    """Stops the training if the loss is not finite, before the best checkpoint is affected.
 
     Args:
-        every_num_steps: Steps between two checks on a GPU, which would have to wait for each.
+        every_num_steps: Steps between two checks on a GPU, where each check waits for the device.
     """
 
     def __init__(self, every_num_steps: int):
@@ -172,21 +168,21 @@ class FiniteLoss(pl.Callback):
             return
         loss = outputs["loss"] if isinstance(outputs, dict) else outputs
         if loss is not None and not bool(torch.isfinite(loss)):
-            hint = "lower optimizer.lr, or set trainer.precision=32-true; the last checkpoint is still good"
+            hint = "lower optimizer.lr, or set trainer.precision=32-true; the last checkpoint is valid"
             raise UserError(f"the loss became {float(loss)} at step {trainer.global_step}", hint=hint)
 
 
-EVERY_SECONDS = 30.0  # at most one line in a file or a pipe, but for those of validations
+EVERY_SECONDS = 30.0  # between two lines in a file or a pipe; validations write additional ones
 log = logging.getLogger("faithkit")
 
 
 def progress_callback() -> pl.Callback:
-    """Chooses by where the messages go."""
+    """Returns a progress bar for a terminal, and lines for a file or a pipe."""
     return ProgressBar() if sys.stderr.isatty() else ProgressLines()
 
 
 class ProgressBar(TQDMProgressBar):
-    """One bar over all training steps."""
+    """Shows one bar for all training steps."""
 
     def __init__(self) -> None:
         super().__init__(refresh_rate=1, leave=True)
@@ -207,21 +203,21 @@ class ProgressBar(TQDMProgressBar):
 
 
 class ProgressLines(pl.Callback):
-    """A line at most every `EVERY_SECONDS`, and after each validation, with what the bar would show."""
+    """Logs a line every `EVERY_SECONDS` and after each validation, with the content of the bar."""
 
     def __init__(self) -> None:
-        self._said_at = time.monotonic()
+        self._logged_at = time.monotonic()
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        if time.monotonic() - self._said_at >= EVERY_SECONDS:
-            self._say(trainer)
+        if time.monotonic() - self._logged_at >= EVERY_SECONDS:
+            self._log(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if trainer.state.fn == "fit":
-            self._say(trainer)
+            self._log(trainer)
 
-    def _say(self, trainer: pl.Trainer) -> None:
-        self._said_at = time.monotonic()
+    def _log(self, trainer: pl.Trainer) -> None:
+        self._logged_at = time.monotonic()
         if not trainer.is_global_zero:
             return
         metrics = ", ".join(f"{name} {float(value):.3f}" for name, value in trainer.progress_bar_metrics.items())

@@ -62,7 +62,7 @@ def _check_best(run: RunFolder, checkpoint: Mapping[str, Any]) -> None:
     try:
         verify_file(run.best)
     except FileNotFoundError:
-        states = [state for key, state in checkpoint["callbacks"].items() if str(key).startswith("ModelCheckpoint")]
+        states = [state for key, state in checkpoint["callbacks"].items() if "Checkpoint" in str(key)]
         if any(isinstance(state, dict) and state.get("best_model_path") for state in states):
             raise DamagedCheckpoint(run.best, "it is missing") from None
 

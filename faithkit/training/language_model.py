@@ -1,7 +1,7 @@
-"""A language model under training: logits at the targets alone, losses, and the figures of a validation.
+"""Language models in training: logits at the targets only, losses, and validation metrics.
 
-A batch holds `target` [tokens], the tokens that are learnt, `target_row` the row of each and `target_at` the place that
-predicts it, counted over the model's whole output (`data_modules.encoding`: `causal`, `branches`, `turns`).
+A batch has `target` [tokens], the tokens to learn, `target_row` with the row of each, and `target_at` with the position
+that predicts it, counted over the model's whole output (`data_modules.encoding`: `causal`, `branches`, `turns`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,11 +19,11 @@ from faithkit.metrics.perplexity import language_model_statistic
 from faithkit.packing import Packing
 from faithkit.statistics.bootstrap import Groups
 
-INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # arrays of a batch that models take
+INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # the model's inputs in a batch
 
 
 class Processes(Protocol):
-    """The processes of a distributed training, each with its share of every batch."""
+    """The processes of a distributed training, each with a part of every batch."""
 
     @property
     def world_size(self) -> int: ...
@@ -42,7 +42,7 @@ class Processes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OneProcess:
-    """A training in a single process."""
+    """Training in a single process."""
 
     world_size: int = 1
     rank: int = 0
@@ -55,25 +55,25 @@ class OneProcess:
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
-    """Runs the model; `logits` [1, tokens, vocabulary] are those of the targets, response by response.
+    """Runs the model and computes the logits of the targets only [1, tokens, vocabulary], response by response.
 
-    A vocabulary is so large that logits of the contexts too would cost more than the layers do.
+    With a large vocabulary, logits of the contexts would cost more than all layers.
     """
     inputs: dict[str, Any] = {name: batch[name] for name in INPUTS if name in batch}
     if "sequence_lengths" in batch:
         inputs["packing"] = Packing.of(batch["sequence_lengths"].tolist(), batch["input_ids"].device)
     elif "part_lengths" in batch:
         parts = batch["part_lengths"].split(batch["part_counts"].tolist())
-        inputs["packing"] = Packing.branched([own.tolist() for own in parts], batch["input_ids"].device)
+        inputs["packing"] = Packing.branched([part.tolist() for part in parts], batch["input_ids"].device)
     with at_places(model.get_output_embeddings(), batch["target_at"]):
         return model(**inputs, use_cache=False, **options)
 
 
 @contextmanager
 def at_places(head: torch.nn.Module, places: Tensor) -> Iterator[None]:
-    """Restricts a model's head to these places, counted over the whole batch.
+    """Restricts a model's head to these positions, counted over the whole batch.
 
-    It is done by a hook because every architecture wraps its head differently, and sharding wraps all of it.
+    A hook works for every architecture, and for sharded models.
     """
     hook = head.register_forward_pre_hook(lambda _, inputs: (inputs[0].flatten(0, 1)[places][None], *inputs[1:]))
     try:
@@ -97,20 +97,20 @@ def sums_by_row(values: Tensor, row: Tensor, num_rows: int) -> Tensor:
 
 
 def token_mean(losses: Tensor, counted: Tensor, processes: Processes) -> Tensor:
-    """Averages over the counted tokens (or rows) of the whole batch, of which this process has a share.
+    """Averages over the counted tokens (or rows) of the whole batch, of which this process has a part.
 
-    Processes average their gradients, so each share's sum is scaled by the number of processes: the gradient is that
-    of one process with the whole batch.
+    Processes average their gradients, so the sum of each part is scaled by the number of processes: the gradient
+    equals that of one process with the whole batch.
 
     Args:
         losses: [tokens] or [rows].
-        counted: Which of them count; of the same shape.
+        counted: Which of them count; the same shape.
     """
     return (losses * counted).sum() * (processes.world_size / processes.total(counted.sum()))
 
 
 def language_model_figures(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
-    """The metrics of all rows, whose values are `row_statistics`."""
+    """Computes the metrics of all rows from their `row_statistics`."""
     rows = Groups.of(map(str, range(len(values))))
     found = language_model_statistic(rows, values)(np.ones((1, rows.count)))
     return {name: float(value) for name, [value] in found.items()}
@@ -118,15 +118,15 @@ def language_model_figures(numbers: NDArray[np.int64], values: NDArray[np.float6
 
 @torch.inference_mode()
 def row_statistics(model: Any, batch: Mapping[str, Tensor]) -> NDArray[np.float64]:
-    """`reply_statistics` of a batch's rows."""
+    """Runs the model and computes the `reply_statistics` of a batch's rows."""
     return reply_statistics(run_model(model, batch).logits, batch).cpu().numpy()
 
 
 def reply_statistics(logits: Tensor, batch: Mapping[str, Tensor]) -> Tensor:
-    """For each row the sum of its tokens' losses, their number, and how many were the likeliest [rows, 3].
+    """Computes for each row the sum of its token losses, their number, and how many were the likeliest [rows, 3].
 
     Args:
-        logits: Of the targets [1, tokens, vocabulary].
+        logits: The logits of the targets [1, tokens, vocabulary].
     """
     losses = token_losses(logits, batch["target"])
     right = (logits[0].argmax(-1) == batch["target"]).float()

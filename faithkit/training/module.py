@@ -1,4 +1,4 @@
-"""The base of every task's LightningModule: dropout that a resumed run repeats, clipping, optimiser and schedule."""
+"""The base of every task's LightningModule: reproducible dropout, clipping, optimiser and schedule."""
 
 from dataclasses import asdict
 from typing import Any
@@ -16,19 +16,19 @@ from faithkit.training.row_metric import RowMetric
 
 
 class TrainingModule(pl.LightningModule):
-    """A model under training. Dropout of a step depends on the seed, the step and the process alone, so a resumed run
-    repeats it exactly.
+    """A model in training.
 
-    The hyperparameters that a checkpoint keeps are names and scalars in one flat dictionary.
+    The dropout of a step depends only on the seed, the step and the process, so a resumed run repeats it exactly. The
+    hyperparameters in a checkpoint are names and scalars in one flat dictionary.
 
     Args:
-        optimizer: Of AdamW and its schedule.
+        optimizer: The options of AdamW and its schedule.
         hyperparameters: num_steps (optimiser steps of the whole training), dataset (names the validation metrics),
-            seed, and whatever else a checkpoint shall keep.
+            seed, and further ones to save in checkpoints.
     """
 
     model: Any  # of transformers
-    adapters: Adapters | None = None  # where these alone are trained
+    adapters: Adapters | None = None  # if only these are trained
 
     def __init__(self, optimizer: OptimizerOptions, **hyperparameters: Any):
         super().__init__()
@@ -42,11 +42,11 @@ class TrainingModule(pl.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if self.adapters is not None and checkpoint.get("base") != self.adapters.base:
-            problem = "the weights that the adapters stand on are not those that this training began with"
+            problem = "the base weights of the adapters are not those that this training began with"
             raise UserError(problem, hint="put the folder of model.weights back, or train again")
 
     def configure_model(self) -> None:
-        """Shards the model and the heads beside it, where the strategy is FSDP2."""
+        """Shards the model and the auxiliary heads if the strategy is FSDP2."""
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
             from faithkit.training.sharded_checkpoints import shard
 
@@ -70,10 +70,10 @@ class TrainingModule(pl.LightningModule):
         return self.global_rank
 
     def gather(self, values: Tensor, *, with_gradients: bool = False) -> Tensor:
-        """Gathers a tensor from every process, in the order of their ranks [processes, ...]; shapes must be equal.
+        """Gathers a tensor from every process in the order of ranks [processes, ...]; shapes must be equal.
 
         Args:
-            with_gradients: Gradients flow back through the gathered values to the process that each comes from.
+            with_gradients: Gradients flow back through the gathered values to their processes.
         """
         gathered = self.trainer.strategy.all_gather(values, sync_grads=with_gradients)
         return gathered.view(self.world_size, *values.shape)
@@ -87,12 +87,12 @@ class TrainingModule(pl.LightningModule):
     def configure_gradient_clipping(
         self, optimizer: Any, gradient_clip_val: Any = None, gradient_clip_algorithm: str | None = None
     ) -> None:
-        # torch's own clipping knows sharded gradients; Lightning's refuses them.
+        # torch's clipping supports sharded gradients; Lightning's refuses them.
         if gradient_clip_val:
             torch.nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def log_validation(self, metric: RowMetric, main: str) -> None:
-        """Logs the metrics of a validation, the main one on the progress bar too, and resets them for the next."""
+        """Logs the metrics of a validation, the main one also on the progress bar, and resets the metric."""
         for name, value in metric.compute().items():
             self.log(f"validation/{self.hparams['dataset']}/{name}", value, prog_bar=name == main)
         metric.reset()

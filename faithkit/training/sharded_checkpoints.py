@@ -1,7 +1,7 @@
 """Sharded checkpoints: folders that torch.distributed.checkpoint (DCP) writes, and any number of processes can read.
 
-Every process writes its own shards as safetensors. `index.ckpt`, a checkpoint file with a checksum of its own, is
-written last. It holds everything that is not a large tensor, the shape of each tensor, and the SHA-256 of each file.
+Every process writes its shards as safetensors. `index.ckpt`, a checkpoint file with its checksum, is written last. It
+holds everything that is not a large tensor, the shape of each tensor, and the SHA-256 of each file.
 DCP's default storage is not used: it holds pickles, which run code when they are read, and no checksums.
 """
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 def write_sharded(path: Path, checkpoint: Mapping[str, Any], *, previous: Path | None) -> None:
     """Writes a checkpoint as a folder that appears in one step, once all of its files are on the disk.
 
-    Every process calls it with its own shards; none holds a whole model.
+    Every process calls it with its shards; none holds a whole model.
 
     Args:
         previous: Where the previous checkpoint is kept; None keeps none.

@@ -19,7 +19,7 @@ from faithkit.training.sharded_checkpoints import read_into, write_sharded
 class ShardedStrategy(ModelParallelStrategy):
     """Lightning's strategy for sharded models, with checkpoints that resume under any strategy and number of processes.
 
-    A checkpoint with optimizer moments is a folder to which every process writes its own shards. The weights alone
+    A checkpoint with optimizer moments is a folder to which every process writes its shards. The weights alone
     (best.ckpt) are one file as in every other strategy, because testing and export need the whole model anyway.
 
     Args:

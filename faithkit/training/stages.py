@@ -1,4 +1,4 @@
-"""Training in stages within one run: each stage starts from the best weights of the one before."""
+"""Training in stages within one run: each stage starts from the best weights of the previous one."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 
-TRAIN, STAGE = "train", "stage"  # jobs: a training in one, and the beginning of a stage's job
+TRAIN, STAGE = "train", "stage"  # job types: a training without stages, and the prefix of a stage
 LAST_STAGE = f"{STAGE}2"
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A training within a run: its folder, its configuration, and the name of its job."""
+    """A training within a run: its folder, its configuration, and its job type."""
 
     run: RunFolder
     config: dict[str, Any]
@@ -22,10 +22,10 @@ class Stage:
 
 
 def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
-    """Gives the unfinished stages of a run.
+    """Yields the unfinished stages of a run.
 
-    Where the data block has `first`, its values replace the block's own in a first stage, which gets a folder within
-    the run's. The second stage starts from the first one's best weights, with a fresh schedule.
+    If the data block has `first`, its values replace those of the block in a first stage, in a subfolder of the run.
+    The second stage starts from the best weights of the first one, with a new schedule.
     """
     data = dict(config["data"])
     first = data.pop("first", None)
@@ -36,26 +36,26 @@ def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
     job = f"{STAGE}1-{values.pop('stage')}"
     stage = run.stage(job)
     if not stage.metrics.exists():
-        own = {**config, "data": {**data, **values}}
+        first_config = {**config, "data": {**data, **values}}
         stage.checkpoints.mkdir(parents=True, exist_ok=True)
-        write_config(stage.config, own)
-        yield Stage(stage, own, job)
+        write_config(stage.config, first_config)
+        yield Stage(stage, first_config, job)
     model = {**config["model"], "task": {**config["model"]["task"], "weights": str(stage.hf)}}
     yield Stage(run, {**config, "data": data, "model": model}, LAST_STAGE)
 
 
 def check_parts(config: Mapping[str, Any]) -> None:
-    """Refuses an objective or control tokens for a model without that choice.
+    """Checks that objective and control tokens are only set for generators.
 
     Raises:
-        UserError: One is set for such a model.
+        UserError: One is set for another model.
     """
     for group in ("objective", "control"):
         if config.get(group) and group not in config["model"]["task"]:
-            problem = f"{group}={part_name(config[group])} does not go with model={config['model']['name']}"
+            problem = f"{group}={part_name(config[group])} does not work with model={config['model']['name']}"
             raise UserError(problem, hint=f"leave {group} out, or choose a generator: model=t5, gpt2, ...")
 
 
 def part_name(block: Mapping[str, Any]) -> str:
-    """Gives the name of an objective or of control tokens, such as `infonce`: that of the file of its class."""
+    """Returns the name of an objective or of control tokens, such as `infonce`: that of the file of its class."""
     return str(block["_target_"]).split(".")[-2]

@@ -131,7 +131,7 @@ class Calibrated(Generic[Predictor]):
 class Task(Protocol[Data, Predictor, Row]):
     """A kind of model that train.py can train; Hydra builds it from the block `model.task`.
 
-    Its constructor takes the rest of the `model` block as `model=`, and the keys of the task's own block. A predictor
+    Its constructor takes the rest of the `model` block as `model=`, and the keys of the task's block. A predictor
     is what the calibrated model predicts with, and a row is its result for one example.
     """
 

@@ -1,4 +1,4 @@
-"""Builds the Lightning Trainer of a configuration, and what must be set before it."""
+"""Builds the Lightning Trainer of a configuration, and sets seeds and threads before it."""
 
 import logging
 import warnings
@@ -48,14 +48,14 @@ def build_trainer(
         hardware: The `trainer` block: accelerator, devices, strategy, num_nodes, precision (`auto` asks the hardware).
         callbacks: The `callbacks` block: the metric that chooses the best checkpoint, patience, how often to save.
         validation_interval: Batches between two validations.
-        keeps_all: Checkpoints stay behind the end, so that the last one is written whole (`LastCheckpoint`).
+        keeps_all: Checkpoints are kept after the end, so the last one is written with moments (`LastCheckpoint`).
     """
     accelerator, precision = hardware["accelerator"], hardware["precision"]
     if accelerator == "gpu" and not torch.cuda.is_available():
-        raise UserError("no CUDA device is here", place="trainer.accelerator", hint="use trainer=cpu")
+        raise UserError("there is no CUDA device", place="trainer.accelerator", hint="use trainer=cpu")
     if precision == "auto":
         precision = best_precision(accelerator)
-    own = _callbacks(run, callbacks, bool(loggers), keeps_all)
+    all_callbacks = _callbacks(run, callbacks, bool(loggers), keeps_all)
     return pl.Trainer(
         accelerator=accelerator,
         devices=hardware["devices"],
@@ -67,12 +67,14 @@ def build_trainer(
         val_check_interval=validation_interval,
         accumulate_grad_batches=accumulate_grad_batches,
         gradient_clip_val=gradient_clip_val,
-        num_sanity_val_steps=0,  # a run resumed and a run in one go must take the same steps
+        num_sanity_val_steps=0,  # resumed and uninterrupted runs must take the same steps
         log_every_n_steps=callbacks["log_every_num_steps"],
         use_distributed_sampler=False,
         enable_model_summary=False,
-        enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in own),  # or Lightning adds its own
-        callbacks=own,
+        enable_progress_bar=any(
+            isinstance(callback, ProgressBar) for callback in all_callbacks
+        ),  # else Lightning adds one
+        callbacks=all_callbacks,
         logger=list(loggers) or False,
         plugins=[DurableCheckpoints()],
         default_root_dir=run.path,
@@ -89,22 +91,22 @@ def _callbacks(run: RunFolder, options: Mapping[str, Any], logged: bool, keeps_a
     if options["progress_bar"]:
         callbacks.append(progress_callback())
     best = BestCheckpoint(run.best, monitor=monitor, mode=mode)
-    # After `best`, because the last checkpoint stores the state of `best` too.
+    # After `best`, because the last checkpoint stores its state.
     return [*callbacks, best, LastCheckpoint(run, options["save_every_seconds"], keeps_all=keeps_all)]
 
 
 def resume_point(run: RunFolder) -> ResumePoint | None:
-    """Finds the checkpoint to resume from, and says at which step; None at the beginning.
+    """Finds the checkpoint to resume from, and logs its step; None if there is none.
 
     Raises:
-        UserError: There are checkpoints and none is whole, or best.ckpt is not.
+        UserError: All checkpoints are damaged, or best.ckpt is.
     """
     point = find_resume_point(run)
     if point is None:
         return None
     if point.problem:
-        log.warning("%s: %s; going on from the one before it, %s", run.last, point.problem, point.path.name)
-    log.info("going on at step %d", point.step)
+        log.warning("%s: %s; resuming from the previous one, %s", run.last, point.problem, point.path.name)
+    log.info("resuming at step %d", point.step)
     return point
 
 
@@ -123,7 +125,7 @@ def _strategy(hardware: Mapping[str, Any]) -> Any:
 
 
 def silence_lightning() -> None:
-    """Silences Lightning's notes about itself; its warnings about mistakes remain."""
+    """Silences Lightning's messages about itself; its warnings about mistakes remain."""
     for name in ("pytorch_lightning", "lightning", "lightning.pytorch", "lightning_fabric"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for message in (
@@ -135,7 +137,7 @@ def silence_lightning() -> None:
         ".*treespec.*LeafSpec.*",
         ".*isinstance.treespec.*",
         ".*smaller than the logging interval.*",
-        ".*recommended to use `self.log.*sync_dist=True.*",  # what we log is the same on every process already
+        ".*recommended to use `self.log.*sync_dist=True.*",  # logged values are the same on every process
         ".*torch.cpu.amp.*",
         ".*lightning.*litlogger.*",
     ):

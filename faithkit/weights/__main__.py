@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     summary = (__doc__ or "").splitlines()[0]
     parser = argparse.ArgumentParser(prog="python -m faithkit.weights", description=summary)
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="what there is, and what is in the cache")
+    commands.add_parser("list", help="show all weights, and which are in the cache")
     fetching = commands.add_parser("fetch", help="download and convert; prints each folder")
     fetching.add_argument("names", nargs="+", metavar="NAME")
     options = parser.parse_args(arguments)

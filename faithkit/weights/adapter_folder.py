@@ -1,7 +1,7 @@
-"""A folder with LoRA adapters, as peft writes it: what it may ask for, and the files in it.
+"""Reads and checks the configuration of LoRA adapters in peft's format.
 
-Nothing is built from `adapter_config.json` but a LoRA of the numbers and names in it. What would load other modules,
-name a class (`auto_mapping`), or change the base is refused; torch's pickles are never read.
+Only the numbers and names of a plain LoRA are used from `adapter_config.json`. Settings that would load other modules,
+name a class (`auto_mapping`) or change the base are refused; torch's pickles are never read.
 """
 
 from dataclasses import dataclass
@@ -15,30 +15,30 @@ from faithkit.files.model_folder import ADAPTER_CONFIG, read_stored
 
 ALL_LINEAR = "all-linear"
 MAX_RANK, MAX_ALPHA, MOST_MODULES = 512, 16_384, 1000
-MEND = "copy or download the folder again, or name another"
+REPAIR_HINT = "copy or download the folder again, or name another"
 KINDS: dict[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),
     "task_type": ("CAUSAL_LM", None),
     "bias": ("none",),
     "revision": (None, "main"),
 }
-# A start for training alone: what is loaded replaces it. Others change the weights of the base.
+# Only used before training; other values change the weights of the base.
 KINDS["init_lora_weights"] = (True, False, "gaussian")
 NUMBERS = ("r", "lora_alpha", "lora_dropout", "target_modules", "base_model_name_or_path")
 SWITCHES = ("use_rslora", "fan_in_fan_out", "inference_mode")
-# Without effect on adapters of this kind, whatever they say.
+# Without effect on adapters of this kind.
 IDLE = ("peft_version", "megatron_core", "qalora_group_size", "runtime_config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterFolder:
-    """The description of adapters that their folder holds.
+    """The configuration of adapters in a folder.
 
     Args:
         base: The model that they were trained on: a folder, a local name or a hub name.
-        base_weights: The hash of its weights; None where a folder of someone else's does not tell.
-        target_modules: `ALL_LINEAR`, or the ends of the modules' names.
-        rslora: They are scaled by the root of their rank.
+        base_weights: The hash of its weights; None for adapters from elsewhere.
+        target_modules: `ALL_LINEAR`, or the last parts of the modules' names.
+        rslora: The adapters are scaled by the root of their rank.
     """
 
     folder: Path
@@ -51,31 +51,31 @@ class AdapterFolder:
 
 
 def read_adapter_folder(folder: Path) -> AdapterFolder:
-    """Reads and checks `adapter_config.json`; the weights are not looked at.
+    """Reads and checks `adapter_config.json`; the weights are not read.
 
     Raises:
-        UserError: It is damaged, or asks for more than a plain LoRA.
+        UserError: It is damaged, or not a plain LoRA.
     """
     place = str(folder / ADAPTER_CONFIG)
-    stored = read_strict_json(folder / ADAPTER_CONFIG, hint=MEND)
+    stored = read_strict_json(folder / ADAPTER_CONFIG, hint=REPAIR_HINT)
     if not isinstance(stored, dict):
-        raise UserError("no mapping of names to values", place=place, hint=MEND)
+        raise UserError("not a JSON object", place=place, hint=REPAIR_HINT)
     try:
         return _read(folder, stored)
     except UserError as error:
         if error.place:
             raise
-        raise UserError(error.problem, place=place, hint=error.hint or MEND) from error
+        raise UserError(error.problem, place=place, hint=error.hint or REPAIR_HINT) from error
 
 
 def _read(folder: Path, stored: dict[str, Any]) -> AdapterFolder:
-    for name, known in KINDS.items():
-        value = stored.get(name, known[0])
-        if not any(type(value) is type(one) and value == one for one in known):
+    for name, allowed in KINDS.items():
+        value = stored.get(name, allowed[0])
+        if not any(type(value) is type(one) and value == one for one in allowed):
             raise UserError(f"{name} is {shorten(value)}: such adapters are not loaded")
     for name in SWITCHES:
         if not isinstance(stored.get(name, False), bool):
-            raise UserError(f"{name} is {shorten(stored[name])}, and neither true nor false")
+            raise UserError(f"{name} is {shorten(stored[name])}, instead of true or false")
     for name, value in stored.items():
         if name not in (*KINDS, *NUMBERS, *SWITCHES, *IDLE) and value not in (None, False, {}, [], ""):
             raise UserError(
@@ -98,12 +98,12 @@ def _read(folder: Path, stored: dict[str, Any]) -> AdapterFolder:
 
 
 def _modules(value: Any) -> str | list[str]:
-    """Takes names; a text would be read as a regular expression."""
+    """Accepts names only: peft reads a text as a regular expression."""
     if value == ALL_LINEAR:
         return ALL_LINEAR
     names = value if isinstance(value, list) else []
     if not 0 < len(names) <= MOST_MODULES or not all(_is_name(name) for name in names):
-        raise UserError(f"target_modules is {shorten(value)}, and no list of modules' names")
+        raise UserError(f"target_modules is {shorten(value)}, instead of a list of module names")
     return names
 
 
@@ -116,7 +116,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _base_weights(folder: Path) -> str | None:
-    """The hash of the base's weights, which the sidecar of a folder of ours has."""
+    """Reads the hash of the base weights from a sidecar."""
     stored = read_stored(folder)
     layout = stored.get("layout") if stored else None
     value = layout.get("base_weights") if isinstance(layout, dict) else None

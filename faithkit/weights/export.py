@@ -1,4 +1,4 @@
-"""Exports a model: its folder, a model card, and the proof that a plain reload gives the same logits."""
+"""Exports a model: its folder, a model card, and a check that a reload gives the same logits."""
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
-from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored, seal
+from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example, Turn
 
@@ -22,10 +22,10 @@ SHOWN_METRICS = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The folder that was written, and how far its logits are from the run's own.
+    """The exported folder, and the largest difference of its logits from the run's.
 
     Args:
-        reloaded_in: What reads the folder.
+        reloaded_in: The program that the folder was reloaded in.
     """
 
     folder: Path
@@ -35,7 +35,7 @@ class Report:
 
 
 def compared_examples(*rows: tuple[str, Sequence[str], str]) -> list[Example]:
-    """Makes the examples on which logits are compared: knowledge, history that a seeker begins, response."""
+    """Builds examples on which logits are compared, from knowledge, history (the seeker begins) and response."""
     return [
         Example(
             id=str(place),
@@ -63,11 +63,11 @@ def export_folder(
     """Copies the hf/ folder of a run, adds a card, and checks the copy's logits before it takes its place.
 
     Args:
-        card: The text of the model card.
-        compare: How many logits of the reloaded folder differ how far, at most, from those of the run's checkpoint.
-        reloaded_in: What `compare` reloads the folder in.
-        copy: Writes the model, all but its card, from its folder into another.
-        finish: Adds to the folder before it takes its place.
+        card: Returns the text of the model card.
+        compare: Returns the number of compared logits, and the largest difference from the run's checkpoint.
+        reloaded_in: Returns the program that `compare` reloads the folder in.
+        copy: Copies the model without its card.
+        finish: Adds files to the folder before it gets its final name.
 
     Raises:
         UserError: The output folder is not empty, or the reloaded model differs.
@@ -79,12 +79,14 @@ def export_folder(
     sidecar = read_sidecar(source)
     stored = read_stored(source)
     if sidecar is None or stored is None:
-        raise UserError(f"no {SIDECAR} here: not a model of ours", place=str(source), hint="give a run's folder")
+        raise UserError(
+            f"no {SIDECAR} in this folder: it was not trained with faithkit",
+            place=str(source),
+            hint="give a run's folder",
+        )
     check_folder(source)
     with atomic_folder(target) as unfinished:
         copy(source, unfinished)
-        if "hashes" not in stored:  # written before there were hashes
-            seal(unfinished, stored)
         run = RunFolder(checkpoint)
         (unfinished / "README.md").write_text(card(sidecar, run), encoding="utf-8")
         num_logits, difference = compare(sidecar, run, unfinished)

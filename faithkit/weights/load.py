@@ -1,7 +1,7 @@
-"""Loads models and tokenizers whole or not at all: no tensor is made up but a new head, and no code of a folder runs.
+"""Loads models and tokenizers completely or not at all; only a new head is initialised, and no code of a folder runs.
 
-transformers gives missing tensors random values, and an empty vocabulary where a tokenizer's files are missing. Here
-both are refused. Call these functions under `faithkit.weights.resolve.loading`, which explains all else.
+transformers initialises missing tensors randomly, and uses an empty vocabulary if a tokenizer's files are missing. Both
+are refused here. Call these functions within `faithkit.weights.resolve.loading`, which explains other errors.
 """
 
 import logging
@@ -15,10 +15,10 @@ from typing import Any
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import ADAPTER_CONFIG, check_config
 
-MEND = "copy or download the folder again, or name another model"
-# Tensors that files have and models do not: buffers of older versions, and the pooler of classes that have none.
+REPAIR_HINT = "copy or download the folder again, or name another model"
+# Tensors of files that models lack: buffers of older versions, and the pooler of classes without one.
 LEFT_OUT = re.compile(r"(^|\.)(position_ids|masked_bias|inv_freq|pooler\..*)$")
-SPARE = 50_000_000  # numbers that a model may have beyond those in its files: a head, a pooler, positions
+SPARE = 50_000_000  # numbers that a model may have in addition to those in its files: a head, a pooler, positions
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 log = logging.getLogger("faithkit")
@@ -28,30 +28,30 @@ def read_config(source: str, *, own_types: Collection[str] = ()) -> dict[str, An
     """Reads `config.json` of a folder or a hub name as plain values, and checks what it asks for.
 
     Args:
-        own_types: Types of model that are ours, not transformers'.
+        own_types: Model types of faithkit.
 
     Raises:
-        UserError: It is of an unknown type, needs code of its own, or is damaged.
+        UserError: The type is unknown or needs code from the folder, or the file is damaged.
     """
     from transformers import CONFIG_MAPPING, PreTrainedConfig
 
     stored, _ = PreTrainedConfig.get_config_dict(source)
-    check_config(stored, source, hint=MEND)
+    check_config(stored, source, hint=REPAIR_HINT)
     name = stored.get("model_type")
     is_known = isinstance(name, str) and (name in CONFIG_MAPPING or name in own_types)
     if "auto_map" in stored and not is_known:
-        problem = f"this model wants to run code of its own (auto_map), and its type {shorten(name)} is not built in"
+        problem = f"this model needs code from its folder (auto_map): its type {shorten(name)} is not built in"
         raise UserError(problem, place=source, hint="faithkit runs no code of a model: use one that transformers has")
     if not is_known:
-        problem = f"config.json names no model that transformers knows: model_type is {shorten(name)}"
-        raise UserError(problem, place=source, hint=MEND)
+        problem = f"transformers does not know the model_type {shorten(name)} of config.json"
+        raise UserError(problem, place=source, hint=REPAIR_HINT)
     if "auto_map" in stored:
-        log.warning("%s: the code that its auto_map names is not run: %s is built in", source, name)
+        log.warning("%s: the code of its auto_map is not run: %s is built in", source, name)
     return stored
 
 
 def load_config(config_class: Any, source: str) -> Any:
-    """Reads a model's configuration, after checking what it asks for."""
+    """Reads a model's configuration after checking it."""
     read_config(source)
     return config_class.from_pretrained(source, trust_remote_code=False)
 
@@ -61,9 +61,9 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
 
     Args:
         model_class: Of transformers, or an Auto class of it.
-        config: None reads the folder's own.
-        head_may_be_new: A head and a pooler that the files lack start from the seed of torch, and those that the class
-            lacks are left out; for training, and for encoders whose states alone are used.
+        config: None reads the folder's configuration.
+        head_may_be_new: A missing head or pooler is initialised from torch's seed, and one that the class lacks is
+            ignored; for training, and for encoders of which only the states are used.
 
     Raises:
         UserError: Tensors of the model are missing from its files, have another shape, or are too many.
@@ -82,48 +82,48 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
             dtype=torch.float32,
             trust_remote_code=False,
             use_safetensors=True,
-            ignore_mismatched_sizes=True,  # they are refused below, by name
+            ignore_mismatched_sizes=True,  # refused below by name
             output_loading_info=True,
         )
-    if getattr(model, "_hf_peft_config_loaded", False):  # of a hub's name, whose files were not here to be looked at
+    if getattr(model, "_hf_peft_config_loaded", False):  # of a hub name, which was not checked before
         raise _with_adapters(source)
     _check_report(model, report, source, head_may_be_new=head_may_be_new)
     return model
 
 
 def _check_alone(source: str) -> None:
-    """Refuses a folder with adapters, which transformers would load with all that their configuration names."""
+    """Checks that a folder holds no adapters, which transformers would load without our checks."""
     if (Path(source) / ADAPTER_CONFIG).exists():
         raise _with_adapters(source)
 
 
 def _with_adapters(source: str) -> UserError:
-    hint = "name a whole model: for adapters that were trained here the run's hf/ folder, in which they are merged"
-    return UserError(f"{ADAPTER_CONFIG} stands here: adapters are no whole model", place=source, hint=hint)
+    hint = "name a complete model: for adapters of a run its hf/ folder, in which they are merged"
+    return UserError(f"the folder has {ADAPTER_CONFIG}: adapters are not a complete model", place=source, hint=hint)
 
 
 def _check_class(model_class: Any, config: Any, source: str) -> None:
     known = getattr(model_class, "_model_mapping", None)
     if known is not None and type(config) not in known:
         wanted = model_class.__name__.removeprefix("AutoModel").removeprefix("For") or "a model of text"
-        problem = f"a model of type {config.model_type!r}, of which transformers has no {wanted}"
+        problem = f"transformers has no {wanted} for models of type {config.model_type!r}"
         raise UserError(problem, place=source, hint="give a model of another type")
 
 
 def check_size(model_class: Any, config: Any, source: str) -> None:
-    """Refuses a config whose model is far larger than its files, before memory is taken for it."""
+    """Checks that a config's model is not much larger than its files, before memory is allocated."""
     import torch
 
     if not Path(source).is_dir():
         return
-    stored = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))  # bytes: no number takes less
+    stored = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))  # a number takes at least a byte
     build = getattr(model_class, "from_config", None) or model_class._from_config
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):  # the seed is for the real one
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):  # keeps the seed unchanged
         empty = build(config)
     wanted = sum(tensor.numel() for tensor in (*empty.parameters(), *empty.buffers()))
     if wanted > stored + SPARE:
         problem = f"config.json is damaged: its model has {wanted:,} numbers, and its files {stored:,} bytes"
-        raise UserError(problem, place=source, hint=MEND)
+        raise UserError(problem, place=source, hint=REPAIR_HINT)
 
 
 def _check_report(model: Any, report: Mapping[str, Any], source: str, *, head_may_be_new: bool) -> None:
@@ -131,26 +131,26 @@ def _check_report(model: Any, report: Mapping[str, Any], source: str, *, head_ma
     if mismatched:
         name, found, wanted = mismatched[0]
         problem = f"{name} has the shape {tuple(found)} in the weights and {tuple(wanted)} by config.json"
-        raise UserError(f"{problem}{_others(mismatched)}", place=source, hint=MEND)
+        raise UserError(f"{problem}{_others(mismatched)}", place=source, hint=REPAIR_HINT)
     missing = sorted(report["missing_keys"])
     new = [name for name in missing if head_may_be_new and not _in_encoder(model, name)]
     if lost := [name for name in missing if name not in new]:
-        raise UserError(f"the weights lack {lost[0]}{_others(lost)}", place=source, hint=MEND)
+        raise UserError(f"the weights lack {lost[0]}{_others(lost)}", place=source, hint=REPAIR_HINT)
     unexpected = sorted(name for name in report["unexpected_keys"] if not LEFT_OUT.search(name))
     if extra := [name for name in unexpected if not head_may_be_new or _in_encoder(model, name)]:
         problem = f"the weights have {extra[0]}{_others(extra)}, for which the model has no place"
-        raise UserError(problem, place=source, hint=MEND)
-    tell_new(new, source)
+        raise UserError(problem, place=source, hint=REPAIR_HINT)
+    log_new_tensors(new, source)
 
 
-def tell_new(names: Collection[str], source: str) -> None:
-    """Says which tensors no file gave."""
+def log_new_tensors(names: Collection[str], source: str) -> None:
+    """Logs the tensors that are not in the files."""
     if names:
         log.info("%s: new, and random before training: %s", source, ", ".join(sorted(names)))
 
 
 def _in_encoder(model: Any, name: str) -> bool:
-    """Tells a tensor of the encoder, pooler apart, from one of a head; files have names with the prefix or without."""
+    """Whether a tensor belongs to the encoder without its pooler; names in files may lack the model's prefix."""
     if LEFT_OUT.search(name):
         return False
     inside = name.removeprefix(f"{model.base_model_prefix}.")
@@ -165,10 +165,10 @@ def _others(names: Collection[Any]) -> str:
 
 
 def load_tokenizer(source: str) -> Any:
-    """Loads the fast tokenizer of a folder or hub name; never runs code from there.
+    """Loads the fast tokenizer of a folder or hub name without running its code.
 
     Raises:
-        UserError: It knows no letter: its files are missing, or parts of them.
+        UserError: It is not a fast tokenizer, or its files are missing or incomplete.
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     from transformers import AutoTokenizer
@@ -178,64 +178,66 @@ def load_tokenizer(source: str) -> Any:
         raise UserError("this model has no fast tokenizer", place=source, hint="use a model with tokenizer.json")
     known = {tuple(tokenizer(letter, add_special_tokens=False)["input_ids"]) for letter in LETTERS}
     if len(known) < 2:
-        problem = "the tokenizer knows no words: tokenizer.json and other files of it are missing or empty"
-        raise UserError(problem, place=source, hint=MEND)
+        problem = "the tokenizer has no vocabulary: tokenizer.json and its other files are missing or empty"
+        raise UserError(problem, place=source, hint=REPAIR_HINT)
     return tokenizer
 
 
 def check_vocabulary(model: Any, tokenizer: Any, source: str, *, new: Collection[int] = ()) -> None:
-    """Refuses a tokenizer with ids for which the model has no embedding.
+    """Checks that the model has embeddings for all ids of the tokenizer.
 
     Args:
-        new: Ids for which it will get one.
+        new: Ids whose embeddings will be added.
     """
     rows = model.get_input_embeddings().weight.shape[0]
     highest = max((number for number in tokenizer.get_vocab().values() if number not in new), default=0)
     if highest >= rows:
         problem = f"the tokenizer has ids up to {highest}, and the weights have embeddings up to {rows - 1}"
-        raise UserError(problem, place=source, hint="the tokenizer is another model's: copy the folder again")
+        raise UserError(problem, place=source, hint="the tokenizer belongs to another model: copy the folder again")
 
 
-PLACES = 4096  # tokens of prompt and answer, of a model that names no limit
+DEFAULT_WINDOW = 4096  # tokens of prompt and answer for a model without a limit
 
 
 def check_end_token(tokenizer: Any, place: str) -> None:
-    """Refuses a tokenizer without a token that ends an answer."""
+    """Checks that a tokenizer has a token that ends an answer."""
     if tokenizer.eos_token_id is None:
         hint = "set eos_token in its tokenizer_config.json, or use another model"
         raise UserError("the tokenizer has no token that ends an answer", place=place, hint=hint)
 
 
 def filler_token(tokenizer: Any) -> int:
-    """Chooses the token that fills a batch, masked out: the padding token, else the one that ends an answer."""
+    """Returns the (masked) padding token of batches: the tokenizer's, or else its end token."""
     chosen: int = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     return chosen
 
 
 def check_places(config: Any, place: str, max_length: int | None, key: str = "max_length") -> int:
-    """Checks a causal model's configuration; gives the tokens of prompt and answer that it may be asked for.
+    """Checks a causal model's configuration and returns its maximum number of tokens of prompt and answer.
 
     Args:
-        max_length: What is wanted; None for as many as the model has places for.
-        key: Names it in the hint.
+        max_length: The requested number; None for the model's maximum.
+        key: The setting's name for the hint.
 
     Raises:
-        UserError: It is an encoder-decoder, or has fewer places.
+        UserError: It is an encoder-decoder, or has fewer positions.
     """
     if config.is_encoder_decoder:
-        raise UserError("judges are causal models, and this is an encoder-decoder", place=place, hint="use another")
+        raise UserError(
+            "a judge must be a causal model, and this is an encoder-decoder", place=place, hint="use another"
+        )
     have = getattr(config, "max_position_embeddings", None)
     if max_length is not None and have is not None and max_length > have:
-        problem = f"{key} is {max_length}, but this model has {have} places"
+        problem = f"{key} is {max_length}, but this model has {have} positions"
         raise UserError(problem, place=place, hint=f"set {key}={have} or less")
-    return int(max_length or have or PLACES)
+    return int(max_length or have or DEFAULT_WINDOW)
 
 
 def import_transformers() -> None:
-    """Imports transformers' models without scikit-learn, scipy and pandas: a second of a first prediction.
+    """Imports transformers' models without scikit-learn, scipy and pandas: a second less until the first prediction.
 
-    It wants one curve of scikit-learn's for assisted generation, which then sets its threshold without it. Nothing
-    happens where these modules are loaded already.
+    transformers imports scikit-learn for one function of assisted generation, which works without it. Nothing happens
+    if these modules are loaded already.
     """
     import sys
 
@@ -253,7 +255,7 @@ def import_transformers() -> None:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silences progress bars from here on, and load reports within: a missing head is the point of fine-tuning."""
+    """Disables progress bars permanently, and load reports in the context: fine-tuning starts without a head."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -266,7 +268,7 @@ def quietly() -> Iterator[None]:
 
 
 def override(config: Any, names: Sequence[str], value: Any) -> None:
-    """Sets those of the names that this config has; None leaves them as they are."""
+    """Sets the attributes that this config has; None leaves them unchanged."""
     for name in names:
         if value is not None and hasattr(config, name):
             setattr(config, name, value)

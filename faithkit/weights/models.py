@@ -1,4 +1,4 @@
-"""Reads the list of models beside this file: what each is for, what it takes, and what was measured where."""
+"""Reads the list of models, models.toml: purpose, requirements and measurements of each."""
 
 import tomllib
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ FILE = Path(__file__).with_name("models.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure, and where it stands.
+    """A measurement and its source.
 
     Args:
-        says: The figure as it is shown.
-        what: On what it was measured, or of what it is.
-        file: Where it is told, from the root of the project.
-        under: The heading of its section there.
-        quote: Words of that section.
+        says: The displayed value.
+        what: The conditions.
+        file: The source file, relative to the root of the project.
+        under: The heading of the section.
+        quote: A quote from the section.
     """
 
     says: str
@@ -30,15 +30,15 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
-    """A model that is trained, asked or measured here.
+    """A model that is trained, used or measured in this project.
 
     Args:
         task: critic, tagger, generator or judge.
         weights: A local name, or a hub's name.
-        memory: What its use takes; None where that was not measured.
-        speed: What it does in a CPU-second.
-        training: What its training takes.
-        needs: The data that its command reads; None where that is said by the command.
+        memory: Memory in use; None if not measured.
+        speed: Throughput per CPU-second.
+        training: Resources of its training.
+        needs: The data that its command reads; None if the command names it.
     """
 
     name: str

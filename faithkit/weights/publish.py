@@ -1,7 +1,7 @@
-"""Pushes the folder of a model to the hub: the files that were written with it and its card, and nothing else.
+"""Pushes a model to the hub: the files listed in its sidecar and its card, and nothing else.
 
-Paths of this machine, which a run's configuration holds, are shortened to their last part first. A folder in which a
-token or a path of the home folder is left is refused.
+Local paths in the configuration are shortened to their last part first. A folder that still contains a token or a path
+of the home folder is refused.
 """
 
 import os
@@ -17,20 +17,20 @@ from faithkit.files.model_folder import CARD, CONFIG, SIDECAR, read_stored, seal
 
 REPOSITORY = r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*"
 CONFIGS = (CONFIG, "tokenizer_config.json", "generation_config.json")
-NAMES_OF_PATHS = ("_name_or_path", "name_or_path", "tokenizer_file")  # keys of theirs that may hold a path
+NAMES_OF_PATHS = ("_name_or_path", "name_or_path", "tokenizer_file")  # keys that may contain a path
 PATH = re.compile(r"(~?/|file:/|[A-Za-z]:[\\/])[^\n]+")
 TOKENS = re.compile(r"\b(hf_[A-Za-z0-9]{30,}|sk-[\w-]{20,}|gh[pousr]_[A-Za-z0-9]{30,}|AKIA[0-9A-Z]{16})\b")
-SECRETS = re.compile(r"TOKEN|KEY|SECRET|PASSW", re.IGNORECASE)  # in the name of a variable of the environment
-CARD_LINES = 16  # of the card that a dry run shows
+SECRETS = re.compile(r"TOKEN|KEY|SECRET|PASSW", re.IGNORECASE)  # in the names of environment variables
+CARD_LINES = 16  # lines of the card shown by a dry run
 
 
 def shorten_paths(folder: Path) -> list[str]:
-    """Shortens paths of this machine in a folder's sidecar, configurations and card; returns the keys that held them.
+    """Shortens local paths in a folder's sidecar, configurations and card; returns their keys.
 
-    The folder is sealed again.
+    The hashes of the folder are updated.
     """
     stored = read_stored(folder)
-    assert stored is not None, "the folder of a model of ours"
+    assert stored is not None, "a folder with a sidecar"
     found: dict[str, str] = {}
     origin = _shortened(stored["origin"], "origin", found)
     for name in CONFIGS:
@@ -53,7 +53,7 @@ def shorten_paths(folder: Path) -> list[str]:
 
 
 def _shortened(value: Any, key: str, found: dict[str, str]) -> Any:
-    """Copies plain data with the last parts of paths in their place, and notes each path by its key."""
+    """Copies plain data with each path shortened to its last part, and adds the paths to `found` by key."""
     if isinstance(value, Mapping):
         return {name: _shortened(one, f"{key}.{name}", found) for name, one in value.items()}
     if isinstance(value, list):
@@ -69,7 +69,7 @@ def _last_part(path: str) -> str:
 
 
 def published_files(folder: Path) -> dict[str, int]:
-    """Names the files that are pushed, and their bytes: card, sidecar, its files, and an ONNX graph."""
+    """Lists the files that are pushed with their sizes: card, sidecar, its files, and an ONNX graph."""
     stored = read_stored(folder) or {}
     graph = stored.get("onnx")
     names = [CARD, *stored.get("hashes", {}), *([graph["file"]] if graph else [])]
@@ -77,10 +77,10 @@ def published_files(folder: Path) -> dict[str, int]:
 
 
 def check_private(folder: Path) -> int:
-    """Looks for tokens and paths of the home folder in the texts that are pushed; returns how many texts were read.
+    """Checks the pushed text files for tokens and paths of the home folder; returns the number of files.
 
     Raises:
-        UserError: It names the file, and never what was found.
+        UserError: It names the file, but not the content.
     """
     values = [value for name, value in os.environ.items() if SECRETS.search(name) and len(value) >= 12]
     names = [name for name in (CARD, SIDECAR, *CONFIGS) if (folder / name).exists()]
@@ -89,15 +89,15 @@ def check_private(folder: Path) -> int:
         text = (folder / name).read_text(encoding="utf-8")
         if TOKENS.search(text) or any(value in text for value in values):
             hint = "remove it from the run's config.yaml, train or export again, and revoke the token"
-            raise UserError(f"a token stands in {name}: nothing is pushed", hint=hint)
+            raise UserError(f"{name} contains a token: nothing is pushed", hint=hint)
         if len(home) > 2 and home in text:
-            hint = f"look for {home} in it, and name such things by relative paths"
-            raise UserError(f"a path of this machine stands in {name}: nothing is pushed", hint=hint)
+            hint = f"search it for {home}, and use relative paths"
+            raise UserError(f"{name} contains a path of this machine: nothing is pushed", hint=hint)
     return len(names)
 
 
 def describe(folder: Path, repository: str, *, private: bool, run: Path | None) -> Iterator[str]:
-    """Says what a push would do: repository, files with sizes, what of the run stays here, and how the card begins."""
+    """Describes a push: repository, files with sizes, files that are not pushed, and the beginning of the card."""
     from huggingface_hub import constants
 
     files = published_files(folder)
@@ -116,20 +116,20 @@ def describe(folder: Path, repository: str, *, private: bool, run: Path | None) 
 
 
 def has_token() -> bool:
-    """Tells whether the hub's client has a token: of HF_TOKEN, or of a login."""
+    """Whether the hub's client has a token, from HF_TOKEN or a login."""
     from huggingface_hub import get_token
 
     return bool(get_token())
 
 
 def push(folder: Path, repository: str, *, private: bool) -> str:
-    """Pushes the folder in one commit; returns its address.
+    """Pushes the folder in one commit; returns its URL.
 
     Args:
-        private: Of a repository that is new; one that exists stays as it is.
+        private: Makes a new repository private; an existing one is not changed.
 
     Raises:
-        UserError: The hub refuses or is not reached.
+        UserError: The hub refuses or cannot be reached.
     """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -146,7 +146,7 @@ def push(folder: Path, repository: str, *, private: bool) -> str:
     except (HfHubHTTPError, HFValidationError) as error:
         hint = "check the name, and that the token may write there"
         raise UserError(f"the hub refuses: {_first_line(error)}", place=repository, hint=hint) from error
-    except Exception as error:  # of connections, whose kinds have no class in common
+    except Exception as error:  # errors of connections have no common class
         problem = f"the push to {constants.ENDPOINT} broke off: {_first_line(error)}"
         raise UserError(problem, place=repository, hint="try again; output_dir=DIR keeps the export") from error
     return str(done.commit_url)

@@ -1,7 +1,4 @@
-"""Resolves where models come from: a folder, a local name, or a model hub's name; resolved here and nowhere else.
-
-Anything that loads a model does it under `loading`.
-"""
+"""Resolves model names: a folder, a local name, or a hub name. Models are loaded within `loading`."""
 
 import logging
 import re
@@ -28,23 +25,23 @@ __all__ = [
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
-# All that a folder of ours is read from.
+# The files that are read from a folder with a sidecar.
 OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "*.parquet")
-GRAPHS = "onnx/*.onnx"  # beside them; many times as large as all but the weights
+GRAPHS = "onnx/*.onnx"  # optional, and large
 PATH_STARTS = (".", "~", "/")
-RUST_PANIC = "PanicException"  # of tokenizers and safetensors; it is no Exception, and its class has no module
+RUST_PANIC = "PanicException"  # of tokenizers and safetensors; not an Exception, and its class has no module
 
 log = logging.getLogger("faithkit")
 
 
 def resolve(name_or_path: str) -> str:
-    """Resolves a model's name for `from_pretrained`: a folder's path, or a hub's name as it is.
+    """Resolves a model's name for `from_pretrained`: to a folder's path, or to an unchanged hub name.
 
-    A local name comes first, and is downloaded and converted once; `./minilm` means a folder of that name.
-    A hub's name is not looked up here: load it under `loading`, which explains what goes wrong.
+    Local names have precedence, and are downloaded and converted once; `./minilm` is a folder of that name. A hub name
+    is not looked up: load it within `loading`, which explains errors.
 
     Raises:
-        UserError: It is neither a folder nor a possible name, or the local weights cannot be fetched.
+        UserError: It is neither a folder nor a valid name, or the local weights cannot be fetched.
     """
     if name_or_path in LOCAL:
         return str(fetch(LOCAL[name_or_path]))
@@ -52,8 +49,8 @@ def resolve(name_or_path: str) -> str:
     if name_or_path and path.is_dir():
         return str(path)
     if name_or_path in known_models():
-        problem = f"{name_or_path} is a recipe of `faithkit models`: it has no weights to download, and is trained"
-        raise UserError(problem, hint=f"faithkit models {name_or_path} tells how; then give the folder of its run")
+        problem = f"{name_or_path} is a recipe of `faithkit models`: it has no weights to download, and must be trained"
+        raise UserError(problem, hint=f"faithkit models {name_or_path} shows how; then name the folder of its run")
     if name_or_path and path.exists():
         raise UserError(
             f"{shorten(name_or_path)} is a file: a model is a folder, with config.json and its weights",
@@ -61,35 +58,35 @@ def resolve(name_or_path: str) -> str:
         )
     if name_or_path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(name_or_path):
         raise UserError(
-            f"{shorten(name_or_path)} is no folder, no local name and no hub's name",
+            f"{shorten(name_or_path)} is not a folder, a local name or a hub name",
             hint=f"name a folder that exists, one of {', '.join(LOCAL)}, or a model such as roberta-large",
         )
     return name_or_path
 
 
 def check_at_hand(name: str | None) -> None:
-    """Refuses a hub's name that is in no cache while the hub is out of reach: at once, and not when torch is loaded.
+    """Checks early that a hub name is in the cache or the hub can be reached, before torch is loaded.
 
     Raises:
-        UserError: It is neither here nor in reach.
+        UserError: Neither is the case.
     """
     if name is None or name in LOCAL or not is_hub_name(name):
         return
-    resolve(name)  # a recipe's name is no hub's
+    resolve(name)  # refuses the name of a recipe
     if not _in_hub_cache(name) and not _in_hub_cache(name, ADAPTER_CONFIG) and not _hub_in_reach():
         raise _out_of_reach(name)
 
 
 def is_hub_name(path: str) -> bool:
-    """Tells a hub's name (or a local one) from a path."""
+    """Whether a text is a hub name or a local name, and not a path."""
     return not Path(path).expanduser().exists() and bool(HUB_NAME.fullmatch(path))
 
 
 def hub_folder(name: str, *, with_graph: bool = False) -> Path | None:
-    """Fetches a model of ours from the hub, with its sidecar, or LoRA adapters; None for another model.
+    """Fetches a model with a sidecar, or LoRA adapters, from the hub; None for another model.
 
     Args:
-        with_graph: Fetches its ONNX graph too.
+        with_graph: Also fetches its ONNX graph.
     """
     if name in LOCAL:
         return None
@@ -105,7 +102,7 @@ def hub_folder(name: str, *, with_graph: bool = False) -> Path | None:
 
 
 def hub_adapters(name: str) -> Path | None:
-    """Fetches LoRA adapters from the hub as a folder, without pickles and code; None where the name is no adapters'."""
+    """Fetches LoRA adapters from the hub as a folder, without pickles and code; None for another model."""
     if name in LOCAL or _in_hub_cache(name):
         return None
     from huggingface_hub import file_exists, snapshot_download
@@ -125,17 +122,17 @@ def hub_adapters(name: str) -> Path | None:
 
 @contextmanager
 def loading(name_or_path: str) -> Iterator[str]:
-    """Resolve a name, and turn what goes wrong while it is loaded into a `UserError`.
+    """Resolves a name, and turns errors while it is loaded into a `UserError`.
 
         with loading("roberta-large") as source:
             model = AutoModel.from_pretrained(source)
 
-    A hub that is out of reach is noticed first, in place of the minute of retries that its client takes. The files of
-    a folder are checked before anything reads them (`faithkit.files.model_folder`).
+    An unreachable hub is detected first, without the minute of retries of its client. The files of a folder are checked
+    before they are read (`faithkit.files.model_folder`).
 
     Raises:
-        UserError: Whatever goes wrong within, but for errors of the system (a full disk, a permission). What a damaged
-            or hostile folder makes its readers raise has no end of kinds, so all are explained here.
+        UserError: Any error in the context except those of the system (a full disk, a permission). Damaged or malicious
+            folders cause many classes of exceptions, so all are explained here.
     """
     source = resolve(name_or_path)
     folder = Path(source)
@@ -144,7 +141,7 @@ def loading(name_or_path: str) -> Iterator[str]:
             raise _out_of_reach(name_or_path)
     elif not any((folder / name).exists() for name in (*CONFIGS, SIDECAR)):
         raise UserError(
-            f"{shorten(name_or_path)} is a folder, but holds no model: it has no config.json",
+            f"{shorten(name_or_path)} is a folder without a model: it has no config.json",
             hint="name the folder that has one; a run's model is in its hf/ folder",
         )
     try:
@@ -156,19 +153,19 @@ def loading(name_or_path: str) -> Iterator[str]:
     except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != RUST_PANIC:
             raise
-        if getattr(error, "errno", None) is not None:  # a full disk or a permission says best what it is
+        if getattr(error, "errno", None) is not None:  # errors of the system explain themselves
             raise
         raise explain(name_or_path, error) from error
 
 
 def explain(name_or_path: str, error: BaseException) -> UserError:
-    """Explains transformers' error about a model that it could not load, with what to do about it."""
+    """Explains an error of transformers while it loaded a model."""
     from huggingface_hub import errors
 
     causes = list(_chain(error))
     if any(isinstance(cause, errors.GatedRepoError) for cause in causes):
         return UserError(
-            f"{name_or_path} is gated: the hub gives it only to accounts that accepted its terms",
+            f"{name_or_path} is gated: only accounts that accepted its terms may download it",
             hint="accept them on its page and set HF_TOKEN, or use another model",
         )
     if any(isinstance(cause, errors.RepositoryNotFoundError) for cause in causes):
@@ -180,10 +177,10 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
     unreached = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
     if any(isinstance(cause, unreached) for cause in causes):
         return _out_of_reach(name_or_path)
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    told = said if isinstance(error, OSError) else f"{type(error).__name__}: {said}"
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    reason = line if isinstance(error, OSError) else f"{type(error).__name__}: {line}"
     hint = "its files are damaged or unknown to this version of transformers: copy or download them again"
-    return UserError(f"the model cannot be loaded: {told[:200]}", place=name_or_path, hint=hint)
+    return UserError(f"the model cannot be loaded: {reason[:200]}", place=name_or_path, hint=hint)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -199,11 +196,11 @@ def _out_of_reach(name: str) -> UserError:
         near = nearest(Path(name).name, sorted(child.name for child in parent.iterdir() if child.is_dir()), 1)
         did = f"; did you mean {parent / near[0]}?" if near else ""
         problem = f"{shorten(name)} is not a folder here, and the model hub was not reached{did}"
-        return UserError(problem, hint=f"name a folder below {parent}, or set HF_HOME to a cache that holds the model")
+        return UserError(problem, hint=f"name a folder below {parent}, or set HF_HOME to a cache with the model")
     local = f"the local name {same[0]}" if same else f"a local name ({', '.join(LOCAL)})"
     return UserError(
         f"{shorten(name)} is not a folder here, and the model hub was not reached{_guess(name)}",
-        hint=f"use {local}, a folder, or set HF_HOME to a cache that holds it",
+        hint=f"use {local}, a folder, or set HF_HOME to a cache with it",
     )
 
 
@@ -228,7 +225,7 @@ def _hub_in_reach() -> bool:
     if constants.HF_HUB_OFFLINE:
         return False
     if urllib.request.getproxies():
-        return True  # a direct connection would say nothing; the client finds out
+        return True  # a direct connection is no test; the client will see
     address = urllib.parse.urlsplit(constants.ENDPOINT)
     try:
         port = address.port or (443 if address.scheme == "https" else 80)

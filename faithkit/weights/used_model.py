@@ -1,4 +1,4 @@
-"""Describes a model that predictions come from: its weights, where its threshold is from, and what it has seen."""
+"""Describes the models behind predictions: weights, origin of the threshold, and seen rows."""
 
 import hashlib
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
 
 @dataclass(frozen=True, kw_only=True)
 class UsedModel:
-    """A model that had a part in predictions.
+    """A model that predictions come from.
 
     Args:
-        role: What it did: `checkpoint`, or for instance `judge`.
-        path: As the command named it.
-        kind: critic, tagger or generator; None for a model that is not ours.
-        weights: A hash of its weights; None where they are not at hand.
-        threshold: The threshold of its labels and where that comes from; None for a model without labels.
-        seen: What it was trained on, chosen on and calibrated on; None where that cannot be told.
-        reason: Why it cannot.
+        role: `checkpoint`, or for instance `judge`.
+        path: Its path on the command line.
+        kind: critic, tagger or generator; None for a model from elsewhere.
+        weights: A hash of its weights; None if they are not available.
+        threshold: The threshold of its labels and its origin; None for a model without labels.
+        seen: The rows of its training, selection and calibration; None if unknown.
+        reason: Why they are unknown.
     """
 
     role: str
@@ -40,18 +40,18 @@ class UsedModel:
     reason: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Gives what a predictions file and metrics.json say of it."""
+        """Returns the description for a predictions file and metrics.json."""
         return {name: getattr(self, name) for name in ("role", "path", "kind", "weights", "threshold")}
 
 
 def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
-    """Describes what a path names: a run, an hf/ folder or a hub name; it has been loaded before."""
+    """Describes a model that has been loaded: a run, an hf/ folder or a hub name."""
     is_hub = is_hub_name(path)
     folder = hub_folder(path) if is_hub else find_folder(path)
     stored = read_stored(folder) if folder else None
     if folder is None or stored is None:
         files = folder or _hub_snapshot(path)
-        reason = "it is no model of ours"
+        reason = "it was not trained with faithkit"
         threshold = DEFAULT_THRESHOLD if role == CHECKPOINT else None
         weights = _hash(files) if files else None
         return UsedModel(role=role, path=path, weights=weights, threshold=threshold, reason=reason)
@@ -63,17 +63,17 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
         weights=_hash(folder, stored.get("hashes")),
         threshold=_threshold(stored),
         seen=seen,
-        reason="" if seen else "it was written before models held what they have seen",
+        reason="" if seen else "it has no record of the rows that it has seen",
     )
 
 
 def seen_before(weights: str | None) -> SeenRows:
-    """Reads what the weights have seen that a training begins with: nothing that is known, where they are not ours."""
+    """Reads the rows that the initial weights of a training have seen; none for weights from elsewhere."""
     if weights is None:
         return SeenRows({})
     folder: Path | None = Path(weights).expanduser()
     if is_hub_name(weights):
-        snapshot = _hub_snapshot(weights)  # of weights that are loaded: nothing is asked of the hub for others' models
+        snapshot = _hub_snapshot(weights)  # the weights are loaded: no request to the hub is needed
         config = read_strict_json(snapshot / CONFIG, hint="download it again") if snapshot else {}
         folder = hub_folder(weights) if isinstance(config, dict) and MARK in config else None
     if folder is None or not (folder / SIDECAR).exists():
@@ -89,7 +89,7 @@ def _hub_snapshot(name: str) -> Path | None:
 
 
 def _hash(folder: Path, known: Any = None) -> str | None:
-    """Hashes the weights: the hashes of their files, which a sidecar of ours has."""
+    """Hashes the hashes of the weight files, which a sidecar contains."""
     names = sorted(path.name for path in folder.glob("*.safetensors"))
     if not names:
         return None
@@ -112,7 +112,7 @@ def _threshold(stored: Mapping[str, Any]) -> str | None:
 
 
 def _validation(stored: Mapping[str, Any]) -> str:
-    """Names the validation sets and their sizes."""
+    """Lists the validation sets and their sizes."""
     try:
         sizes = stored["origin"]["data"]["sizes"]["validation"]
         return f" ({', '.join(f'{name}: {count:,} rows' for name, count in sizes.items())})"

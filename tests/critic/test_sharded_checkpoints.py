@@ -114,10 +114,10 @@ def test_two_processes_then_one_then_two_take_the_steps_of_two(stopped: Path, wh
     folder = shutil.copytree(stopped, tmp_path / "run")
     one = changed(STOPPED, "6", f"resume={folder}", *ONE)
     _, errors = one.communicate(timeout=240)
-    assert one.returncode == 130 and "going on at step 4" in errors, errors
+    assert one.returncode == 130 and "resuming at step 4" in errors, errors
     assert (folder / "checkpoints" / "last.ckpt").is_file(), "one process writes one file"
     done = run("train.py", f"resume={folder}", *TWO)
-    assert done.returncode == 0 and "going on at step 7" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resuming at step 7" in done.stderr, done.stderr
     assert (folder / "checkpoints" / "last.ckpt").is_dir()
     # One process sums in another order; where a gradient is almost 0, Adam shows that in the weight.
     assert_same(folder, whole, 1e-4)

@@ -25,7 +25,7 @@ def losses(folder: Path) -> dict[int, str]:
 
 
 def going_on_at(folder: Path) -> int:
-    found = re.findall(r"going on at step (\d+)", (folder / "train.log").read_text())
+    found = re.findall(r"resuming at step (\d+)", (folder / "train.log").read_text())
     return int(found[-1]) if found else 0
 
 

@@ -50,7 +50,7 @@ WRONG = [
     ("train", "data.validation_fraction=0.6 data.test_fraction=0.6", "nothing would be left"),
     ("train", "callbacks.monitor=validation/embedded/macrof1", "did you mean macro_f1"),
     ("train", "callbacks.monitor=validation/embedded/loss", "keep the worst|callbacks.mode=min"),
-    ("train", "trainer.accelerator=cuda", "no CUDA device is here"),
+    ("train", "trainer.accelerator=cuda", "there is no CUDA device"),
     ("train", "logger=wandb", "no account|logger.wandb.offline=true"),
     ("train", "model=t5 objective=infonce objective.weight=-1", "weight"),
     ("train", "model=tagger model.max_windows=0", "max_windows"),

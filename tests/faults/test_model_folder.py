@@ -232,13 +232,13 @@ def test_missing_tensors_are_never_random(kind: str, tmp_path: Path) -> None:
         (config(architectures=[None]), "architectures is"),
         (cut("config.json"), "broken JSON|cannot be loaded"),
         (text("config.json", "[" * 10_000 + "]" * 10_000), "nested too deeply"),
-        (text("config.json", '{"model_type": NaN}'), "NaN is no number"),
+        (text("config.json", '{"model_type": NaN}'), "NaN is not a JSON number"),
         (text("config.json", '{"model_type": "bert", "hidden_size": 1e999}'), "too large"),
         (text("config.json", '{"model_type": "bert", "model_type": "bert"}'), "twice"),
         (text("config.json", '{"hidden_size": ' + "1" * 5000 + "}"), "broken JSON"),
         (data("config.json", '{"model_type": "bert"}'.encode("utf-16")), "not UTF-8"),
-        (text("config.json", '"bert"'), "no mapping"),
-        (without(*TOKENIZER), "knows no words|tokenizer.json is missing"),
+        (text("config.json", '"bert"'), "not a JSON object|not a mapping"),
+        (without(*TOKENIZER), "has no vocabulary|tokenizer.json is missing"),
         (without("tokenizer.json"), "cannot be loaded|tokenizer.json is missing"),
         (cut("tokenizer.json"), "cannot be loaded"),
         (cut("tokenizer_config.json"), "broken JSON"),
@@ -387,7 +387,7 @@ def test_a_field_of_a_sidecar_is_typed_and_in_its_range(
 
     if isinstance(value, float) and not math.isfinite(value):  # no hash: such a file is refused before
         edit_json(folder / SIDECAR, change)
-        words = "NaN is no number|Infinity is no number"
+        words = "NaN is not a JSON number|Infinity is no number"
     else:
         edit_sidecar(folder, change)
     assert_refused(kind, folder, words)

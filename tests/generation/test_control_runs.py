@@ -132,7 +132,7 @@ def test_what_cannot_be_asked_for_is_told(
 
 
 def test_a_model_that_has_no_control_refuses_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="control=ctrl does not go with model=critic"):
+    with pytest.raises(UserError, match="control=ctrl does not work with model=critic"):
         train_here(f"run_dir={tmp_path / 'run'}", "model=critic", "control=ctrl")
 
 

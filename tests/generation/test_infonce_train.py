@@ -49,7 +49,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights_and_projection(
     train_here(f"run_dir={tmp_path / 'whole'}", *given)
     break_at(1, monkeypatch, tmp_path / "run", *given)
     resume_here(tmp_path / "run", monkeypatch)
-    assert "going on at step 1" in (tmp_path / "run" / "train.log").read_text()
+    assert "resuming at step 1" in (tmp_path / "run" / "train.log").read_text()
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     projection = state(tmp_path / "run")["objective.projection.weight"]
     assert projection.shape == (32, 32)
@@ -83,7 +83,7 @@ def test_two_processes_take_the_steps_of_one(
         (["model=t5", "model.weights={t5}", "data.negatives=null"], "no training example has negatives"),
         (["model=gpt2", "model.weights={gpt2}", "model.packed=false"], "set model.packed=true"),
         (["model=gpt2", "model.weights={gpt2}", "objective.query=encoder_mean"], "does not go with a causal model"),
-        (["model=critic"], "infonce does not go with model=critic"),
+        (["model=critic"], "infonce does not work with model=critic"),
     ],
 )
 def test_what_cannot_be_trained_is_explained(

@@ -176,7 +176,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights_and_window(
     train_here(f"run_dir={tmp_path / 'whole'}", *given)
     break_at(3, monkeypatch, tmp_path / "run", *given)
     resume_here(tmp_path / "run", monkeypatch)
-    assert "going on at step 3" in (tmp_path / "run" / "train.log").read_text()
+    assert "resuming at step 3" in (tmp_path / "run" / "train.log").read_text()
     assert_same_run(tmp_path / "run", tmp_path / "whole")
     assert state(tmp_path / "run")["objective.seen"] == 40
     assert max(curve(tmp_path / "run", "train/dropped")) > 0.2
@@ -231,7 +231,7 @@ def test_two_processes_take_the_steps_of_one(
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (["model=critic", "objective=loss_truncation"], "loss_truncation does not go with model=critic"),
+        (["model=critic", "objective=loss_truncation"], "loss_truncation does not work with model=critic"),
         (["model=t5", "model.weights={gpt2}"], "is no seq2seq model"),
         (["model=gpt2", "model.weights={gpt2}", "model.max_length=600"], "512 places"),
         (["model=t5", "model.weights={t5}", "model.max_length=20"], "knowledge alone take"),

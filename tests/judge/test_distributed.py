@@ -38,4 +38,4 @@ def test_two_processes_train_the_judge_of_one(
         assert found[0] == pytest.approx(found[1], abs=1e-4)
     (tmp_path / "two" / "metrics.json").unlink()  # a whole checkpoint: the end is repeated by resume
     done = run("train.py", f"resume={tmp_path / 'two'}", timeout=900)
-    assert done.returncode == 0 and "going on at step" in done.stderr, done.stderr
+    assert done.returncode == 0 and "resuming at step" in done.stderr, done.stderr

@@ -122,7 +122,7 @@ def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(
             train_here(*given, f"run_dir={tmp_path / 'run'}")
     with commanded([f"resume={tmp_path / 'run'}"]):
         train_here(f"resume={tmp_path / 'run'}")
-    assert "going on at step 4" in (tmp_path / "run" / "train.log").read_text()
+    assert "resuming at step 4" in (tmp_path / "run" / "train.log").read_text()
     for name in ("last", "best"):
         ours, theirs = (read_checkpoint(tmp_path / run / "checkpoints" / f"{name}.ckpt") for run in ("run", "whole"))
         assert all(torch.equal(ours["state_dict"][key], value) for key, value in theirs["state_dict"].items())

@@ -1,4 +1,4 @@
-"""Opens the loggers of a training or an evaluation, and closes them however it ends."""
+"""Opens the loggers of a training or an evaluation, and closes them at any end; and the TensorBoard logger."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,8 +23,8 @@ class TensorBoardEvents:
     """Logs scalars by step; at the end the test metrics as scalars and a sample of predictions as a text table.
 
     Args:
-        folder: Gets the event files.
-        first_step: Where a resumed training begins; TensorBoard hides what was logged from there on before.
+        folder: For the event files.
+        first_step: The step of a resumed training; TensorBoard hides what was logged after it before.
         settings: More arguments of Lightning's TensorBoardLogger.
     """
 
@@ -45,7 +45,7 @@ class TensorBoardEvents:
 
 
 def _markdown(rows: Sequence[Row]) -> str:
-    """Writes a Markdown table in which texts from data stay texts."""
+    """Writes a Markdown table in which texts from data are not interpreted."""
     head = list(rows[0])
     lines = [head, ["---"] * len(head), *([_plain(row.get(name)) for name in head] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -53,7 +53,7 @@ def _markdown(rows: Sequence[Row]) -> str:
 
 def _plain(value: Any) -> str:
     text = " ".join(str("" if value is None else value).split())
-    # The characters that Markdown and HTML read: as entities they are shown and not read.
+    # Characters with a meaning in Markdown or HTML become entities.
     return "".join(f"&#{ord(character)};" if character in "|\\`*_[]~$" else escape(character) for character in text)
 
 
@@ -62,7 +62,7 @@ Builder = Callable[..., RunLogger]
 
 
 def check_loggers(options: Mapping[str, Any]) -> None:
-    """Refuses loggers that cannot begin, before anything is read or trained.
+    """Checks that all loggers can begin, before anything is read or trained.
 
     Raises:
         UserError: An unknown name, a missing package, or no account at W&B.
@@ -81,7 +81,7 @@ class Loggers:
     """The loggers of one training.
 
     Args:
-        lightning: What the Trainer gets.
+        lightning: The loggers for the Trainer.
         places: Empty in all processes but the first.
     """
 
@@ -89,7 +89,7 @@ class Loggers:
         self.lightning, self._places = list(lightning), places
 
     def log_results(self, finished: Finished) -> None:
-        """Adds the end of a training to every place, as far as it can hold it."""
+        """Logs the results of a finished training in every place."""
         for place in self._places:
             place.log_results(finished)
 
@@ -105,12 +105,11 @@ def open_loggers(
 ) -> Iterator[Loggers]:
     """Opens the loggers of the `logger` block: csv, tensorboard, wandb, or several; each is closed at the end.
 
-    What is logged as hyperparameters is the run's configuration and its versions: nothing of the environment's
-    variables.
+    The logged hyperparameters are the run's configuration and versions; no environment variables.
 
     Args:
         job: train, the stage of a training in stages, or evaluate.
-        first_step: Where a resumed training goes on.
+        first_step: The step of a resumed training.
     """
     if process_rank() > 0:
         yield Loggers([DummyLogger() for _ in options], [])
@@ -126,7 +125,7 @@ def open_loggers(
 
 
 def _exit_code(error: BaseException | None) -> int:
-    """Gives the code that the process will end with."""
+    """Returns the exit code of the process."""
     if error is None:
         return DONE
     if isinstance(error, KeyboardInterrupt | Interrupted):

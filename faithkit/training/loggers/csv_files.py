@@ -1,4 +1,4 @@
-"""Curves and results as CSV files in RUN/csv, which a kill at any moment leaves readable."""
+"""Logs curves and results as CSV files in RUN/csv, which stay readable after a kill at any time."""
 
 import csv
 import io
@@ -20,12 +20,12 @@ log = logging.getLogger("faithkit")
 class CsvLogger(Logger):
     """Lightning's logger for `metrics.csv`: a line is in the file as soon as it is logged.
 
-    Lightning's own CSVLogger deletes the file of an interrupted run, and writes it again at a later step. This one adds
-    lines to it, and replaces it in one step where a metric needs a new column.
+    Lightning's CSVLogger deletes the file of an interrupted run and writes it again at a later step. This one appends
+    lines, and replaces the file in one step when a metric needs a new column.
 
     Args:
-        folder: Gets `metrics.csv` and `hparams.yaml`.
-        first_step: Where training begins, 0 or a checkpoint's step: the lines of later steps will be written again.
+        folder: For `metrics.csv` and `hparams.yaml`.
+        first_step: The step at which training begins: lines of later steps are removed, because they are written again.
     """
 
     def __init__(self, folder: Path, first_step: int = 0):
@@ -60,7 +60,7 @@ class CsvLogger(Logger):
         return str(self.folder)
 
     def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
-        self._params |= params  # Lightning adds the module's own
+        self._params |= params  # Lightning adds those of the module
         write_text(self.folder / "hparams.yaml", yaml.safe_dump(self._params, allow_unicode=True))
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -76,11 +76,11 @@ class CsvLogger(Logger):
             file.write(_lines(self._columns, [row]))
 
     def _read(self, content: bytes) -> list[dict[str, str]]:
-        """Reads the lines that are whole; a file without a readable head is set aside, not lost."""
+        """Reads the complete lines; a file without a readable header is renamed, not lost."""
         head, *lines = content.decode("utf-8", errors="replace").split("\n")
         columns = _fields(head)
         if lines and STEP in columns and len(set(columns)) == len(columns):
-            cut = lines.pop()  # empty, or behind the last end of a line and so cut short
+            cut = lines.pop()  # after the last line end: empty or incomplete
             rows = [row for line in lines if (row := _row(columns, line))]
             if damaged := len(lines) - len(rows) + bool(cut):
                 log.warning("%s: damaged lines are left out: %d", self.file, damaged)
@@ -88,7 +88,7 @@ class CsvLogger(Logger):
         if content:
             aside = self._free_name()
             self.file.rename(aside)
-            log.warning("%s cannot be read: it is kept as %s, and a new one begins", self.file, aside.name)
+            log.warning("%s cannot be read: it is kept as %s, and a new one is written", self.file, aside.name)
         return []
 
     def _free_name(self) -> Path:
@@ -99,7 +99,7 @@ class CsvLogger(Logger):
 
 
 def _row(columns: Sequence[str], line: str) -> dict[str, str] | None:
-    """Reads a line that has a step, and a number or nothing in each other column; None for any other line."""
+    """Reads a line with a step, and a number or nothing in each other column; None for other lines."""
     fields = _fields(line)
     if len(fields) != len(columns):
         return None
@@ -146,4 +146,4 @@ class CsvFiles:
             write_text(self.folder / "test_predictions.csv", _table(names, samples))
 
     def close(self, exit_code: int) -> None:
-        """Nothing is open: every line is in its file already."""
+        """Does nothing: no file is open."""

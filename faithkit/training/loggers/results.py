@@ -1,4 +1,4 @@
-"""The end of a training or an evaluation as its loggers get it, and the protocol of a place to log to."""
+"""The results that loggers get at the end of a training or an evaluation, and the protocol of a logger."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The end of a training or an evaluation, as its loggers get it.
+    """The results of a training or an evaluation for its loggers.
 
     Args:
-        step: The optimiser's step that training ended at; 0 of an evaluation.
+        step: The last optimiser step; 0 for an evaluation.
         metrics: The test metrics by their full names.
-        samples: Of each test set a few predictions as plain rows; all rows of a set have the same columns.
-        data: What the model was trained on, with the fingerprint of each dataset.
+        samples: A few predictions of each test set as plain rows with the same columns.
+        data: The training data, with the fingerprint of each dataset.
     """
 
     run: RunFolder
@@ -30,7 +30,7 @@ class Finished:
     data: Mapping[str, Any] = field(default_factory=dict)
 
     def numbers(self) -> dict[str, float]:
-        """The metrics with the ends of their intervals, as `NAME`, `NAME/low` and `NAME/high`."""
+        """Returns the metrics and their intervals as `NAME`, `NAME/low` and `NAME/high`."""
         found: dict[str, float] = {}
         for name, metric in self.metrics.items():
             parts = {name: metric.value, f"{name}/low": metric.low, f"{name}/high": metric.high}
@@ -39,7 +39,7 @@ class Finished:
 
 
 class RunLogger(Protocol):
-    """One place that a training logs to."""
+    """A place that a training logs to."""
 
     @property
     def lightning(self) -> Logger:
@@ -47,9 +47,9 @@ class RunLogger(Protocol):
         ...
 
     def log_results(self, finished: Finished) -> None:
-        """Adds test metrics, a sample of predictions and the model, as far as this place can hold them."""
+        """Logs test metrics, a sample of predictions and the model, as far as supported."""
         ...
 
     def close(self, exit_code: int) -> None:
-        """Ends it; called once, also after an error or an interruption."""
+        """Closes it; called once, also after an error or an interruption."""
         ...

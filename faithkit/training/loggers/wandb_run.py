@@ -1,4 +1,9 @@
-"""Weights & Biases: one run for each training and each stage, which a resumed training goes on with."""
+"""Logs to Weights & Biases: one run for each training and each stage, which a resumed training continues.
+
+Id and name are made once and kept in the run's folder. The group is the sweep, or the training in stages; the job type
+is train, stage1-..., stage2 or evaluate; the tags are model=..., data=... and so on. The run of an evaluation joins the
+group of its model's run. Artifacts show the lineage from data to model to evaluation; no text of the data is uploaded.
+"""
 
 import json
 import logging
@@ -35,10 +40,11 @@ log = logging.getLogger("faithkit")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WandbNames:
-    """Names that a run's folder keeps; a copy of the folder on another machine goes on with the same run.
+    """Names stored in a run's folder; a copy of the folder on another machine continues the same W&B run.
 
     Args:
-        model: The artifact that the run's hf/ became, and the digest of its content; None where it became none.
+        model: The artifact of the run's hf/; None if there is none.
+        model_digest: The digest of its content.
     """
 
     id: str
@@ -49,7 +55,7 @@ class WandbNames:
 
 
 def wandb_names(run: RunFolder, job: str) -> WandbNames:
-    """Reads the names from the run's folder; the first time they are made and written there.
+    """Reads the names from the run's folder, or makes and writes them.
 
     Raises:
         UserError: The file is damaged.
@@ -58,8 +64,7 @@ def wandb_names(run: RunFolder, job: str) -> WandbNames:
     if path.exists():
         return _read(path)
     folder, whole = run.path.resolve().name, run.whole.resolve().name
-    # Folders of the same name stand on other machines. A run that began before there was this file had no other id.
-    number = folder if (run.path / "wandb").exists() else secrets.token_hex(8)
+    number = secrets.token_hex(8)  # other machines may have folders with the same name
     staged = job.startswith(STAGE)
     group = _sweep()
     if group is None and staged:
@@ -71,7 +76,7 @@ def wandb_names(run: RunFolder, job: str) -> WandbNames:
 
 
 def keep_model(run: RunFolder, name: str, digest: str) -> None:
-    """Keeps the name of the artifact that hf/ became, for those that use the model."""
+    """Stores the name of the artifact of hf/, for runs that use the model."""
     path = run.path / FILE
     write_json(path, asdict(replace(_read(path), model=name, model_digest=digest)))
 
@@ -83,12 +88,12 @@ def _read(path: Path) -> WandbNames:
             return names
         raise ValueError("id and name must be text")
     except (ValueError, TypeError, RecursionError) as error:
-        hint = f"delete {FILE}, and the run goes on as a new one at W&B"
+        hint = f"delete {FILE}, and a new run begins at W&B"
         raise UserError(f"not the names of a W&B run: {error}", place=str(path), hint=hint) from error
 
 
 def _sweep() -> str | None:
-    """Names the sweep that this process runs a job of."""
+    """Returns the name of the sweep that this process runs a job of."""
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
@@ -100,34 +105,34 @@ def _sweep() -> str | None:
 
 
 def tags_of(config: Mapping[str, Any]) -> list[str]:
-    """Gives the tags that every run has, such as `model=critic`."""
+    """Returns the tags of a run, such as `model=critic`."""
     parts = {part: config[part].get("name") for part in ("model", "data", "benchmark", "scale") if config.get(part)}
     parts |= {part: part_name(config[part]) for part in ("objective", "control") if config.get(part)}
     return [f"{part}={name}"[:MAX_TAG] for part, name in parts.items()]
 
 
 def names_of_model(model: Any) -> WandbNames | None:
-    """Finds the W&B run that made a model, where that is named by its run's folder or the hf/ folder in it."""
+    """Finds the W&B run that made a model, from the path of its run or of the hf/ folder in it."""
     folder = Path(str(model)).expanduser()
     files = [place / FILE for place in (folder, folder.parent)] if folder.is_dir() else []
     return next((_read(file) for file in files if file.exists()), None)
 
 
 def weights_of(config: Mapping[str, Any]) -> Any:
-    """Names the weights that a training begins with."""
+    """Returns the initial weights of a training."""
     model = config.get("model") or {}
     return (model.get("task") or {}).get("weights") or model.get("weights")
 
 
 def models_in(config: Mapping[str, Any]) -> list[str]:
-    """Names the models that a configuration uses: what training begins with, what is measured, and what measures."""
+    """Returns the models in a configuration: initial weights, evaluated model, and critic."""
     benchmark = config.get("benchmark") or {}
     given = (weights_of(config), config.get("checkpoint"), benchmark.get("critic"))
     return list(dict.fromkeys(str(one) for one in given if one))
 
 
 def folder_artifact(folder: Path, name: str, metadata: Mapping[str, Any] | None = None) -> "Artifact":
-    """Makes the artifact of a model's folder; its files are sent from where they are, without a copy."""
+    """Builds the artifact of a model's folder; its files are uploaded without a copy."""
     import wandb
 
     model = wandb.Artifact(name, type=MODEL, metadata=dict(metadata or {}))
@@ -136,7 +141,7 @@ def folder_artifact(folder: Path, name: str, metadata: Mapping[str, Any] | None 
 
 
 def model_artifact(model: str) -> "Artifact | None":
-    """Finds the artifact that a model is at W&B, by the names that the run which made it keeps in its folder."""
+    """Finds the artifact of a model at W&B, from the names in the folder of its run."""
     names = names_of_model(model)
     if names is None or names.model is None:
         return None
@@ -145,12 +150,12 @@ def model_artifact(model: str) -> "Artifact | None":
     found = folder_artifact(hf, names.model) if hf is not None else None
     if found is not None and found.digest == names.model_digest:
         return found
-    log.info("W&B: %s is no longer the artifact %s, which is not named as used", hf or folder, names.model)
+    log.info("W&B: %s has changed since the artifact %s, which is not listed as used", hf or folder, names.model)
     return None
 
 
 def data_artifact(config: Mapping[str, Any], data: Mapping[str, Any]) -> "Artifact | None":
-    """Makes the artifact of the data: its fingerprints and sizes, and references to its files where they are local."""
+    """Builds the artifact of the data: fingerprints and sizes, and references to local files."""
     if not data.get("fingerprints"):
         return None
     import wandb
@@ -172,7 +177,7 @@ def _local_paths(block: Mapping[str, Any]) -> list[Path]:
 
 
 def check_account(*, offline: bool) -> None:
-    """Refuses to begin where W&B knows no account; at a terminal it asks for one.
+    """Checks that there is an account at W&B; at a terminal it asks for one.
 
     Raises:
         UserError: There is none.
@@ -188,10 +193,10 @@ def check_account(*, offline: bool) -> None:
 
 
 def _address_names_account() -> bool:
-    """Tells whether git's remote is https://NAME@...: W&B takes passwords out, but the name may be a token too."""
+    """Whether git's remote is https://NAME@...: W&B removes passwords, but the name may also be a token."""
     try:
         found = subprocess.run(["git", "remote", "get-url", "origin"], capture_output=True, text=True, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):  # without git W&B knows no address either
+    except (OSError, subprocess.TimeoutExpired):  # without git, W&B has no address either
         return False
     return "@" in urlsplit(found.stdout.strip()).netloc
 
@@ -199,15 +204,15 @@ def _address_names_account() -> bool:
 class WandbRun:
     """Logs to one W&B run: curves, the configuration, and at the end test metrics, predictions and the model.
 
-    Its data and the models that it began with or measured become inputs, so that W&B shows what a figure comes from.
+    Its data, initial weights and evaluated models are inputs of the run, so that W&B shows the lineage.
 
     Args:
         job: The job type.
-        project: Where the run stands at W&B.
-        group: None takes the sweep, or the training in stages, that the run belongs to.
-        tags: More tags.
-        artifact: Whether hf/ becomes an artifact; None does so where it is small.
-        init: More arguments of `wandb.init`.
+        project: The project at W&B.
+        group: None uses the sweep, or the training in stages, that the run belongs to.
+        tags: Additional tags.
+        artifact: Whether hf/ is uploaded as an artifact; None uploads it if it is small.
+        init: Additional arguments of `wandb.init`.
     """
 
     def __init__(
@@ -224,7 +229,7 @@ class WandbRun:
         **init: Any,
     ):
         if offline or os.environ.get("WANDB_MODE") == "offline":
-            # Else wandb reports its own use over the network though the run is offline: it looks at WANDB_MODE alone.
+            # wandb's telemetry only checks WANDB_MODE, and would use the network although the run is offline.
             os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         import wandb
         from pytorch_lightning.loggers import WandbLogger
@@ -242,12 +247,12 @@ class WandbRun:
                 dir=run.path,
                 mode="offline" if offline else None,
                 resume="allow",
-                reinit="create_new",  # whatever else this process logs to stays as it is
+                reinit="create_new",  # other runs of this process are not affected
                 settings=wandb.Settings(quiet=True, disable_git=_address_names_account()),
             )
         except wandb.Error as error:
             raise UserError(f"W&B cannot begin: {error}", place="logger.wandb", hint=NO_ACCOUNT) from error
-        # As Lightning does for a run of its own: curves over the optimiser's steps.
+        # As in Lightning: curves over the optimiser's steps.
         if made_by:
             self.run.config.update({"checkpoint_run": made_by.id}, allow_val_change=True)
         self.run.define_metric("trainer/global_step")
@@ -272,34 +277,34 @@ class WandbRun:
                 self._use(used)
 
     def _log_verdicts(self, finished: Finished) -> None:
-        """Logs every verdict without its texts, so that tables of two runs can be joined by id at W&B."""
+        """Logs every verdict without texts, so that tables of two runs can be joined by id at W&B."""
         import wandb
 
         for path in sorted(finished.run.predictions.glob("*.jsonl")):
             rows = [[row.get(name) for name in VERDICT] for row in islice(read_jsonl(path), MAX_VERDICTS)]
-            if any(label for _, label, *_ in rows):  # none where answers were only written
+            if any(label for _, label, *_ in rows):  # none if only answers were generated
                 table = wandb.Table(columns=list(VERDICT), data=rows)
                 self.run.log({f"test/{path.stem}/verdicts": table, "trainer/global_step": finished.step})
 
     def _use(self, artifact: "Artifact") -> None:
-        """Makes an artifact an input of this run: W&B finds the version of the same content, or begins one."""
+        """Makes an artifact an input of this run: W&B finds the version with the same content, or creates one."""
         if self.run.offline:
-            # `use_artifact` refuses to work offline, though it would do the same; `wandb sync` carries it out.
+            # `use_artifact` does not work offline; this has the same effect after `wandb sync`.
             self.run._log_artifact(artifact, is_user_created=True, use_after_commit=True)
             return
         import wandb
 
         try:
             self.run.use_artifact(artifact)
-        except (wandb.Error, ValueError) as error:  # the work is done, and its results are logged
-            log.warning("W&B: %s is not named as used: %s", artifact.name, error)
+        except (wandb.Error, ValueError) as error:  # the results are already logged
+            log.warning("W&B: %s is not listed as used: %s", artifact.name, error)
 
     def _log_model(self, finished: Finished) -> None:
-        if self._artifact is False or not finished.run.hf.is_dir():  # an evaluation has no model of its own
+        if self._artifact is False or not finished.run.hf.is_dir():  # an evaluation has no hf/
             return
         size = sum(path.stat().st_size for path in finished.run.hf.rglob("*") if path.is_file())
         if self._artifact is None and size > UPLOAD_LIMIT:
-            log.info("W&B: hf/ has %d MB and stays here; logger.wandb.artifact=true sends it", size >> 20)
+            log.info("W&B: hf/ has %d MB and is not uploaded; logger.wandb.artifact=true uploads it", size >> 20)
             return
         weights = weights_of(self._config)
         metadata = {

@@ -22,7 +22,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.sentences import best_sentences
 from faithkit.training.checkpoints import best_weights, model_state
 from tests.data_modules.examples import example
-from tests.model_folders import edit_json, make_older
+from tests.model_folders import edit_json, reseal
 from tests.running import SMALL, train_here
 
 TEXT = st.text(min_size=1, max_size=60).filter(lambda text: bool(text.strip()))
@@ -58,10 +58,9 @@ def test_a_frozen_encoder_stays_as_it_was_and_its_head_learns(general: Path, tin
 
 @pytest.mark.parametrize("broken", [[1.0, 2.0], ["a"] * len(WEIGHTS), [1e9] * len(WEIGHTS)])
 def test_broken_weights_of_evidence_are_refused(general: Path, tmp_path: Path, broken: list[object]) -> None:
-    folder = make_older(
-        Path(shutil.copytree(general / "hf", tmp_path / "hf"))
-    )  # without hashes, which would tell first
+    folder = Path(shutil.copytree(general / "hf", tmp_path / "hf"))
     edit_json(folder / SIDECAR, lambda stored: stored["thresholds"].update({EVIDENCE: broken}))
+    reseal(folder)
     with pytest.raises(UserError, match=EVIDENCE):
         Critic.load(str(folder))
 

@@ -14,7 +14,7 @@ from critic.export import export
 from critic.tagger.requests import Request
 from critic.tagger.settings import tagger_labels
 from faithkit.errors import UserError
-from tests.model_folders import make_older
+from tests.model_folders import reseal
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"
 
@@ -70,11 +70,11 @@ def test_an_export_that_differs_is_refused(trained_tagger: Path, tmp_path: Path)
     from safetensors.torch import load_file, save_file
 
     shutil.copytree(trained_tagger, tmp_path / "run")
-    make_older(tmp_path / "run" / "hf")  # with hashes it would be refused before
     file = tmp_path / "run" / "hf" / "model.safetensors"
     weights = load_file(file)
     weights["classifier.bias"] += 0.1
     save_file(weights, file, metadata={"format": "pt"})
+    reseal(file.parent)
     with pytest.raises(UserError, match="differs by 1"):
         export(str(tmp_path / "run"), str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

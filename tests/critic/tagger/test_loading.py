@@ -17,7 +17,7 @@ from faithkit.packing import use_packed_attention
 from faithkit.span_types import TYPES, UNTYPED
 from faithkit_workflows.detectors.loading import kind_of, load_detector
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
-from tests.model_folders import make_foreign, make_older
+from tests.model_folders import make_foreign, reseal
 
 Write = Callable[..., Path]
 
@@ -46,9 +46,10 @@ def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path,
     ],
 )
 def test_a_broken_sidecar_is_explained(tagger_folder: Path, tmp_path: Path, key: str, value: dict[str, Any]) -> None:
-    make_older(shutil.copytree(tagger_folder, tmp_path / "broken"))
+    shutil.copytree(tagger_folder, tmp_path / "broken")
     file = tmp_path / "broken" / "faithkit.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    reseal(file.parent)
     with pytest.raises(UserError, match=r"broken sidecar(.|\n)*faithkit.json"):
         Tagger.load(str(tmp_path / "broken"))
     file.write_text("{}")
@@ -82,9 +83,10 @@ def test_weights_that_are_no_tagger_are_refused(
 
 
 def test_weights_that_are_cut_short_are_refused(tagger_folder: Path, tmp_path: Path) -> None:
-    make_older(shutil.copytree(tagger_folder, tmp_path / "broken"))
+    shutil.copytree(tagger_folder, tmp_path / "broken")
     weights = tmp_path / "broken" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    reseal(weights.parent)
     with pytest.raises(UserError, match="cannot be loaded: SafetensorError"):
         Tagger.load(str(tmp_path / "broken"))
 

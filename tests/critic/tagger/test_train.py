@@ -105,7 +105,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
         given = SimpleNamespace(overrides=SimpleNamespace(task=[f"resume={tmp_path / 'run'}"]))
         patch.setattr("hydra.core.hydra_config.HydraConfig.get", lambda: given)
         train_here(f"resume={tmp_path / 'run'}")
-    assert "going on at step 2" in (tmp_path / "run" / "train.log").read_text()
+    assert "resuming at step 2" in (tmp_path / "run" / "train.log").read_text()
     ours, theirs = state(tmp_path / "run"), state(tmp_path / "whole")
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
     assert metrics_of(tmp_path / "run") == metrics_of(tmp_path / "whole")

@@ -92,8 +92,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
         for odd in (os.mkfifo, os.mkdir, endless):
             place.unlink()
             odd(place)
-            check_refused(lambda: read(make(name, file)), "no such file or folder|here|no plain file|next to")
-            check_refused(lambda: read(make(name, file.parent)), "here|no plain file|next to")
+            check_refused(lambda: read(make(name, file)), "no such file|here|no plain file|regular file|next to")
+            check_refused(lambda: read(make(name, file.parent)), "here|no plain file|regular file|next to")
             place.rmdir() if place.is_dir() else place.unlink()
             place.write_bytes(whole)
 
@@ -102,8 +102,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
 def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Callable[[Path], None]) -> None:
     make_odd(tmp_path / "rows.jsonl")
     file = str(tmp_path / "rows.jsonl")
-    check_refused(lambda: open_user_table(file, COLUMNS, join="".join), "no plain file|a folder")
-    check_refused(lambda: read_predictions(file), "no plain file")
+    check_refused(lambda: open_user_table(file, COLUMNS, join="".join), "no plain file|not a regular file|a folder")
+    check_refused(lambda: read_predictions(file), "not a regular file")
 
 
 def test_a_document_that_is_a_folder_or_a_pipe_does_not_count(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
-from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, mend_hint, read_sidecar, seal
+from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, read_sidecar, repair_hint, seal
 from faithkit.files.run_folder import RunFolder, log
 from faithkit.words import VERSION
 
@@ -60,5 +60,5 @@ def test_a_file_that_is_gone_or_another_is_named(name: str, sealed: Path) -> Non
 def test_a_runs_own_folder_is_written_again_by_its_training(tmp_path: Path) -> None:
     run = RunFolder(tmp_path)
     run.config.touch()
-    assert f"faithkit train resume={tmp_path}" in mend_hint(run.hf)
-    assert "export the run again" in mend_hint(tmp_path / "copy")
+    assert f"faithkit train resume={tmp_path}" in repair_hint(run.hf)
+    assert "export the run again" in repair_hint(tmp_path / "copy")

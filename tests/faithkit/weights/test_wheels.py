@@ -101,5 +101,5 @@ def test_a_bomb_is_refused_by_what_it_declares_and_stopped_where_it_lies(tmp_pat
 def test_what_is_no_wheel_is_refused(tmp_path, content):
     wheel = tmp_path / "broken.whl"
     wheel.write_bytes(content)
-    with pytest.raises(UserError, match="is no wheel to use"):
+    with pytest.raises(UserError, match="is not a usable wheel"):
         wheels.extract(wheel, "pack/", tmp_path / "target", max_bytes=MANY)

@@ -196,7 +196,7 @@ def test_a_scored_table_is_no_file_of_predictions(suffix: str, tmp_path: Path) -
 def test_a_label_of_the_data_is_never_read_for_the_verdict(tmp_path: Path) -> None:
     path = tmp_path / "scored.jsonl"
     path.write_text(json.dumps({"id": "a", "label": "faithful", "faithkit_label": "hallucinated"}) + "\n")
-    with pytest.raises(UserError, match="no predictions but a table"):
+    with pytest.raises(UserError, match="not predictions but a table"):
         read_predictions(path)
     with pytest.raises(UserError, match=r"does not exist\n  at: .*none.csv\n  hint: check the path"):
         read_predictions(tmp_path / "none.csv")

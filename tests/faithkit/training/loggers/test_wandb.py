@@ -238,7 +238,7 @@ def test_the_artifact_is_left_out_where_it_is_switched_off_or_large(
     monkeypatch.setattr(wandb_run.log, "propagate", True)
     with caplog.at_level("INFO"):
         assert types(log_run(tmp_path / "large")) == {"run_table"}
-    assert "logger.wandb.artifact=true sends it" in caplog.text
+    assert "logger.wandb.artifact=true uploads it" in caplog.text
     assert types(log_run(tmp_path / "wanted", artifact=True)) == {"run_table", "model"}
 
 
