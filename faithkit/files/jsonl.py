@@ -133,7 +133,7 @@ def _first_zero(handle: int, end: int, block: int = 1 << 20) -> int:
 
 
 def _last_line_break(handle: int, end: int, block: int = 1 << 16) -> int:
-    """Finds the position after the last line break before `end`, searching backwards because the file may be large."""
+    """Finds the position after the last line break before `end`, searching backwards in a large file."""
     while end > 0:
         start = max(0, end - block)
         found = os.pread(handle, end - start, start).rfind(b"\n")
@@ -229,7 +229,7 @@ def read_predictions(path: str | Path) -> dict[str, Prediction]:
 
 
 def _not_of_a_table(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields the rows; refuses a table, recognised by a first line that is not JSON or lacks the keys of predictions.
+    """Yields the rows; refuses a table: its first line is not JSON, or lacks the keys of predictions.
 
     A scored table may have a label column besides the detector's, which must not be read as a prediction.
     """

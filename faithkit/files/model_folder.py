@@ -1,7 +1,7 @@
 """Writes, reads and verifies the `hf/` folder of a model: Hugging Face files, and `faithkit.json` with the rest.
 
-`faithkit.json` (the sidecar) also holds the SHA-256 of all files, including itself; they are verified before the weights
-are used. A mark in `config.json` shows that the folder must have a sidecar.
+`faithkit.json` (the sidecar) also holds the SHA-256 of all files, including itself; they are verified before the
+weights are used. A mark in `config.json` shows that the folder must have a sidecar.
 """
 
 import hashlib

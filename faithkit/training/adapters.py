@@ -54,7 +54,7 @@ class Adapters:
         return model.merge_and_unload(safe_merge=True)
 
     def write(self, run: RunFolder) -> None:
-        """Writes adapter/ of a finished run: the adapters of the best checkpoint, with the sidecar and seen rows of hf/."""
+        """Writes adapter/ of a finished run: the best checkpoint's adapters, with the sidecar and seen rows of hf/."""
         merged = read_sidecar(run.hf)
         assert merged is not None, "hf/ is written first"
         state = model_state(best_weights(run))

@@ -107,7 +107,8 @@ def _load_tensors(adapted: Any, folder: Path) -> None:
         if name not in found or name not in expected or found[name].shape != expected[name].shape
     ]
     if different:
-        problem = f"the adapters do not fit {ADAPTER_CONFIG} or the base: {len(different)} tensors differ ({different[0]}, ...)"
+        count, first = len(different), different[0]
+        problem = f"the adapters do not fit {ADAPTER_CONFIG} or the base: {count} tensors differ ({first}, ...)"
         raise UserError(problem, place=str(path), hint=REPAIR_HINT)
     set_peft_model_state_dict(adapted, found, adapter_name=NAME)
 

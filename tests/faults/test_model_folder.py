@@ -225,10 +225,10 @@ def test_missing_tensors_are_never_random(kind: str, tmp_path: Path) -> None:
         (config(hidden_size=2**20), "its model has"),
         (config(vocab_size=2**70), "cannot be loaded|its model has|damaged"),
         (config(num_labels=10**9, id2label=None), "num_labels is"),
-        (config(model_type="zork"), "model_type is 'zork'"),
-        (config(model_type=None), "model_type is None"),
+        (config(model_type="zork"), "the model_type 'zork'"),
+        (config(model_type=None), "the model_type None"),
         (config(model_type="vit"), "of type 'vit'"),
-        (config(model_type="zork", auto_map={"AutoConfig": "evil.Config"}), "run code of its own"),
+        (config(model_type="zork", auto_map={"AutoConfig": "evil.Config"}), "needs code from its folder"),
         (config(architectures=[None]), "architectures is"),
         (cut("config.json"), "broken JSON|cannot be loaded"),
         (text("config.json", "[" * 10_000 + "]" * 10_000), "nested too deeply"),
@@ -387,7 +387,7 @@ def test_a_field_of_a_sidecar_is_typed_and_in_its_range(
 
     if isinstance(value, float) and not math.isfinite(value):  # no hash: such a file is refused before
         edit_json(folder / SIDECAR, change)
-        words = "NaN is not a JSON number|Infinity is no number"
+        words = "is not a JSON number"
     else:
         edit_sidecar(folder, change)
     assert_refused(kind, folder, words)
