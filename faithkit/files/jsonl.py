@@ -301,7 +301,7 @@ def read_strict_json(path: Path, *, hint: str) -> Any:
         hint: What to type about a broken file.
 
     Raises:
-        UserError: It is missing, empty, incomplete, not UTF-8, too deeply nested, or has NaN, infinity or a duplicate key.
+        UserError: It is missing, empty, incomplete, not UTF-8, too deeply nested, or has NaN, infinity or a key twice.
     """
     try:
         text = path.read_bytes().decode("utf-8")
