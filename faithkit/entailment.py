@@ -1,4 +1,4 @@
-"""Entailment: the interface of any model that tells whether one text follows from another."""
+"""Entailment: the interface of models that predict whether one text follows from another."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -12,5 +12,5 @@ class Entailment(Protocol):
     """Scores pairs of texts: any model of natural language inference."""
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[Any]:
-        """Gives the probabilities [N, 3] of entailment, neutral and contradiction of each pair, equal in any batch."""
+        """Returns the probabilities [N, 3] of entailment, neutral and contradiction, independent of the batch."""
         ...

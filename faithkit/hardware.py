@@ -1,4 +1,4 @@
-"""Finds the precision that the hardware computes fastest in, turns models to bf16, and tells what runs where."""
+"""Chooses the fastest precision of the hardware, casts models to bf16, and describes models and devices."""
 
 from typing import Any
 
@@ -17,26 +17,26 @@ def best_precision(accelerator: str) -> str:
 
 
 def computes_in_bf16(device: str) -> bool:
-    """Tells whether a torch device is faster in bf16 than in fp32."""
+    """Whether a torch device is faster in bf16 than in fp32."""
     return best_precision("gpu" if device.startswith("cuda") else "cpu") == "bf16-mixed"
 
 
 def wants_bf16(precision: str, device: str) -> bool:
-    """Tells whether a model shall run in bf16: as asked, or for `auto` where the device is faster in it."""
+    """Whether a model runs in bf16: as requested, or for `auto` if the device is faster in it."""
     return precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
 
 
 def resolve_precision(precision: str, device: str) -> str:
-    """Turns `auto` into 32-true or bf16 by the device, and refuses unknown precisions."""
+    """Resolves `auto` to 32-true or bf16 by the device, and checks the precision."""
     read_choice("precision", precision, PRECISIONS)
     return "bf16" if wants_bf16(precision, device) else "32-true"
 
 
 def describe(model: Any, device: Any, precision: str | None = None) -> str:
-    """Tells a model's size, its device and its precision: `22.7 million parameters; cpu, 2 threads; 32-true`.
+    """Describes a model's size, device and precision: `22.7 million parameters; cpu, 2 threads; 32-true`.
 
     Args:
-        precision: None reads it off the weights.
+        precision: None uses that of the weights.
     """
     device, parts = torch.device(device), []
     parameters = {id(one): one for one in model.parameters()} if hasattr(model, "parameters") else {}
@@ -50,16 +50,16 @@ def describe(model: Any, device: Any, precision: str | None = None) -> str:
         threads = torch.get_num_threads()
         parts.append(f"{device.type}, {threads} thread{'' if threads == 1 else 's'}")
     kinds = sorted({str(one.dtype).removeprefix("torch.") for one in parameters.values()})
-    if said := precision or " and ".join(kinds):
-        parts.append(said)
-        is_bf16 = said.startswith(("bf16", "bfloat16"))
+    if label := precision or " and ".join(kinds):
+        parts.append(label)
+        is_bf16 = label.startswith(("bf16", "bfloat16"))
         if is_bf16 and device.type in ("cpu", "cuda") and not computes_in_bf16(device.type):
-            parts.append("only imitated here, many times slower than 32-true: precision=auto avoids it")
+            parts.append("emulated on this device, many times slower than 32-true: precision=auto avoids it")
     return "; ".join(parts)
 
 
 def describe_runner(runner: Any) -> str:
-    """Tells what a detector or a generator runs on: its model here, or the engine that has it elsewhere."""
+    """Describes the device of a detector or generator: that of its model, or its engine."""
     seen = runner
     while seen is not None:
         model: Any = getattr(seen, "model", None)
@@ -70,7 +70,7 @@ def describe_runner(runner: Any) -> str:
 
 
 def to_bf16(model: Any) -> Any:
-    """Casts a model to bf16, but for the frequencies of rotary positions: rounded, they misplace far tokens."""
+    """Casts a model to bf16, except the frequencies of rotary positions, which must not be rounded."""
     kept = [
         (module, name, buffer)
         for module in model.modules()

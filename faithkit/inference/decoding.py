@@ -112,7 +112,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name on the command line (`engine=`)."""
+        """Its name in `engine=`."""
         ...
 
     @property
@@ -132,7 +132,7 @@ class Engine(Protocol):
 
 
 def check_prompts(prompts: Sequence[Prompt]) -> None:
-    """Refuses prompts that cannot be told apart, and empty ones."""
+    """Checks that prompts have unique ids and are not empty."""
     if len({prompt.id for prompt in prompts}) < len(prompts):
         seen: set[str] = set()
         twice = next(p.id for p in prompts if p.id in seen or seen.add(p.id))  # type: ignore[func-returns-value]

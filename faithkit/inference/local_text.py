@@ -1,4 +1,4 @@
-"""Asks a causal language model on this machine: messages in, text or the probabilities of choices out."""
+"""Runs a local causal language model: messages in, text or probabilities of choices out."""
 
 import hashlib
 from collections import defaultdict
@@ -33,7 +33,7 @@ from faithkit.weights.used_model import describe_model
 class LocalTextEngine:
     """Asks a model that an engine of tokens runs.
 
-    It holds no model to a form (`Form`): it writes, and `weigh` chooses.
+    It ignores the form (`Form`); `weigh` restricts replies to choices.
 
     Args:
         window: Tokens of prompt and answer together. A request that needs more gets a reply with that problem.
@@ -55,18 +55,18 @@ class LocalTextEngine:
                 yield self._reply(sorted(samples.pop(completion.id), key=lambda one: one.sample), sizes)
 
     def weigh(self, requests: Sequence[Request], choices: Sequence[str]) -> Iterator[Reply]:
-        """Yields the probabilities of the tokens that tell the choices apart: one pass, and nothing is written."""
-        begin, telling = self.tokens.choices(choices)
+        """Yields the probabilities of the choices' first distinctive tokens, in one pass without writing."""
+        begin, distinctive = self.tokens.choices(choices)
         prompts, replies = self._prompts(requests, len(begin) + 1)
         yield from replies
         sizes = {prompt.id: len(prompt.ids) for prompt in prompts}
         begun = [Prompt(prompt.id, np.append(prompt.ids, begin).astype(np.int32)) for prompt in prompts]
-        for id_, shares in self.engine.next_probabilities(begun, telling):
+        for id_, shares in self.engine.next_probabilities(begun, distinctive):
             probabilities = dict(zip(choices, shares.tolist(), strict=True))
             yield Reply(id=id_, probabilities=probabilities, prompt_tokens=sizes[id_])
 
     def _prompts(self, requests: Sequence[Request], new_tokens: int) -> tuple[list[Prompt], list[Reply]]:
-        """Encodes requests; gives replies to those that the model has no room for."""
+        """Encodes requests; returns replies with a problem for those that are too long."""
         check_requests(requests)
         prompts, replies = [], []
         for request, ids in zip(requests, self.tokens.prompts([r.messages for r in requests]), strict=True):
@@ -184,6 +184,6 @@ def _load_vllm(
 
 
 def _identity(source: str, tokenizer: Any, how: str) -> str:
-    """Names the weights by their hashes, so that a folder with other weights is another model."""
+    """Identifies the weights by their hashes, so that a folder with other weights is another model."""
     template = hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()[:8]
     return f"{how} {describe_model(source).weights or source} {template}"

@@ -1,7 +1,7 @@
-"""Turns messages into tokens as a model's chat template lays them out.
+"""Encodes messages with a model's chat template.
 
-What a message says is encoded as text alone: the spelling of a special token in it stays text, so no response can end
-its own turn or speak for another. A model without a chat template reads the messages one below the other.
+The content of a message is encoded as text only: the spelling of a special token in it stays text, so no response can
+end its turn or begin another one. For a model without a chat template, the messages are joined by blank lines.
 """
 
 from collections.abc import Sequence
@@ -14,43 +14,43 @@ from faithkit.errors import UserError, shorten
 from faithkit.inference.text import SYSTEM, Message
 from faithkit.literal_text import literal_text, without_special
 
-# Around the number of a message, which stands in the place of its content while the template is rendered.
+# Delimiters of a message's number, which replaces its content while the template is rendered.
 _OPEN, _CLOSE = "\ue000", "\ue001"
-BREAK = "\n\n"  # between messages, where there is no template
+BREAK = "\n\n"  # between messages without a template
 
 
 class _Piece(NamedTuple):
-    """A part of a prompt: of the template, or what a message says."""
+    """A part of a prompt: template text, or the content of a message."""
 
     text: str
     is_content: bool
 
 
 class MessageTokens:
-    """Encodes messages for one model, and what it is to answer.
+    """Encodes messages and answers for one model.
 
     Args:
-        tokenizer: A fast one, of transformers.
+        tokenizer: A fast tokenizer of transformers.
     """
 
     def __init__(self, tokenizer: Any):
         self.tokenizer = tokenizer
         self.has_template = bool(tokenizer.chat_template)
-        # Words carry the space before them: an answer behind plain text begins with one, behind a template it does not.
+        # Tokens of words include the space before them: an answer begins with a space after plain text only.
         self._lead = "" if self.has_template else " "
 
     def prompts(self, conversations: Sequence[Sequence[Message]]) -> list[NDArray[np.int32]]:
-        """Encodes each conversation up to where the model answers."""
+        """Encodes each conversation up to the model's answer."""
         pieces = [self._pieces(messages) for messages in conversations]
-        ids = self._encode({piece for own in pieces for piece in own})
+        ids = self._encode({piece for parts in pieces for piece in parts})
         before = [] if self.has_template else _tokens_before(self.tokenizer)
-        return [np.concatenate([np.array(before, np.int32), *(ids[piece] for piece in own)]) for own in pieces]
+        return [np.concatenate([np.array(before, np.int32), *(ids[piece] for piece in parts)]) for parts in pieces]
 
     def choices(self, choices: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Gives the tokens that all choices begin with, often none, and for each the one that tells it from the others.
+        """Returns the common first tokens of all choices, often none, and each choice's first distinctive token.
 
         Raises:
-            UserError: No single token tells them apart.
+            UserError: No single token distinguishes them.
         """
         pieces = [_Piece(f"{self._lead}{choice}", True) for choice in choices]
         ids = self._encode(set(pieces))
@@ -58,20 +58,20 @@ class MessageTokens:
         shared = 0
         while all(len(row) > shared for row in rows) and len({row[shared] for row in rows}) == 1:
             shared += 1
-        telling = [row[shared] for row in rows if len(row) > shared]
-        if len(set(telling)) < len(choices):
-            problem = f"no token of this model tells {' and '.join(map(shorten, choices))} apart"
+        distinctive = [row[shared] for row in rows if len(row) > shared]
+        if len(set(distinctive)) < len(choices):
+            problem = f"no token of this model distinguishes {' and '.join(map(shorten, choices))}"
             raise UserError(problem, hint="use another model")
-        return rows[0][:shared], telling
+        return rows[0][:shared], distinctive
 
     def answers(self, texts: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Encodes answers as a model learns to write them, with the token that ends them."""
+        """Encodes answers with their end token, as a model learns to write them."""
         pieces = [_Piece(f"{self._lead}{text}", True) for text in texts]
         ids, end = self._encode(set(pieces)), np.array([self.tokenizer.eos_token_id], np.int32)
         return [np.concatenate([ids[piece], end]) for piece in pieces]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Gives the text of an answer."""
+        """Decodes an answer."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
 
     def _pieces(self, messages: Sequence[Message]) -> list[_Piece]:
@@ -96,31 +96,31 @@ class MessageTokens:
             if messages[0].role != SYSTEM or len(messages) < 2:
                 problem = f"its chat template refuses these messages: {shorten(str(error))}"
                 raise UserError(problem, hint="use another model") from error
-        # Some templates have no system role: the next message then begins with what it says.
+        # Some templates have no system role: its content is then put before that of the next message.
         first = {**turns[1], "content": f"{turns[0]['content']}{BREAK}{turns[1]['content']}"}
         return str(self.tokenizer.apply_chat_template([first, *turns[2:]], **render))
 
     def _encode(self, pieces: set[_Piece]) -> dict[_Piece, NDArray[np.int32]]:
-        """Encodes each piece by itself, without special tokens but those that a template spells."""
+        """Encodes each piece separately; special tokens come only from the template."""
         backend = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        parts = [piece for piece in pieces if not piece.is_content]
-        said = [piece for piece in pieces if piece.is_content]
-        found = dict(zip(parts, _encode_batch(backend, parts), strict=True))
+        template_parts = [piece for piece in pieces if not piece.is_content]
+        contents = [piece for piece in pieces if piece.is_content]
+        found = dict(zip(template_parts, _encode_batch(backend, template_parts), strict=True))
         with literal_text(self.tokenizer):
-            for piece, ids in zip(said, _encode_batch(backend, said), strict=True):
+            for piece, ids in zip(contents, _encode_batch(backend, contents), strict=True):
                 found[piece] = without_special(self.tokenizer, ids)
         return found
 
 
 def _encode_batch(backend: Any, pieces: Sequence[_Piece]) -> list[NDArray[np.int32]]:
-    # The Rust side takes no lone surrogate: the model sees a question mark in its place.
+    # The Rust code accepts no lone surrogates: they become question marks.
     texts = [piece.text.encode(errors="replace").decode() for piece in pieces]
     return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(texts, add_special_tokens=False)]
 
 
 def _tokens_before(tokenizer: Any) -> list[int]:
-    """Finds the tokens that the tokenizer puts in front of a text, such as that of its beginning."""
-    whole, own = (tokenizer("a", add_special_tokens=added)["input_ids"] for added in (True, False))
-    return list(whole[: whole.index(own[0])])
+    """Finds the tokens that the tokenizer adds before a text."""
+    whole, plain = (tokenizer("a", add_special_tokens=added)["input_ids"] for added in (True, False))
+    return list(whole[: whole.index(plain[0])])

@@ -1,6 +1,6 @@
-"""The interface of engines that read messages and write text: models on this machine and servers alike.
+"""The interface of engines that read messages and write text: local models and servers.
 
-Below it, for models on this machine, stands `faithkit.inference.decoding`, which decodes by tokens.
+Local models use `faithkit.inference.decoding`, the interface of engines that decode tokens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of one side of the talk.
+    """A message of one speaker.
 
     Args:
         role: SYSTEM, USER or ASSISTANT.
@@ -29,7 +29,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to a model: messages that it is to answer.
+    """Messages for a model to answer.
 
     Args:
         id: Finds the reply; unique among the requests of a call.
@@ -41,7 +41,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The form that a reply must have; an engine that cannot hold a model to it leaves it out.
+    """The required form of a reply; engines that cannot enforce it ignore it.
 
     Args:
         choices: The reply is one of these.
@@ -54,16 +54,16 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A model's answer to a request, or the reason why there is none.
+    """A model's answer to a request, or the problem instead.
 
     Args:
         id: The request's.
-        texts: One for each sample; none where only probabilities were asked for.
-        finished: Of each text, whether the model ended it; otherwise it was cut at `max_new_tokens`.
-        probabilities: Of each choice, relative to the others; empty where the engine cannot tell.
-        prompt_tokens: That were read, as the engine counts them.
-        new_tokens: That were written.
-        problem: Why there is no reply: a counted outcome, which is never read as an answer.
+        texts: One for each sample; none if only probabilities were requested.
+        finished: Whether the model finished each text; otherwise it was cut at `max_new_tokens`.
+        probabilities: Of each choice, relative to the others; empty if the engine has none.
+        prompt_tokens: Tokens read, as counted by the engine.
+        new_tokens: Tokens written.
+        problem: Why there is no reply: a counted outcome that is never read as an answer.
     """
 
     id: str
@@ -76,15 +76,15 @@ class Reply:
 
 
 class TextEngine(Protocol):
-    """Runs a language model, or asks a server that does.
+    """Runs a language model, or asks a server.
 
-    A request that fails gives a reply with a `problem`; it never shifts or stops the others. What concerns all requests
-    alike (a server that refuses the key, a model that it does not have) raises `UserError`.
+    A failed request gets a reply with a `problem` and does not affect the others. Errors of all requests (a refused
+    key, an unknown model) raise `UserError`.
     """
 
     @property
     def identity(self) -> str:
-        """Names engine, model and weights: an equal request with equal settings gets the same reply from its equal."""
+        """Identifies engine, model and weights: equal requests and settings get the same reply."""
         ...
 
     def generate(self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None) -> Iterator[Reply]:
@@ -100,7 +100,7 @@ class TextEngine(Protocol):
 
 
 def check_requests(requests: Sequence[Request]) -> None:
-    """Refuses requests that cannot be told apart."""
+    """Checks that the ids of requests are unique."""
     seen: set[str] = set()
     for request in requests:
         if request.id in seen:

@@ -144,5 +144,5 @@ def test_encoder_decoders_and_equal_requests_are_refused(
     twice = [Request("a", (Message(USER, "king"),))] * 2
     with pytest.raises(UserError, match="two requests have the id 'a'"):
         list(engine.weigh(twice, ["yes", "no"]))
-    with pytest.raises(UserError, match="no token of this model tells 'yes' and 'yes!' apart"):
+    with pytest.raises(UserError, match="no token of this model distinguishes 'yes' and 'yes!'"):
         engine.tokens.choices(["yes", "yes!"])
