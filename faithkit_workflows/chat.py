@@ -1,4 +1,4 @@
-"""Talk to a generator in the terminal: paste knowledge, ask, and see each answer with the critic's verdict.
+"""Chat with a generator in the terminal: paste knowledge, ask, and see each answer with the critic's verdict.
 
 faithkit chat checkpoint=runs/...                       answers alone; in a checkout python -m faithkit_workflows.chat
 faithkit chat checkpoint=runs/... detector=runs/...     each with P(hallucinated), by a critic or a tagger
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
     from faithkit_workflows.answering.strategies import Answerer
 
 GROUPS = ("decoding",)
-HELP = "/knowledge: other knowledge   /forget: forget what was said   /quit: leave"
+HELP = "/knowledge: other knowledge   /forget: clear the history   /quit: leave"
 STYLES = {FAITHFUL: "green"}
-Read = Callable[[str], str]  # shows a prompt and gives the line that was typed; EOFError ends the talk
+Read = Callable[[str], str]  # shows a prompt and returns the typed line; EOFError ends the dialogue
 
 
 def talk(answerer: "Answerer", read: Read, console: Console) -> None:
-    """Holds the dialogue until the user leaves."""
+    """Runs the dialogue until the user leaves."""
     console.print(Text(HELP, style="dim"))
     knowledge, number = _read_knowledge(read, console), 0
     history: list[Turn] = []
     while True:
-        said = read("you> ").strip()
-        if said == "/quit":
+        line = read("you> ").strip()
+        if line == "/quit":
             return
-        if said == "/knowledge":
+        if line == "/knowledge":
             knowledge = _read_knowledge(read, console)
-        elif said == "/forget":
+        elif line == "/forget":
             history = []
-            console.print(Text("forgotten", style="dim"))
-        elif said.startswith("/"):
+            console.print(Text("history cleared", style="dim"))
+        elif line.startswith("/"):
             console.print(Text(HELP, style="dim"))
-        elif said:
-            history.append(Turn(speaker=SEEKER, text=said))
-            number += 1  # part of the id: the same question asked again is sampled anew
+        elif line:
+            history.append(Turn(speaker=SEEKER, text=line))
+            number += 1  # part of the id: a repeated question is sampled again
             try:
                 answer = _answer(answerer, knowledge, history, number)
             except UserError as error:
@@ -95,7 +95,7 @@ def _show(answer: Prediction, console: Console) -> None:
 
 
 def main(cfg: Any) -> None:
-    """Loads the generator and the detector, then talks."""
+    """Loads the generator and the detector, then runs the dialogue."""
     from omegaconf import OmegaConf
 
     from faithkit.weights.resolve import check_at_hand
@@ -124,7 +124,7 @@ def main(cfg: Any) -> None:
 
 
 def run() -> None:
-    """The command line."""
+    """Runs the command line."""
     run_script(main, "chat", __doc__ or "", GROUPS, "faithkit_workflows.settings.prediction:ChatSettings")
 
 

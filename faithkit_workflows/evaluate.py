@@ -4,12 +4,12 @@ faithkit evaluate benchmark=begin benchmark.path=FILE checkpoint=runs/...    pre
 faithkit evaluate benchmark=begin benchmark.path=FILE predictions=FILE       score only: no model is loaded
 faithkit evaluate benchmark=ragtruth benchmark.path=DIR checkpoint=runs/... html=answers.html    and a page to read
 faithkit evaluate benchmark=faithdial predictions=FILE benchmark.critic=runs/... against=FILE    generated responses
-faithkit evaluate benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, beside cheap baselines
+faithkit evaluate benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, with cheap baselines
 faithkit evaluate benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
 faithkit evaluate benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
 faithkit evaluate benchmark=begin checkpoint=runs/... engine=ray ray.address=auto   predicted on a cluster, by Ray
 faithkit evaluate benchmark=begin checkpoint=runs/... logger=[csv,wandb]     metrics and a sample to each logger
-faithkit evaluate resume=runs/...                                            go on after any interruption
+faithkit evaluate resume=runs/...                                            continue after any interruption
 """
 
 import logging
@@ -52,17 +52,17 @@ def main(cfg: Any) -> None:
     kind = f"evaluate-{cfg.benchmark.name}"
     with open_run(cfg, kind, EvaluateSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
-        # Said before what evaluates is imported, which takes seconds.
+        # Logged before the slow imports of the evaluation.
         log.info("evaluate: benchmark=%s, into %s", config["benchmark"]["name"], run.path)
         check_at_hand(config["checkpoint"])
         work(run, config)
 
 
 def work(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Evaluates, hands the results to the loggers, and says what can be done next."""
+    """Evaluates, passes the results to the loggers, and suggests the next commands."""
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_evaluation
 
-    if config.get("logger"):  # runs of older versions have no such key
+    if config.get("logger"):
         from faithkit.metrics.results import read_test_rows
         from faithkit.training.loggers.build import check_loggers, open_loggers
         from faithkit.training.loggers.results import Finished
@@ -79,7 +79,7 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":
     """Dispatches to generated responses, a protocol of judges, the critics' transfer table, or a detector."""
-    # Each is imported where it is wanted: the others load much that it does not need.
+    # Imported here, because each loads modules that the others do not need.
     task = config["benchmark"].get("task")
     if task == "comparative":
         from faithkit_workflows.benchmarks.comparative_judging import run_comparative
@@ -111,7 +111,7 @@ def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":
 
 
 def run() -> None:
-    """The command line."""
+    """Runs the command line."""
     run_script(main, "evaluate", __doc__ or "", GROUPS, "faithkit_workflows.settings.evaluation:EvaluateSettings")
 
 

@@ -1,8 +1,8 @@
-"""Which models there are, what each takes, and what is known of it.
+"""Lists the models with their requirements and measured figures.
 
-faithkit models                     all of them, a line each
-faithkit models judge               those for a task: critic, tagger, generator, judge
-faithkit models critic-dialogue     one: every figure with where it was measured, and the command that trains it
+faithkit models                     all models, one line each
+faithkit models judge               the models for a task: critic, tagger, generator, judge
+faithkit models critic-dialogue     one model: every figure with its source, and the command that trains it
 """
 
 import sys
@@ -19,7 +19,7 @@ LINE = "{:<17} {:>6}  {:<8} {:<13} {}"
 
 
 def parse(arguments: Sequence[str]) -> list[KnownModel]:
-    """Finds the models that a command line asks for: all, those of a task, or one by its name.
+    """Selects the models of a command line: all, those of a task, or one by its name.
 
     Raises:
         UserError: There is no such model and no such task.
@@ -30,7 +30,7 @@ def parse(arguments: Sequence[str]) -> list[KnownModel]:
     tasks = dict.fromkeys(model.task for model in models.values())
     (asked, *more) = arguments
     if more:
-        raise UserError(f"one name or task is asked for, got {len(arguments)}", hint=f"faithkit models {asked}")
+        raise UserError(f"one name or task is expected, got {len(arguments)}", hint=f"faithkit models {asked}")
     if asked in models:
         return [models[asked]]
     if asked in tasks:
@@ -39,7 +39,7 @@ def parse(arguments: Sequence[str]) -> list[KnownModel]:
 
 
 def overview(models: Sequence[KnownModel]) -> Iterator[str]:
-    """Writes what each model is for, and a line of what its use takes and of its first figure."""
+    """Formats the purpose of each model, its requirements, and its first figure."""
     yield LINE.format("name", "size", "memory", "a CPU-second", "weights")
     for model in models:
         memory = model.memory.says if model.memory else "-"
@@ -49,11 +49,11 @@ def overview(models: Sequence[KnownModel]) -> Iterator[str]:
         if model.figures:
             yield f"    measured: {model.figures[0].says}"
     yield ""
-    yield "- was not measured; `faithkit models NAME` says on what the rest was"
+    yield "-: not measured; `faithkit models NAME` shows the conditions of the measurements"
 
 
 def detail(model: KnownModel) -> Iterator[str]:
-    """Writes all that is known of one model."""
+    """Formats all figures of one model."""
     yield f"{model.name}: {model.what}"
     where = "local: comes through the package index" if model.weights in LOCAL else "from the hub"
     yield f"  weights       {model.weights}, {model.parameters} ({where})"
@@ -61,18 +61,18 @@ def detail(model: KnownModel) -> Iterator[str]:
     if model.needs:
         yield from _lines("reads", model.needs)
     for figure in model.training:
-        yield from _lines("training", _told(figure))
+        yield from _lines("training", _format_figure(figure))
     if model.memory:
-        yield from _lines("memory", _told(model.memory))
+        yield from _lines("memory", _format_figure(model.memory))
     for figure in model.speed:
-        yield from _lines("a CPU-second", _told(figure))
+        yield from _lines("a CPU-second", _format_figure(figure))
     for figure in model.figures:
-        yield from _lines("measured", _told(figure))
+        yield from _lines("measured", _format_figure(figure))
     if not model.figures:
-        yield "  measured      nothing yet: compare it with the baselines that evaluate.py shows beside it"
+        yield "  measured      nothing yet: compare it with the baselines of evaluate.py"
 
 
-def _told(figure: Figure) -> str:
+def _format_figure(figure: Figure) -> str:
     return f"{figure.says}: {figure.what} ({figure.file}, {figure.under!r})"
 
 
@@ -83,7 +83,7 @@ def _lines(title: str, text: str) -> Iterator[str]:
 
 
 def run() -> None:
-    """The command line."""
+    """Runs the command line."""
     arguments = sys.argv[1:]
     if any(argument in ("--help", "-h") for argument in arguments):
         print((__doc__ or "").strip())

@@ -3,9 +3,9 @@
 faithkit train model=critic                                         the embedded corpus, a CPU, minutes
 faithkit train model=critic data=faithcritic data.path=DIR          official files as they are
 faithkit train model=t5 objective=loss_truncation                   a generator
-faithkit train resume=runs/...                                      go on after any interruption
+faithkit train resume=runs/...                                      continue after any interruption
 faithkit train model=judge seeds=[1,2,3]                            the mean of three trainings, in one run
-faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its runs ranked; -m resume=FOLDER goes on
+faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its runs ranked; -m resume=FOLDER continues
 faithkit train -m sweep=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))' model.dropout=0,0.1   a search
 """
 
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
 
-if TYPE_CHECKING:  # what trains is imported when it is needed: `--help` must not wait for it
+if TYPE_CHECKING:  # imported when needed, because `--help` must be fast
     from faithkit.files.run_folder import RunFolder
     from faithkit.training.stages import Stage
     from faithkit.training.task import Task
 
-# What a resumed run may change: where and how it is carried out, what is shown and logged, never what it learns.
+# What a resumed run may change: hardware, output and logging, never what it learns.
 MAY_CHANGE = (
     "trainer.accelerator",
     "trainer.devices",
@@ -45,7 +45,7 @@ GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger",
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder and works in it."""
+    """Opens the run's folder and trains in it."""
     from omegaconf import OmegaConf
 
     from faithkit.embedded_name import mark_embedded
@@ -59,14 +59,14 @@ def main(cfg: Any) -> None:
     cfg = OmegaConf.masked_copy(cfg, [key for key in cfg if key != "sweep"])  # a run is the same whoever started it
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
-        # Said before what trains is imported, which takes seconds.
+        # Logged before the slow imports of the training.
         log.info("train: model=%s data=%s, into %s", config["model"]["name"], config["data"]["name"], run.path)
         check_at_hand(config["model"].get("weights"))
         work(run, config)
 
 
 def work(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Trains in each stage and by each seed, and says what can be done next."""
+    """Trains each stage of each seed, and suggests the next commands."""
     from faithkit.files.run_folder import process_rank
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_training
     from faithkit.training.stages import check_parts
@@ -83,7 +83,7 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
 
 
 def build_task(config: dict[str, Any]) -> "Task[Any, Any, Any]":
-    """The task that `model.task` names, given the rest of the `model` block."""
+    """Builds the task that `model.task` names from the rest of the `model` block."""
     from faithkit.targets import build
 
     model = {name: value for name, value in config["model"].items() if name != "task"}
@@ -91,7 +91,7 @@ def build_task(config: dict[str, Any]) -> "Task[Any, Any, Any]":
 
 
 def train(stage: "Stage") -> None:
-    """Data, fit, test, report: the whole sequence."""
+    """Reads the data, trains, tests and reports one stage."""
     from data_modules.build import build_data
     from faithkit.environment import environment
     from faithkit.files.jsonl import write_jsonl
@@ -113,14 +113,13 @@ def train(stage: "Stage") -> None:
     check_loggers(config["logger"])
     begin = resume_point(run)
     if begin is None and run.metrics.exists():
-        log.info("%s has ended, and keeps no checkpoint to go on from: its results stand there", run.path)
+        log.info("%s is finished and has no checkpoint to resume from; its results are in the folder", run.path)
         return
     seed_and_threads(seed=seed, num_threads=config["trainer"]["num_threads"])
     task = build_task(config)
     data = build_data(config["data"], task.encoder, num_epochs=model["num_epochs"], seed=seed)
     data.setup()
     first_step = begin.step if begin else 0
-    keep = config.get("checkpoints", KEEP_ALL)  # runs of older versions have no such key
     with open_loggers(config["logger"], run, config, job=stage.job, first_step=first_step) as loggers:
         trainer = build_trainer(
             run,
@@ -130,7 +129,7 @@ def train(stage: "Stage") -> None:
             accumulate_grad_batches=model["accumulate_grad_batches"],
             gradient_clip_val=model["gradient_clip_val"],
             validation_interval=data.validation_interval(model["validations_per_epoch"]),
-            keeps_all=keep == KEEP_ALL,
+            keeps_all=config["checkpoints"] == KEEP_ALL,
         )
         num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
         module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
@@ -138,12 +137,11 @@ def train(stage: "Stage") -> None:
         places = "" if trainer.world_size == 1 else f"; {trainer.world_size} processes"
         size = describe(module, trainer.strategy.root_device, str(trainer.precision))
         log.info("model: %s from %s; %s%s", model["name"], weights, size, places)
-        # Now: when training ends, the folder that it began with may be gone.
+        # Read now: the folder of the weights may be gone when training ends.
         inherited = seen_before(weights)
         trainer.fit(module, datamodule=data, ckpt_path=begin.path if begin else None, weights_only=True)
         origin = {"config": config, "data": data.summary()}
-        sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples")}
-        sizes["save_texts"] = callbacks.get("save_texts", True)  # runs of older versions have no such key
+        sizes = {name: callbacks[name] for name in ("num_resamples", "num_examples", "save_texts")}
         about: dict[str, Any] = {"run": run, "origin": origin, "inherited": inherited, **sizes}
         finished = FinishedTraining(trainer=trainer, module=module, data=data, **about)
         reports, fit = finish_training(finished, task)
@@ -153,12 +151,12 @@ def train(stage: "Stage") -> None:
             metrics = write_run_results(run, reports, meta=meta)
             step, samples = trainer.global_step, collect_samples(reports)
             loggers.log_results(Finished(run=run, step=step, metrics=metrics, samples=samples, data=origin["data"]))
-            drop_checkpoints(run, keep)
+            drop_checkpoints(run, config["checkpoints"])
         trainer.strategy.barrier()  # the next stage of every process reads what the first one wrote
 
 
 def run() -> None:
-    """The command line."""
+    """Runs the command line."""
     settings, sweep = "faithkit_workflows.settings.training:TrainSettings", "faithkit_workflows.sweep.run_sweep:sweep"
     run_script(main, "train", __doc__ or "", GROUPS, settings, sweep=sweep)
 

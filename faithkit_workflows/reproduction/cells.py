@@ -1,8 +1,11 @@
-"""A table of a paper, cell by cell: the published figure, and the result of a step that stands for it."""
+"""Declares the tables of papers: for each cell the published figure and the result of ours to compare with it.
+
+Ours is within, above or below the published figure, by our interval or by the digits printed.
+"""
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,14 +13,60 @@ from typing import Any, Protocol
 from faithkit.metrics.results import read_metrics
 from faithkit.published.tables import published_table
 from faithkit_workflows.reproduction.steps import Step
-from faithkit_workflows.reproduction.verdicts import Estimate, digits_of
+
+WITHIN, ABOVE, BELOW, NOT_COMPARABLE = "within", "above", "below", "not comparable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """A figure of ours, with its interval if it has one.
+
+    Args:
+        n: The number of examples.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+
+    def times(self, factor: float) -> "Estimate":
+        """Converts it to another unit, such as a share to percent."""
+        low, high = (None if bound is None else bound * factor for bound in (self.low, self.high))
+        return Estimate(value=self.value * factor, low=low, high=high, n=self.n)
+
+
+def compare_with_published(ours: Estimate, published: float, *, digits: int) -> str:
+    """Compares our figure with a published one.
+
+    A published figure may be any value that rounds to it. Ours is within if one of these lies in our interval, or,
+    without an interval, if ours rounds to it too.
+
+    Args:
+        published: As printed.
+        digits: The decimal digits of its column.
+    """
+    half = 0.5 * 10.0**-digits
+    slack = half + 1e-9 * max(1.0, abs(published))
+    low = ours.value if ours.low is None else ours.low
+    high = ours.value if ours.high is None else ours.high
+    if low > published + slack:
+        return ABOVE
+    return BELOW if high < published - slack else WITHIN
+
+
+def count_digits(figures: Iterable[float | int | None]) -> int:
+    """Counts the printed decimal digits of a column; JSON drops zeros at the end."""
+    printed = [f"{value!r}".partition(".")[2] for value in figures if isinstance(value, float)]
+    return max((len(digits) for digits in printed), default=0)
+
 
 NOT_MEASURED = "not measured here"
-NOT_LOCAL = "a model that nothing stands for at the local scale"
+NOT_LOCAL = "a model without a replacement at the local scale"
 
 
 class Result(Protocol):
-    """A figure in what a step leaves; `exact` ones have no interval and stand for a whole corpus alone."""
+    """A figure in the results of a step; an `exact` one has no interval and needs the whole corpus."""
 
     @property
     def step(self) -> str: ...
@@ -28,11 +77,11 @@ class Result(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric of metrics.json with its interval; of the embedded corpus it has `embedded-` before the dataset's name.
+    """A metric of metrics.json with its interval; with the embedded corpus the dataset's name begins with `embedded-`.
 
     Args:
-        otherwise: Another metric, where the data have none of this name.
-        of_baseline: No model has a part in it, so it does not matter which one the step has.
+        otherwise: Another metric, if there is none of this name.
+        of_baseline: It does not depend on the step's model.
     """
 
     step: str
@@ -43,7 +92,7 @@ class Metric:
     exact: bool = False
 
     def read(self, folder: Path) -> Estimate | None:
-        """Reads it; None where the run has no such metric."""
+        """Reads the metric; None if the run does not have it."""
         metrics = read_metrics(folder / "metrics.json")
         names = [one for name in (self.name, self.otherwise) if name for one in (name, _of_embedded(name))]
         found = next((metrics[name] for name in names if name in metrics), None)
@@ -68,7 +117,7 @@ class Count:
     exact: bool = True
 
     def read(self, folder: Path) -> Estimate | None:
-        """Reads it; None where the corpus has nothing for it."""
+        """Reads the number; None if the corpus does not have it."""
         value = _at(_corpus(folder), self.path)
         return None if value is None else Estimate(value=float(value)).times(self.factor)
 
@@ -80,7 +129,7 @@ class Share:
     Args:
         path: To the counts by name.
         part: The name.
-        of: The name of the count that it is a part of, in the place of their sum.
+        of: The name of the total, if it is not the sum.
     """
 
     step: str
@@ -90,7 +139,7 @@ class Share:
     exact: bool = False
 
     def read(self, folder: Path) -> Estimate | None:
-        """Reads it; None where nothing was counted."""
+        """Reads the share; None if nothing was counted."""
         from scipy.stats import binomtest
 
         counts = _at(_corpus(folder), self.path)
@@ -102,13 +151,13 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A metric of one step less that of another, with the interval of independent ones (Zou & Donner 2008).
+    """A metric of one step minus that of another, with the interval of independent metrics (Zou & Donner 2008).
 
-    Both are of the same examples, so it is rather too wide.
+    Both are measured on the same examples, so the interval is somewhat too wide.
 
     Args:
-        metric: That of the step that is measured.
-        before: The step that it is compared with.
+        metric: The metric of the first step.
+        before: The other step.
     """
 
     metric: Metric
@@ -117,18 +166,18 @@ class Difference:
 
     @property
     def step(self) -> str:
-        """Names the step that is measured."""
+        """The first step."""
         return self.metric.step
 
     def read(self, folder: Path) -> Estimate | None:
-        """Reads both."""
+        """Reads both metrics and subtracts them."""
         after = self.metric.read(folder)
         before = replace(self.metric, step=self.before).read(folder.parent / self.before)
-        return None if after is None or before is None else less(after, before)
+        return None if after is None or before is None else subtract_estimates(after, before)
 
 
-def less(after: Estimate, before: Estimate) -> Estimate:
-    """Subtracts two independent estimates; the interval is that of the MOVER, by the distances to either's bounds."""
+def subtract_estimates(after: Estimate, before: Estimate) -> Estimate:
+    """Subtracts two independent estimates, with the MOVER interval from the distances to their bounds."""
     value = after.value - before.value
     if after.low is None or after.high is None or before.low is None or before.high is None:
         return Estimate(value=value)
@@ -152,13 +201,13 @@ def _at(values: Any, path: Sequence[str | int]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One place of a table.
+    """One cell of a table.
 
     Args:
-        published: None where the paper's figure is not at hand.
-        digits: Behind the point, of the paper's column.
-        result: None where nothing of ours stands for it.
-        why: Why nothing does, or what is to be known of the comparison.
+        published: None if the paper's figure is not available.
+        digits: The decimal digits of the paper's column.
+        result: None if there is no figure of ours.
+        why: Why there is none, or a remark on the comparison.
     """
 
     row: str
@@ -174,13 +223,13 @@ class Table:
     """A table of a paper.
 
     Args:
-        name: What the user asks for.
-        title: What it shows.
+        name: Its name on the command line.
+        title: Its title.
         published: The names of the files of its figures.
-        steps: Every step that it may take.
-        whole: Where a step counts our examples, how many the paper has, and what they are: exact figures of a part of
-            them tell nothing.
-        note: What the reader should know of the comparison.
+        steps: Every step that it may need.
+        whole: The result that counts our examples, the paper's number, and their unit; exact figures are compared only
+            if both are equal.
+        note: A remark on the comparison.
     """
 
     name: str
@@ -193,12 +242,12 @@ class Table:
 
     @property
     def citation(self) -> str:
-        """Names paper and table."""
+        """Cites paper and table."""
         return "; ".join(published_table(name).citation for name in self.published)
 
     @property
     def used(self) -> list[str]:
-        """Names the steps whose results stand in cells."""
+        """Lists the steps with results in cells."""
         results = [cell.result for cell in self.cells if cell.result is not None]
         names = [name for r in results for name in (r.step, getattr(r, "before", None)) if name]
         return list(dict.fromkeys(names))
@@ -207,20 +256,20 @@ class Table:
 Find = Callable[[Mapping[str, Any], str], "Result | str | None"]
 
 
-def cells_of(
+def build_cells(
     published: str,
     row: Callable[[Mapping[str, Any]], str],
     columns: Mapping[str, str],
     find: Find,
     keep: Callable[[Mapping[str, Any]], bool] = lambda row: True,
 ) -> Iterator[Cell]:
-    """Makes the cells of a published table, row by row; a column that it does not have is our own mistake.
+    """Builds the cells of a published table, row by row.
 
     Args:
-        row: The row's name.
-        columns: The columns that are shown, each with its head.
-        find: The result for a row and a column; or, as a text, why there is none.
-        keep: The rows that belong to this table.
+        row: Returns the name of a row.
+        columns: The columns with their heads.
+        find: Returns the result for a row and a column, or a text that says why there is none.
+        keep: Selects the rows of this table.
     """
     rows = published_table(published).rows
     for values in filter(keep, rows):
@@ -232,7 +281,7 @@ def cells_of(
                 row=row(values),
                 column=head,
                 published=values[column],
-                digits=digits_of(one[column] for one in rows),
+                digits=count_digits(one[column] for one in rows),
                 result=None if isinstance(found, str) else found,
                 why=found if isinstance(found, str) else "" if found else NOT_MEASURED,
             )

@@ -4,29 +4,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from faithkit_workflows.reproduction.cells import NOT_LOCAL, Count, Metric, Result, Table, cells_of
-from faithkit_workflows.reproduction.steps import LOCAL, Step, describing
+from faithkit_workflows.reproduction.cells import NOT_LOCAL, Count, Metric, Result, Table, build_cells
+from faithkit_workflows.reproduction.steps import LOCAL, Step, describe_step
 
 SMALL = "smollm2-135m"
 FIGURES = {"precision": "precision", "recall": "recall", "f1": "F1"}
-# Weights that anyone can load, by the paper's names; ChatGPT is behind a server.
+# Open weights, by the paper's names; ChatGPT is behind a server.
 OPEN = {"LLaMA-30B": "huggyllama/llama-30b", "Vicuna-33B": "lmsys/vicuna-33b-v1.3"}
 HOSTED = {"ChatGPT3.5": "gpt-3.5-turbo", "ChatGPT4": "gpt-4"}
 SELFCHECK = {"SelfCheckGPT, BERTScore": "bert_score", "SelfCheckGPT, NLI": "nli", "SelfCheckGPT, prompt": "prompt"}
 CHATGPT = "ChatGPT3.5"  # wrote the dialogues, so its samples are those of SelfCheckGPT
 NUM_SMALL = 24  # dialogues of a small model: it reads and writes all of each
 
-DESCRIBE = describing("diahalu", "diahalu")
+DESCRIBE = describe_step("diahalu", "diahalu")
 WHOLE = (Count(DESCRIBE.name, ("basic", "all", "counts", "num_responses")), 748, "dialogues")
 
 
-def tables(scale: str) -> Iterator[Table]:
-    """Gives the tables as they are made at a scale."""
-    yield _of_the_data()
-    yield from _of_detectors(scale)
+def build_tables(scale: str) -> Iterator[Table]:
+    """Builds the tables of the paper at a scale."""
+    yield _data_tables()
+    yield from _detector_tables(scale)
 
 
-def _of_the_data() -> Table:
+def _data_tables() -> Table:
     def find(row: Mapping[str, Any], column: str) -> Result:
         domain = row["domain"]
         if column == "rate":
@@ -35,15 +35,15 @@ def _of_the_data() -> Table:
         return Count(DESCRIBE.name, ("basic", domain, "counts", counted))
 
     columns = {"dialogues": "dialogues", "hallucinated": "hallucinated", "rate": "rate, %"}
-    cells = tuple(cells_of("diahalu_counts", lambda row: row["domain"], columns, find))
+    cells = tuple(build_cells("diahalu_counts", lambda row: row["domain"], columns, find))
     note = "the corpus in its second version has 1,103 dialogues, by GPT-4 too; the paper's 748 are those of ChatGPT"
     title, published = "DiaHalu's dialogues and how many are hallucinated", ("diahalu_counts",)
     steps = (DESCRIBE,)
     return Table(name="diahalu_2", title=title, published=published, cells=cells, steps=steps, whole=WHOLE, note=note)
 
 
-def _asked(scale: str, name: str, model: str, *arguments: str, num_rows: int = NUM_SMALL) -> Step:
-    """A language model as detector; at the local scale a small one."""
+def _prompted_step(scale: str, name: str, model: str, *arguments: str, num_rows: int = NUM_SMALL) -> Step:
+    """Builds the step of a language model as detector; at the local scale a small one."""
     common: dict[str, Any] = {"script": "evaluate", "corpora": {"benchmark.path": "diahalu"}}
     head, tail = ("benchmark=diahalu",), (*arguments, "num_examples=0")
     if scale == LOCAL:
@@ -63,14 +63,16 @@ def _metric(step: str, domain: str, figure: str) -> Metric:
     return Metric(step, f"test/diahalu/{'' if domain == 'all' else f'domain/{domain}/'}{figure}")
 
 
-def _of_detectors(scale: str) -> Iterator[Table]:
+def _detector_tables(scale: str) -> Iterator[Table]:
     models = [next(iter(OPEN))] if scale == LOCAL else [*OPEN, *HOSTED]
-    plain = {model: _asked(scale, "verdict", model) for model in models}
+    plain = {model: _prompted_step(scale, "verdict", model) for model in models}
     samples = ("selfcheck.num_samples=2", "selfcheck.max_new_tokens=32") if scale == LOCAL else ()
     checked = {
-        system: _asked(scale, f"selfcheck_{measure}", CHATGPT, f"selfcheck.measure={measure}", *samples, num_rows=6)
+        system: _prompted_step(
+            scale, f"selfcheck_{measure}", CHATGPT, f"selfcheck.measure={measure}", *samples, num_rows=6
+        )
         for system, measure in SELFCHECK.items()
-        if measure != "nli" or scale != LOCAL  # no NLI model is at hand there
+        if measure != "nli" or scale != LOCAL  # without an NLI model
     }
     detectors = {**checked, **plain}
     base = next(iter(plain.values()))
@@ -78,7 +80,7 @@ def _of_detectors(scale: str) -> Iterator[Table]:
     def detected(row: Mapping[str, Any], column: str) -> Result | str:
         if row["system"] == "Random":
             if column != "f1":
-                return "of chance the F1 is measured alone"
+                return "for chance only the F1 is measured"
             return replace(_metric(base.name, row["domain"], "random_f1"), of_baseline=True)
         if row["system"] not in detectors:
             return NOT_LOCAL
@@ -87,18 +89,16 @@ def _of_detectors(scale: str) -> Iterator[Table]:
     def named(row: Mapping[str, Any]) -> str:
         return f"{row['system']}; {row['domain']}"
 
-    cells = tuple(cells_of("diahalu_detection", named, FIGURES, detected))
+    cells = tuple(build_cells("diahalu_detection", named, FIGURES, detected))
     title = "Detection of hallucinated dialogues"
-    note = (
-        "chance guesses by the share of hallucinated dialogues here, the paper's at another rate that it does not tell"
-    )
+    note = "chance guesses by our share of hallucinated dialogues; the paper's rate is unknown"
     steps = tuple(detectors.values())
     yield Table(name="diahalu_3", title=title, published=("diahalu_detection",), cells=cells, steps=steps, note=note)
 
     helped = {}
     for model in [CHATGPT] if scale == LOCAL else HOSTED:
         thinking = ("judge.ask=steps", *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
-        helped[f"{model} with CoT"] = _asked(scale, "steps", model, *thinking, num_rows=8)
+        helped[f"{model} with CoT"] = _prompted_step(scale, "steps", model, *thinking, num_rows=8)
         helped[f"{model} with retrieval"] = _with_documents(scale, model)
 
     def prompted(row: Mapping[str, Any], column: str) -> Result | str:
@@ -106,7 +106,7 @@ def _of_detectors(scale: str) -> Iterator[Table]:
             return NOT_LOCAL
         return _metric(helped[row["system"]].name, row["domain"], column)
 
-    cells = tuple(cells_of("diahalu_cot", named, FIGURES, prompted))
+    cells = tuple(build_cells("diahalu_cot", named, FIGURES, prompted))
     title = "Detection with chain of thought and with retrieval"
     note = "the paper retrieves from the web; here from the documents below data_dir/documents, or the embedded corpus"
     yield Table(
@@ -116,6 +116,6 @@ def _of_detectors(scale: str) -> Iterator[Table]:
 
 def _with_documents(scale: str, model: str) -> Step:
     if scale == LOCAL:
-        return _asked(scale, "retrieval", model, "retrieval.path=embedded")
-    step = _asked(scale, "retrieval", model)
+        return _prompted_step(scale, "retrieval", model, "retrieval.path=embedded")
+    step = _prompted_step(scale, "retrieval", model)
     return replace(step, corpora={**step.corpora, "retrieval.path": "documents"})

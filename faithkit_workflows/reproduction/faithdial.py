@@ -5,8 +5,8 @@ from itertools import product
 from typing import Any
 
 from faithkit.published.tables import published_table
-from faithkit_workflows.reproduction.cells import Cell, Count, Difference, Metric, Result, Share, Table, cells_of
-from faithkit_workflows.reproduction.steps import LOCAL, Step, describing
+from faithkit_workflows.reproduction.cells import Cell, Count, Difference, Metric, Result, Share, Table, build_cells
+from faithkit_workflows.reproduction.steps import LOCAL, Step, describe_step
 
 CORPORA = {"decode": "decode", "dnli": "dnli", "mnli": "mnli", "faithcritic": "faithdial"}  # by their critics' data
 TRANSFER = "critics_transfer"
@@ -16,7 +16,7 @@ TRAINED_ON = {
     FAITHDIAL: ("faithdial", {"data.path": "faithdial"}),
     BOTH: ("wow_then_faithdial", {"data.path": "faithdial", "data.wow_path": "wow"}),
 }
-GENERATORS = {  # with what trains them
+GENERATORS = {  # with the arguments of their training
     "GPT2": ("model=gpt2",),
     "DialoGPT": ("model=dialogpt",),
     "DoHA": ("model=doha",),
@@ -26,7 +26,7 @@ GENERATORS = {  # with what trains them
     "T5-InfoNCE": ("model=t5", "objective=infonce"),
 }
 SMALL = {"GPT2": "smollm2-135m", "DialoGPT": "smollm2-135m", "DoHA": "facebook/bart-base"}
-# By the paper's heads: the metric as the paper's scripts compute it, ours, and what makes either the paper's unit.
+# By the paper's heads: the metric of the paper's scripts, ours, and the factor to the paper's unit.
 METRICS = {
     "critic": ("critic_rate", "", 100.0),
     "q2_f1": ("official_q2_f1", "q2_f1", 100.0),
@@ -38,22 +38,22 @@ METRICS = {
 }
 HEADS = {"critic": "Critic", "q2_f1": "Q2 F1", "q2_nli": "Q2 NLI", "bert_score": "BERTScore", "knowledge_f1": "F1"}
 HEADS |= {"bleu": "BLEU", "rouge_l": "ROUGE-L"}
-NO_FIGURE = "the paper's figure is not at hand"
+NO_FIGURE = "the paper's figure is not available"
 ZERO_SHOT = ("topical_chat", "cmu_dog", "wow")
-# Few rows in small batches: what is seen at the local scale is that all of it works.
+# Few rows in small batches: the local scale only shows that everything works.
 FEW = ("model.batch_size=4", "data.eval_max_tokens=512", "data.num_rows=32", "callbacks.num_examples=0")
 
 
-def tables(scale: str) -> Iterator[Table]:
-    """Gives the tables as they are made at a scale."""
-    yield from _of_the_data()
-    yield _of_critics(scale)
-    yield _of_generators(scale)
-    yield _of_other_corpora(scale)
+def build_tables(scale: str) -> Iterator[Table]:
+    """Builds the tables of the paper at a scale."""
+    yield from _data_tables()
+    yield _critics_table(scale)
+    yield _generators_table(scale)
+    yield _zero_shot_table(scale)
 
 
-def _of_the_data() -> Iterator[Table]:
-    audit = describing("audit", "faithdial_audit")
+def _data_tables() -> Iterator[Table]:
+    audit = describe_step("audit", "faithdial_audit")
 
     def shares(row: Mapping[str, Any], column: str) -> Result | str:
         if row["system"] == "gold (topical)":
@@ -62,12 +62,12 @@ def _of_the_data() -> Iterator[Table]:
 
     classes = published_table("faithdial_begin").rows[0]
     columns = {name: name for name in classes if name != "system"}
-    cells = tuple(cells_of("faithdial_begin", lambda row: row["system"], columns, shares))
-    title, published = "What people's own responses are like, percent", ("faithdial_begin",)
+    cells = tuple(build_cells("faithdial_begin", lambda row: row["system"], columns, shares))
+    title, published = "Classes of human responses, percent", ("faithdial_begin",)
     note = "the paper's shares are themselves of some two hundred responses; our intervals are Wilson's"
     yield Table(name="faithdial_1", title=title, published=published, cells=cells, steps=(audit,), note=note)
 
-    whole = describing("faithdial", "faithdial")
+    whole = describe_step("faithdial", "faithdial")
     paths = {"turns": "num_turns", "conversations": "num_dialogues", "response": "response"}
     paths |= {"before": "before", "knowledge": "knowledge"}
 
@@ -75,7 +75,7 @@ def _of_the_data() -> Iterator[Table]:
         return Count(whole.name, ("dialogues", row["split"], paths[column]))
 
     columns = {name: name for name in paths}
-    cells = tuple(cells_of("faithdial_sizes", lambda row: row["split"], columns, sizes))
+    cells = tuple(build_cells("faithdial_sizes", lambda row: row["split"], columns, sizes))
     turns = (Count(whole.name, ("dialogues", "train", "num_dialogues")), 4094, "conversations to train on")
     note = "the paper does not say what a token is; ours are words and punctuation marks"
     title, published = "Dialogues, turns and mean tokens by split", ("faithdial_sizes",)
@@ -84,7 +84,7 @@ def _of_the_data() -> Iterator[Table]:
     )
 
 
-def _of_critics(scale: str) -> Table:
+def _critics_table(scale: str) -> Table:
     few = ("model.batch_size=8", "data.num_rows=600", "callbacks.num_examples=0")
     overrides = f"benchmark.overrides=[{','.join(repr(one) for one in few)}]"
     tested = {"mnli": "mnli", "begin": "begin", "faithcritic": "faithdial"}
@@ -99,7 +99,7 @@ def _of_critics(scale: str) -> Table:
         },
         stand_in="minilm in place of RoBERTa-large" if scale == LOCAL else "",
     )
-    cells = cells_of(
+    cells = build_cells(
         "faithdial_transfer",
         lambda row: f"trained on {row['trained_on']}, tested on {row['tested_on']}",
         {"accuracy": "accuracy"},
@@ -123,14 +123,14 @@ def _critic(scale: str) -> Step:
 
 def _generator(scale: str, system: str, trained_on: str) -> Step:
     data, corpora = TRAINED_ON.get(trained_on) or (trained_on, {"data.path": trained_on})
-    arguments, own = (*GENERATORS[system], f"data={data}"), FEW if scale == LOCAL else ()
+    arguments, few = (*GENERATORS[system], f"data={data}"), FEW if scale == LOCAL else ()
     if scale == LOCAL and system == "T5-LossTruncation":
-        own = (*own, "objective.window=8")
+        few = (*few, "objective.window=8")
     needs = {"control.entailment": "faithcritic"} if system == "T5-CTRL" and scale == LOCAL else {}
     return Step(
         name=f"generator_{_key(system)}_{data}",
         script="train",
-        arguments=(*arguments, *own),
+        arguments=(*arguments, *few),
         corpora=corpora,
         steps=needs,
         stand_in=f"{SMALL.get(system, 'flan-t5-small')} in place of the paper's" if scale == LOCAL else "",
@@ -142,12 +142,12 @@ def _key(system: str) -> str:
 
 
 def _scored(scale: str, name: str, benchmark: str, generator: Step, num_rows: int) -> Step:
-    """Has a generator answer a benchmark, and measures the answers."""
-    own = (f"benchmark.num_rows={num_rows}", "num_examples=0") if scale == LOCAL else ("benchmark.official=true",)
+    """Builds the step in which a generator answers a benchmark, and the answers are measured."""
+    options = (f"benchmark.num_rows={num_rows}", "num_examples=0") if scale == LOCAL else ("benchmark.official=true",)
     return Step(
         name=name,
         script="evaluate",
-        arguments=(f"benchmark={benchmark}", "decoding=nucleus", "decoding.top_p=0.6", *own),
+        arguments=(f"benchmark={benchmark}", "decoding=nucleus", "decoding.top_p=0.6", *options),
         corpora={"benchmark.path": benchmark},
         steps={"checkpoint": generator.name, "benchmark.critic": "faithcritic"},
         stand_in=generator.stand_in,
@@ -155,8 +155,8 @@ def _scored(scale: str, name: str, benchmark: str, generator: Step, num_rows: in
 
 
 def _metric(step: Step, corpus: str, name: str) -> Metric:
-    official, own, factor = METRICS[name]
-    return Metric(step.name, f"test/{corpus}/{official}", factor, otherwise=own and f"test/{corpus}/{own}")
+    official, ours, factor = METRICS[name]
+    return Metric(step.name, f"test/{corpus}/{official}", factor, otherwise=ours and f"test/{corpus}/{ours}")
 
 
 def _cell(row: str, step: Step, corpus: str, name: str, published: float | None = None) -> Cell:
@@ -166,15 +166,15 @@ def _cell(row: str, step: Step, corpus: str, name: str, published: float | None 
 
 
 def _grid(scale: str) -> Iterator[tuple[str, str]]:
-    """Systems with their training data: all of the paper's, or at the local scale each system and each data once."""
+    """Lists systems with their training data: all of the paper's, or at the local scale each of both once."""
     for trained_on, system in product(TRAINED_ON, GENERATORS):
         if system == "T5-InfoNCE" and trained_on == WOW:
-            continue  # WoW's responses are no positives to contrast with
+            continue  # WoW's responses cannot be the positives of the contrast
         if scale != LOCAL or system == "T5" or trained_on == FAITHDIAL:
             yield trained_on, system
 
 
-def _of_generators(scale: str) -> Table:
+def _generators_table(scale: str) -> Table:
     steps: list[Step] = [_critic(scale)]
     cells: list[Cell] = []
     scored = {}
@@ -183,23 +183,23 @@ def _of_generators(scale: str) -> Table:
         name = generator.name.replace("generator_", "faithdial_by_")
         scored[trained_on, system] = _scored(scale, name, "faithdial", generator, 24)
         steps += [generator, scored[trained_on, system]]
-    told = {
+    printed = {
         row["metric"]: row["value"] for row in published_table("faithdial_generation").rows if not row["trained_on"]
     }
     for (trained_on, system), step in scored.items():
         for name in METRICS:
-            published = told.get(name) if (trained_on, system) == (FAITHDIAL, "T5-InfoNCE") else None
+            published = printed.get(name) if (trained_on, system) == (FAITHDIAL, "T5-InfoNCE") else None
             cells.append(_cell(f"{trained_on}: {system}", step, "faithdial", name, published))
 
-    def less(row: Mapping[str, Any], column: str) -> Result | str:
+    def subtract(row: Mapping[str, Any], column: str) -> Result | str:
         after, before = (scored[trained_on, row["system"]] for trained_on in (FAITHDIAL, WOW))
         return Difference(_metric(after, "faithdial", row["metric"]), before.name)
 
-    cells += cells_of(
+    cells += build_cells(
         "faithdial_generation",
-        lambda row: f"{row['system']}: {row['trained_on']} less {row['than_trained_on']}, {HEADS[row['metric']]}",
+        lambda row: f"{row['system']}: {row['trained_on']} minus {row['than_trained_on']}, {HEADS[row['metric']]}",
         {"value": "points"},
-        less,
+        subtract,
         keep=lambda row: row["trained_on"] is not None,
     )
     title = "Generators on FaithDial's test split, by model and training data"
@@ -210,7 +210,7 @@ def _of_generators(scale: str) -> Table:
     )
 
 
-def _of_other_corpora(scale: str) -> Table:
+def _zero_shot_table(scale: str) -> Table:
     critic, zero_shot = _critic(scale), _generator(scale, "T5", FAITHDIAL)
     steps, cells, scored = [critic, zero_shot], [], {}
     for corpus in ZERO_SHOT:
@@ -222,17 +222,17 @@ def _of_other_corpora(scale: str) -> Table:
             for name in ("critic", "q2_nli", "bert_score", "knowledge_f1"):
                 cells.append(_cell(f"{corpus}: T5 trained on {trained}", scored[corpus, key], corpus, name))
 
-    def less(row: Mapping[str, Any], column: str) -> Result | str:
+    def subtract(row: Mapping[str, Any], column: str) -> Result | str:
         if row["metric"] == "human":
-            return "people judged these"
+            return "judged by people"
         after, before = (scored[row["tested_on"], key] for key in ("zero_shot", "in_domain"))
         return Difference(_metric(after, row["tested_on"], row["metric"]), before.name)
 
-    cells += cells_of(
+    cells += build_cells(
         "faithdial_zero_shot",
-        lambda row: f"{row['tested_on']}: FaithDial less in-domain, {HEADS.get(row['metric'], row['metric'])}",
+        lambda row: f"{row['tested_on']}: FaithDial minus in-domain, {HEADS.get(row['metric'], row['metric'])}",
         {"value": "points"},
-        less,
+        subtract,
     )
     title, published = "T5 trained on FaithDial in other corpora, zero-shot", ("faithdial_zero_shot",)
     return Table(name="faithdial_8", title=title, published=published, cells=tuple(cells), steps=tuple(steps))

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Metric, Result, Table, cells_of
+from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Metric, Result, Table, build_cells
 from faithkit_workflows.reproduction.steps import LOCAL, Step
 
 SMALL, JUDGE = "smollm2-135m", "HalluJudge"
-# Weights that anyone can load, by the paper's names.
+# Open weights, by the paper's names.
 OPEN = {
     "Llama-2-7B-chat": "meta-llama/Llama-2-7b-chat-hf",
     "Llama-2-13B-chat": "meta-llama/Llama-2-13b-chat-hf",
@@ -37,42 +37,42 @@ HOSTED = {
 # In Tables 2 and 6, which have a part of the systems of 7 and 9.
 SHORT = (*list(OPEN)[:6], *HOSTED, JUDGE)
 SHORT_RATES = (*list(OPEN)[:7], *HOSTED)
-STANDS_FOR = "Llama-2-7B-chat"  # the row of the small model at the local scale
+SMALL_ROW = "Llama-2-7B-chat"  # the row of the small model at the local scale
 OF_BOTH = {"accuracy": "accuracy", "precision": "mean P", "recall": "mean R", "macro_f1": "macro-F1"}
 OF_EACH = {"f1": "F1 hallucinated", "faithful_f1": "F1 faithful", **OF_BOTH}
 CORPUS = "halludial"
-# Few rows in small batches: what is seen at the local scale is that all of it works.
+# Few rows in small batches: the local scale only shows that everything works.
 FEW = (
     *("data.num_rows=40", "data.validation_fraction=0.4", "data.eval_max_tokens=512"),
     *("model.batch_size=2", "model.max_length=320", "model.validations_per_epoch=1"),
 )
 
 
-def tables(scale: str) -> Iterator[Table]:
-    """Gives the tables as they are made at a scale."""
+def build_tables(scale: str) -> Iterator[Table]:
+    """Builds the tables of the paper at a scale."""
     judge = _judge(scale)
-    yield from _of_detection(scale, judge)
-    yield _of_reasons(scale, judge)
-    yield from _of_transfer(scale, judge)
-    yield _of_rates(scale, judge)
-    yield _of_comparing(scale)
+    yield from _detection_tables(scale, judge)
+    yield _reasons_table(scale, judge)
+    yield from _transfer_tables(scale, judge)
+    yield _rates_table(scale, judge)
+    yield _comparison_table(scale)
 
 
 def _judge(scale: str) -> Step:
-    """Trains HalluJudge on the official training files, for all tables but those of its own test."""
+    """Builds the training of HalluJudge on the official training files, except for the table of the paper's test."""
     is_local = scale == LOCAL
-    own = (*FEW, "callbacks.num_examples=0") if is_local else ("trainer=fsdp",)
+    options = (*FEW, "callbacks.num_examples=0") if is_local else ("trainer=fsdp",)
     return Step(
         name="hallujudge",
         script="train",
-        arguments=("model=judge", f"data={CORPUS}", *own),
+        arguments=("model=judge", f"data={CORPUS}", *options),
         corpora={"data.path": CORPUS},
         stand_in=f"{SMALL} in place of Llama-2-7B" if is_local else "",
     )
 
 
 def _three_judges(judge: Step) -> Step:
-    """Trains and tests HalluJudge as the paper does: three times, on random 6:4 splits of all rows, by dialogue."""
+    """Builds the paper's three trainings of HalluJudge, on random 6:4 splits of all rows by dialogue."""
     splits = ("seeds=[1,2,3]", "data.official_split=false", "data.test_fraction=0.4")
     return replace(judge, name="hallujudge_three_seeds", arguments=(*judge.arguments, *splits))
 
@@ -84,10 +84,10 @@ def _evaluated(name: str, *arguments: str, benchmark: str = CORPUS, corpus: str 
     )
 
 
-def _asked(
-    scale: str, name: str, model: str, *arguments: str, num_rows: int, small_in: str = STANDS_FOR, **options: Any
+def _prompted_step(
+    scale: str, name: str, model: str, *arguments: str, num_rows: int, small_in: str = SMALL_ROW, **options: Any
 ) -> Step | None:
-    """A language model, zero-shot: at the local scale the small one in the row `small_in`, and none in the others."""
+    """Builds the step of a zero-shot model; at the local scale only the row `small_in` has one, a small model."""
     if scale == LOCAL:
         small = ("engine=transformers", f"engine.model={SMALL}", f"benchmark.num_rows={num_rows}")
         stand_in = f"{SMALL} in place of {model}"
@@ -117,22 +117,24 @@ def _found(steps: Mapping[str, Step], scale: str, system: str, metric: str) -> R
 
 
 def _mean(column: str) -> str:
-    """Precision and recall are means over both classes in these tables."""
+    """Returns the metric of a column: precision and recall are means over both classes in these tables."""
     return f"mean_{column}" if column in ("precision", "recall") else column
 
 
-def _of_detection(scale: str, judge: Step) -> Iterator[Table]:
+def _detection_tables(scale: str, judge: Step) -> Iterator[Table]:
     few = ("num_examples=0", "benchmark.bert_score.encoder=null")
-    steps = {name: _asked(scale, CORPUS, name, *few, num_rows=40) for name in SHORT if name in OPEN or name in HOSTED}
-    own = {name: step for name, step in steps.items() if step}
-    own[JUDGE] = _three_judges(judge)
+    steps = {
+        name: _prompted_step(scale, CORPUS, name, *few, num_rows=40) for name in SHORT if name in OPEN or name in HOSTED
+    }
+    by_system = {name: step for name, step in steps.items() if step}
+    by_system[JUDGE] = _three_judges(judge)
     if scale == LOCAL:
-        own[JUDGE] = _by_judge(scale, "halludial_judged", judge, *few, num_rows=60)
+        by_system[JUDGE] = _by_judge(scale, "halludial_judged", judge, *few, num_rows=60)
     note = "HalluJudge with scale=paper: the mean of three trainings on random 6:4 splits, its interval over them"
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
         part = f"scenario/{row['scenario']}/" if "scenario" in row else ""
-        return _found(own, scale, row["system"], f"test/{CORPUS}/{part}{_mean(column)}")
+        return _found(by_system, scale, row["system"], f"test/{CORPUS}/{part}{_mean(column)}")
 
     for name, published, columns, title in (
         ("halludial_2", "halludial_detection", OF_EACH, "Hallucination detection on HalluDial"),
@@ -142,19 +144,22 @@ def _of_detection(scale: str, judge: Step) -> Iterator[Table]:
         def named(row: Mapping[str, Any]) -> str:
             return f"{row['system']}; {row['scenario']}" if "scenario" in row else _system(row)
 
-        cells = tuple(cells_of(published, named, columns, found, keep=lambda row: row["system"] in SHORT))
-        needed = (judge, *own.values()) if scale == LOCAL else tuple(own.values())
+        cells = tuple(build_cells(published, named, columns, found, keep=lambda row: row["system"] in SHORT))
+        needed = (judge, *by_system.values()) if scale == LOCAL else tuple(by_system.values())
         yield Table(name=name, title=title, published=(published,), cells=cells, steps=needed, note=note)
 
 
-def _of_reasons(scale: str, judge: Step) -> Table:
+def _reasons_table(scale: str, judge: Step) -> Table:
     examples = ("judge.ask=judgement", "num_examples=0", *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
     rows = () if scale == LOCAL else ("benchmark.num_rows=3200",)
     names = [name for name in SHORT if name != JUDGE]
-    steps = {n: _asked(scale, "halludial_reasons", n, *examples, "judge.examples=3", *rows, num_rows=6) for n in names}
-    own = {name: step for name, step in steps.items() if step}
+    steps = {
+        n: _prompted_step(scale, "halludial_reasons", n, *examples, "judge.examples=3", *rows, num_rows=6)
+        for n in names
+    }
+    by_system = {name: step for name, step in steps.items() if step}
     few = ("benchmark.num_rows=12",) if scale == LOCAL else rows
-    own[JUDGE] = _evaluated(
+    by_system[JUDGE] = _evaluated(
         "halludial_reasoned",
         *("engine=transformers" if scale == LOCAL else "engine=auto",),
         *few,
@@ -166,18 +171,18 @@ def _of_reasons(scale: str, judge: Step) -> Table:
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
         if column == "human":
-            return "people judged these"
-        return _found(own, scale, row["system"], f"test/{CORPUS}/rationale/{metrics[column]}")
+            return "judged by people"
+        return _found(by_system, scale, row["system"], f"test/{CORPUS}/rationale/{metrics[column]}")
 
     columns = {"rouge_l": "ROUGE-L", "bleu_4": "BLEU-4", "bert_score": "BERTScore", "human": "human"}
-    cells = tuple(cells_of("halludial_rationales", _system, columns, found))
+    cells = tuple(build_cells("halludial_rationales", _system, columns, found))
     title = "Where and why: judgements against the dataset's"
     note = "the paper draws its 3,200 rows at random and does not name them; ours are the first"
-    published, every = ("halludial_rationales",), (judge, *own.values())
+    published, every = ("halludial_rationales",), (judge, *by_system.values())
     return Table(name="halludial_3", title=title, published=published, cells=cells, steps=every, note=note)
 
 
-def _of_transfer(scale: str, judge: Step) -> Iterator[Table]:
+def _transfer_tables(scale: str, judge: Step) -> Iterator[Table]:
     for name, published, tasks, columns, title in (
         ("halludial_4", "halludial_on_halueval_dialogue", "dialogue", OF_EACH, "Detection on HaluEval's dialogues"),
         (
@@ -191,25 +196,25 @@ def _of_transfer(scale: str, judge: Step) -> Iterator[Table]:
         arguments = (f"benchmark.options.tasks={tasks}", "num_examples=0")
         halueval: dict[str, Any] = {"benchmark": "halueval", "corpus": "halueval"}
         systems = [system for system in SHORT if system in OPEN or system == "GPT-3.5-turbo"]
-        asked = {s: _asked(scale, f"{name}_zero_shot", s, *arguments, num_rows=24, **halueval) for s in systems}
-        own = {system: step for system, step in asked.items() if step}
-        own[JUDGE] = _by_judge(scale, f"{name}_judged", judge, *arguments, num_rows=40, **halueval)
+        asked = {s: _prompted_step(scale, f"{name}_zero_shot", s, *arguments, num_rows=24, **halueval) for s in systems}
+        by_system = {system: step for system, step in asked.items() if step}
+        by_system[JUDGE] = _by_judge(scale, f"{name}_judged", judge, *arguments, num_rows=40, **halueval)
 
-        def found(row: Mapping[str, Any], column: str, own: Mapping[str, Step] = own) -> Result | str:
+        def found(row: Mapping[str, Any], column: str, by_system: Mapping[str, Step] = by_system) -> Result | str:
             return _found(
-                own, scale, row["system"], f"test/halueval/task/{row.get('task', 'dialogue')}/{_mean(column)}"
+                by_system, scale, row["system"], f"test/halueval/task/{row.get('task', 'dialogue')}/{_mean(column)}"
             )
 
         def named(row: Mapping[str, Any]) -> str:
             return f"{row['system']}; {row['task']}" if "task" in row else _system(row)
 
-        cells = tuple(cells_of(published, named, columns, found))
-        own_steps = (judge, *own.values())
-        yield Table(name=name, title=title, published=(published,), cells=cells, steps=own_steps)
+        cells = tuple(build_cells(published, named, columns, found))
+        all_steps = (judge, *by_system.values())
+        yield Table(name=name, title=title, published=(published,), cells=cells, steps=all_steps)
 
 
-def _of_rates(scale: str, judge: Step) -> Table:
-    names = [STANDS_FOR] if scale == LOCAL else [name for name in SHORT_RATES if name in OPEN or name in HOSTED]
+def _rates_table(scale: str, judge: Step) -> Table:
+    names = [SMALL_ROW] if scale == LOCAL else [name for name in SHORT_RATES if name in OPEN or name in HOSTED]
     steps = {name: _rated(scale, name, judge) for name in names}
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
@@ -219,14 +224,16 @@ def _of_rates(scale: str, judge: Step) -> Table:
         )
 
     columns = {f"{h}_{unit}": f"{h}, {unit}" for h in ("gold", "self") for unit in ("turn", "dialogue")}
-    cells = tuple(cells_of("halludial_rates", _system, columns, found, keep=lambda row: row["system"] in SHORT_RATES))
-    title = "Hallucination rates of language models, as HalluJudge calls them"
-    own_steps = (judge, *steps.values())
-    return Table(name="halludial_6", title=title, published=("halludial_rates",), cells=cells, steps=own_steps)
+    cells = tuple(
+        build_cells("halludial_rates", _system, columns, found, keep=lambda row: row["system"] in SHORT_RATES)
+    )
+    title = "Hallucination rates of language models, judged by HalluJudge"
+    all_steps = (judge, *steps.values())
+    return Table(name="halludial_6", title=title, published=("halludial_rates",), cells=cells, steps=all_steps)
 
 
 def _key(system: str) -> str:
-    """Names a system in keys and metrics."""
+    """Returns the name of a system in keys and metrics."""
     return "".join(c if c.isalnum() else "_" for c in system.lower())
 
 
@@ -248,17 +255,17 @@ def _rated(scale: str, model: str, judge: Step) -> Step:
     )
 
 
-def _of_comparing(scale: str) -> Table:
+def _comparison_table(scale: str) -> Table:
     first = "vicuna-7B-v1.5"  # the paper's table has no Llama
     options: dict[str, Any] = {"benchmark": "halludial_comparative", "num_rows": 16, "small_in": first}
     names = (first, *list(OPEN)[4:], "GPT-3.5-turbo-1106", "GPT-4-1106-preview")
-    asked = {name: _asked(scale, "halludial_compared", name, "num_examples=0", **options) for name in names}
-    own = {name: step for name, step in asked.items() if step}
+    asked = {name: _prompted_step(scale, "halludial_compared", name, "num_examples=0", **options) for name in names}
+    by_system = {name: step for name, step in asked.items() if step}
     metrics = {"hallucinated_first": "accuracy_first", "hallucinated_last": "accuracy_last"}
     metrics |= {"mean": "accuracy", "invalid": "invalid_rate"}
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
-        return _found(own, scale, row["system"], f"test/halludial_comparative/{metrics[column]}")
+        return _found(by_system, scale, row["system"], f"test/halludial_comparative/{metrics[column]}")
 
     columns = {
         "hallucinated_first": "first, %",
@@ -266,7 +273,7 @@ def _of_comparing(scale: str) -> Table:
         "mean": "mean, %",
         "invalid": "invalid, %",
     }
-    cells = tuple(cells_of("halludial_comparative", _system, columns, found))
-    title = "Which of two replies is hallucinated, by where it stands"
+    cells = tuple(build_cells("halludial_comparative", _system, columns, found))
+    title = "Which of two replies is hallucinated, by position"
     published = ("halludial_comparative",)
-    return Table(name="halludial_10", title=title, published=published, cells=cells, steps=tuple(own.values()))
+    return Table(name="halludial_10", title=title, published=published, cells=cells, steps=tuple(by_system.values()))

@@ -1,11 +1,11 @@
-"""Every table that can be reproduced, by its name."""
+"""Lists every table that can be reproduced, by its name."""
 
 from collections.abc import Iterator, Sequence
 
 from faithkit_workflows.reproduction import diahalu, faithdial, halludial, ragtruth
 from faithkit_workflows.reproduction.cells import Table
 from faithkit_workflows.reproduction.faithdial import TRANSFER
-from faithkit_workflows.reproduction.steps import Step, in_order
+from faithkit_workflows.reproduction.steps import Step, sort_steps
 
 NAMES = (
     *(f"faithdial_{number}" for number in (1, 2, 4, 5, 8)),
@@ -16,9 +16,9 @@ NAMES = (
 ALL = "all"
 
 
-def every_table(scale: str) -> dict[str, Table]:
-    """Gives all tables as they are made at a scale, those that train nothing first."""
-    found = [table for paper in (faithdial, halludial, ragtruth, diahalu) for table in paper.tables(scale)]
+def all_tables(scale: str) -> dict[str, Table]:
+    """Builds all tables at a scale, those without training first."""
+    found = [table for paper in (faithdial, halludial, ragtruth, diahalu) for table in paper.build_tables(scale)]
     return {table.name: table for table in sorted(found, key=_effort)}
 
 
@@ -27,17 +27,17 @@ def _effort(table: Table) -> tuple[int, int]:
     return trainings, len(table.steps)
 
 
-def chosen(names: Sequence[str], scale: str) -> list[Table]:
-    """Gives the named tables, or all."""
-    tables = every_table(scale)
+def select_tables(names: Sequence[str], scale: str) -> list[Table]:
+    """Selects the named tables, or all."""
+    tables = all_tables(scale)
     return list(tables.values()) if ALL in names else [tables[name] for name in dict.fromkeys(names)]
 
 
 def steps_of(table: Table) -> list[Step]:
-    """Gives the steps whose results a table shows and those that they need, in order."""
-    return in_order(table.used, {step.name: step for step in table.steps})
+    """Lists the steps of a table and those that they need, in order."""
+    return sort_steps(table.used, {step.name: step for step in table.steps})
 
 
 def all_steps(tables: Sequence[Table]) -> Iterator[Step]:
-    """Gives the steps of several tables, each once."""
+    """Lists the steps of several tables, each once."""
     yield from {step.name: step for table in tables for step in steps_of(table)}.values()

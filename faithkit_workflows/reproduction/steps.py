@@ -1,14 +1,22 @@
-"""A step of a reproduction: one command of a script, in a folder of its own, shared by the tables that need it."""
+"""Runs the steps of a reproduction: commands with separate folders, shared by the tables that need them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import logging
+import resource
+import shlex
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from faithkit_workflows.sweep.launching import quote_override
+from faithkit import signals
+from faithkit.errors import UserError
+from faithkit.files.atomic import write_json
+from faithkit.files.jsonl import read_strict_json
+from faithkit_workflows.sweep.launching import quote_override, run_script_apart
 
 LOCAL, PAPER = "local", "paper"
-# Corpora that scale=paper reads from the hub, where no folder of theirs is given.
+# Corpora that scale=paper reads from the hub, if they are not in data_dir.
 ON_HUB = ("faithdial", "mnli")
 
 
@@ -17,12 +25,12 @@ class Step:
     """One command.
 
     Args:
-        name: Of its folder; steps of two tables with one name are one step.
+        name: The name of its folder; two tables may share a step.
         script: A command of `faithkit`.
-        corpora: Keys that take a corpus, each with the corpus's folder below `data_dir`.
-        steps: Keys that take the run of another step, each with that step's name.
-        stand_in: The model in the place of the paper's, for the verdict: `minilm in place of RoBERTa-large`.
-        server: The paid server whose model it asks; run with `hosted=true` alone.
+        corpora: Keys for corpora, each with the corpus's folder below `data_dir`.
+        steps: Keys for runs of other steps, each with the step's name.
+        stand_in: The model that replaces the paper's: `minilm in place of RoBERTa-large`.
+        server: The paid server that it needs; run only with `hosted=true`.
     """
 
     name: str
@@ -34,20 +42,20 @@ class Step:
     server: str = ""
 
 
-def describing(dataset: str, corpus: str) -> Step:
-    """The step that counts what is in a dataset."""
+def describe_step(dataset: str, corpus: str) -> Step:
+    """Builds the step that describes a dataset."""
     arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", "pipeline.plots=false")
     return Step(name=f"describe_{dataset}", script="construct", arguments=arguments, corpora={"pipeline.path": corpus})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a reproduction works, and on what.
+    """The folders and options of a reproduction.
 
     Args:
         out: The folder of its steps and tables.
         data_dir: The folder of the corpora in their official layouts, if there is one.
-        hosted: Models behind paid servers are asked too.
+        hosted: Uses models of paid servers too.
     """
 
     scale: str
@@ -57,7 +65,7 @@ class Place:
     seed: int = 0
 
     def folder(self, step: str) -> Path:
-        """Names the run's folder of a step."""
+        """Returns the run's folder of a step."""
         return self.out / "steps" / step
 
     def corpus(self, name: str) -> Path | None:
@@ -71,22 +79,22 @@ class Place:
         return [name for name in dict.fromkeys(step.corpora.values()) if self.corpus(name) or name in on_hub]
 
     def embedded(self, step: Step) -> list[str]:
-        """Lists the corpora of a step that the embedded corpus stands in for."""
+        """Lists the corpora of a step that the embedded corpus replaces."""
         given = self.given(step)
         return [name for name in dict.fromkeys(step.corpora.values()) if name not in given]
 
     def why_not(self, step: Step) -> str:
-        """Says why a step cannot be run here; nothing where it can."""
+        """Explains why a step cannot be run; empty if it can."""
         if step.server and not self.hosted:
-            return f"a model behind {step.server}: hosted=true asks it"
+            return f"a model of {step.server}: hosted=true uses it"
         missing = self.embedded(step) if self.scale == PAPER else []
         if missing:
             return f"{', '.join(missing)} is missing below data_dir"
         return ""
 
 
-def command(step: Step, place: Place) -> list[str]:
-    """Writes the arguments of a step's script, as one would type them."""
+def step_arguments(step: Step, place: Place) -> list[str]:
+    """Returns the arguments of a step's script."""
     arguments = [*step.arguments, f"scale={place.scale}"]
     for key, name in step.corpora.items():
         if path := place.corpus(name):
@@ -95,8 +103,8 @@ def command(step: Step, place: Place) -> list[str]:
     return [*arguments, f"seed={place.seed}", f"run_dir={quote_override(str(place.folder(step.name)))}"]
 
 
-def in_order(wanted: Iterable[str], steps: Mapping[str, Step]) -> list[Step]:
-    """Puts steps behind those whose runs they take; each stands there once."""
+def sort_steps(wanted: Iterable[str], steps: Mapping[str, Step]) -> list[Step]:
+    """Sorts steps after those that they need; each occurs once."""
     found: dict[str, Step] = {}
 
     def add(name: str) -> None:
@@ -110,11 +118,122 @@ def in_order(wanted: Iterable[str], steps: Mapping[str, Step]) -> list[Step]:
     return list(found.values())
 
 
-def blocked(steps: Iterable[Step], place: Place) -> Iterator[tuple[str, str]]:
-    """Gives the steps that cannot be run here, with the reason; those that need one of them are among them."""
+def find_blocked_steps(steps: Iterable[Step], place: Place) -> Iterator[tuple[str, str]]:
+    """Lists the steps that cannot be run, with the reason, and those that need one of them."""
     reasons: dict[str, str] = {}
     for step in steps:
         needed = next((reasons[name] for name in step.steps.values() if name in reasons), "")
         if reason := place.why_not(step) or needed:
             reasons[step.name] = reason
             yield step.name, reason
+
+
+RESUME_HINT = "the same command resumes"
+DONE, BEGUN, NEW = "done", "begun", "to do"
+log = logging.getLogger("faithkit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The record of a started step, in a file next to its run's folder.
+
+    Args:
+        command: Its arguments.
+        seconds: The time of the process that finished it, and its processor time; None before.
+    """
+
+    command: tuple[str, ...]
+    seconds: float | None = None
+    cpu_seconds: float | None = None
+    ended: str | None = None
+
+
+def read_record(step: Step, place: Place) -> Record | None:
+    """Reads the record of a step; None if it was not started."""
+    path = _record(step, place)
+    if not path.exists():
+        return None
+    hint = f"delete it and {place.folder(step.name)} to begin the step again"
+    values: dict[str, Any] = read_strict_json(path, hint=hint)
+    return Record(**{**values, "command": tuple(values["command"])})
+
+
+def step_state(step: Step, place: Place) -> str:
+    """Returns the state of a step.
+
+    Raises:
+        UserError: It was started with other settings.
+    """
+    record = read_record(step, place)
+    if record is None:
+        return NEW
+    if record.command != tuple(step_arguments(step, place)):
+        hint = f"choose another out=, or start it again: rm -r {place.folder(step.name)} {_record(step, place)}"
+        raise UserError(f"step {step.name} was run with other settings", place=str(place.out), hint=hint)
+    return DONE if record.ended else BEGUN
+
+
+def run_steps(steps: Sequence[Step], place: Place) -> dict[str, str]:
+    """Runs the unfinished steps; returns those without results, with the reason.
+
+    A failed step stops only the steps that need it.
+    """
+    without = dict(find_blocked_steps(steps, place))
+    states = {step.name: step_state(step, place) for step in steps if step.name not in without}
+    for number, step in enumerate(steps, start=1):
+        if needed := next((name for name in step.steps.values() if name in without), None):
+            without.setdefault(step.name, without[needed])
+        if step.name in without or states[step.name] == DONE:
+            continue
+        log.info("step %d of %d, %s: %s", number, len(steps), step.name, shell_command(step, place))
+        if code := _run(step, place):
+            without[step.name] = f"step {step.name} failed with exit code {code}: see {_log(step, place)}"
+            log.warning("%s", without[step.name])
+    return without
+
+
+def shell_command(step: Step, place: Place) -> str:
+    """Formats a step as a shell command."""
+    return shlex.join(["faithkit", step.script, *step_arguments(step, place)])
+
+
+def _run(step: Step, place: Place) -> int:
+    folder, arguments = place.folder(step.name), step_arguments(step, place)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    began, cpu = time.monotonic(), _cpu_seconds()
+    if (folder / "config.yaml").exists():
+        typed = [f"resume={quote_override(str(folder))}"]
+    else:
+        typed = arguments
+        write_json(_record(step, place), {"command": arguments})
+    with _log(step, place).open("a", encoding="utf-8") as output:
+        try:
+            code = run_script_apart(step.script, typed, output)
+        except signals.Interrupted as error:
+            raise signals.Interrupted(RESUME_HINT) from error
+    if code == signals.EXIT_CODE:
+        raise signals.Interrupted(RESUME_HINT)
+    if code == 0:
+        spent = {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(_cpu_seconds() - cpu, 1)}
+        ended = time.strftime("%Y-%m-%d %H:%M")
+        write_json(_record(step, place), {"command": arguments, **spent, "ended": ended})
+    return code
+
+
+def read_costs(steps: Sequence[Step], place: Place) -> Mapping[str, Record]:
+    """Reads the records of finished steps, by name."""
+    found = {step.name: read_record(step, place) for step in steps}
+    return {name: record for name, record in found.items() if record and record.ended}
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _record(step: Step, place: Place) -> Path:
+    return place.folder(step.name).with_name(f"{step.name}.json")
+
+
+def _log(step: Step, place: Place) -> Path:
+    return place.folder(step.name).with_name(f"{step.name}.log")

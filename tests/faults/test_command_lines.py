@@ -147,7 +147,7 @@ def test_a_refusal_loads_nothing_heavy(script: str, line: str, words: str, place
     ("arguments", "words"),
     [
         (("critic-dialog",), "no model and no task 'critic-dialog'|did you mean critic-dialogue"),
-        (("critic", "tagger"), "one name or task is asked for, got 2|faithkit models critic"),
+        (("critic", "tagger"), "one name or task is expected, got 2|faithkit models critic"),
     ],
 )
 def test_an_unknown_model_is_answered_with_the_known_ones(arguments: tuple[str, ...], words: str) -> None:

@@ -1,4 +1,4 @@
-"""The command `faithkit reproduce`: what it refuses, what it would do, and what it leaves."""
+"""The command `faithkit reproduce`: errors, dry runs, and results."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def refusal(*arguments: str) -> str:
     return str(refused.value)
 
 
-def test_an_unknown_table_is_refused_with_those_that_were_perhaps_meant() -> None:
+def test_an_unknown_table_is_an_error_with_a_suggestion() -> None:
     assert "did you mean ragtruth_2?" in refusal("table=ragtruth_22")
     assert "did you mean halludial_10?" in refusal("table=[ragtruth_2,haludial_10]")
     assert "faithdial_4" in refusal("table=5") and "faithdial_4" in refusal("table=[]")
@@ -42,7 +42,7 @@ def test_a_dry_run_prints_the_steps_and_runs_none(tmp_path: Path, capsys: pytest
     assert "ragtruth_detector: ragtruth is missing below data_dir" in printed and "of which 0 can be run" in printed
 
 
-def test_a_table_is_printed_and_written_beside_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_is_printed_and_written_with_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "diahalu").symlink_to(written_layout("diahalu", {"test": 40}))
     report, out = tmp_path / "report.md", tmp_path / "out"
     paths = (f"data_dir={tmp_path}", f"out={out}", f"report={report}")

@@ -1,4 +1,4 @@
-"""Steps are run once, gone on with after a kill, and compared with what the paper has."""
+"""Steps are run once, resumed after a kill, and compared with the paper's figures."""
 
 import json
 import os
@@ -12,11 +12,33 @@ import pytest
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
-from faithkit_workflows.reproduction.cells import Cell, Count, Difference, Metric, Share, Table, less
-from faithkit_workflows.reproduction.comparing import NOT_RUN, compare, shown_table
-from faithkit_workflows.reproduction.running import BEGUN, DONE, NEW, read_record, run_steps, state
-from faithkit_workflows.reproduction.steps import LOCAL, PAPER, Place, Step, blocked
-from faithkit_workflows.reproduction.verdicts import ABOVE, NOT_COMPARABLE, WITHIN, Estimate
+from faithkit_workflows.reproduction.cells import (
+    ABOVE,
+    NOT_COMPARABLE,
+    WITHIN,
+    Cell,
+    Count,
+    Difference,
+    Estimate,
+    Metric,
+    Share,
+    Table,
+    subtract_estimates,
+)
+from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
+from faithkit_workflows.reproduction.steps import (
+    BEGUN,
+    DONE,
+    LOCAL,
+    NEW,
+    PAPER,
+    Place,
+    Step,
+    find_blocked_steps,
+    read_record,
+    run_steps,
+    step_state,
+)
 from tests.running import ROOT, SMALL
 
 DESCRIBE = Step(
@@ -55,15 +77,15 @@ RATE = Metric("describe", "all/diahalu/rate")
 NUMBER = Count("describe", ("basic", "all", "counts", "num_responses"))
 
 
-def test_a_step_is_run_once_and_what_is_there_of_it_is_gone_on_with(corpora: Path, tmp_path: Path) -> None:
+def test_a_step_is_run_once_and_resumed(corpora: Path, tmp_path: Path) -> None:
     place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
-    assert state(DESCRIBE, place) == NEW
+    assert step_state(DESCRIBE, place) == NEW
     assert run_steps([DESCRIBE], place) == {}
     record = read_record(DESCRIBE, place)
     assert record and record.ended and record.cpu_seconds and record.cpu_seconds > 0
-    found = {one.cell.result: one for one in compare(table(cell(RATE), cell(NUMBER, 40.0), whole=40), place, {})}
+    found = {one.cell.result: one for one in compare_table(table(cell(RATE), cell(NUMBER, 40.0), whole=40), place, {})}
     assert found[NUMBER].verdict == WITHIN and found[RATE].verdict == ABOVE
-    part = {one.cell.result: one for one in compare(table(cell(RATE), cell(NUMBER, 41.0), whole=41), place, {})}
+    part = {one.cell.result: one for one in compare_table(table(cell(RATE), cell(NUMBER, 41.0), whole=41), place, {})}
     assert (part[NUMBER].verdict, part[NUMBER].why) == (NOT_COMPARABLE, "here are 40 dialogues, in the paper 41")
     assert part[RATE].verdict == ABOVE  # a share of a part has an interval, and can be compared
 
@@ -71,26 +93,26 @@ def test_a_step_is_run_once_and_what_is_there_of_it_is_gone_on_with(corpora: Pat
     assert run_steps([DESCRIBE], place) == {}
     assert (place.folder("describe") / "metrics.json").stat().st_mtime_ns == written
     with pytest.raises(UserError, match="other settings"):
-        state(DESCRIBE, Place(scale=LOCAL, out=tmp_path, data_dir=corpora, seed=1))
+        step_state(DESCRIBE, Place(scale=LOCAL, out=tmp_path, data_dir=corpora, seed=1))
 
     kept = place.folder("describe").with_name("describe.json")
     kept.write_text(json.dumps({"command": list(record.command)}))  # as a kill leaves it
-    assert state(DESCRIBE, place) == BEGUN
-    assert run_steps([DESCRIBE], place) == {} and state(DESCRIBE, place) == DONE
+    assert step_state(DESCRIBE, place) == BEGUN
+    assert run_steps([DESCRIBE], place) == {} and step_state(DESCRIBE, place) == DONE
 
 
-def test_a_failed_step_stops_those_alone_that_need_it(tmp_path: Path) -> None:
+def test_a_failed_step_stops_only_the_steps_that_need_it(tmp_path: Path) -> None:
     place = Place(scale=LOCAL, out=tmp_path)
     wrong = Step(name="wrong", script="construct", arguments=("pipeline=describe", "pipeline.dataset=none_such"))
     needing = Step(name="needing", script="evaluate", arguments=("benchmark=begin",), steps={"checkpoint": "wrong"})
     without = run_steps([wrong, needing], place)
     assert "failed with exit code 2" in without["wrong"] and without["needing"] == without["wrong"]
     assert "none_such" in (tmp_path / "steps" / "wrong.log").read_text("utf-8")
-    (one,) = compare(table(cell(Metric("needing", "test/begin/f1")), steps=(wrong, needing)), place, without)
+    (one,) = compare_table(table(cell(Metric("needing", "test/begin/f1")), steps=(wrong, needing)), place, without)
     assert (one.verdict, one.why) == (NOT_RUN, without["wrong"])
 
 
-def test_nothing_is_compared_that_cannot_be(tmp_path: Path, corpora: Path) -> None:
+def test_figures_that_are_not_comparable_have_no_verdict(tmp_path: Path, corpora: Path) -> None:
     trained = Step(name="trained", script="train", arguments=(), corpora={"data.path": "wow"})
     scored = Step(name="scored", script="evaluate", arguments=(), corpora={"p": "diahalu"}, steps={"c": "trained"})
     small = Step(name="small", script="evaluate", arguments=(), corpora={"p": "diahalu"}, stand_in="a small one")
@@ -108,31 +130,31 @@ def test_nothing_is_compared_that_cannot_be(tmp_path: Path, corpora: Path) -> No
         cell(Metric("scored", "test/diahalu/recall")),
         cell(None, why="people judged these"),
     ]
-    found = compare(table(*cells, steps=(trained, scored, small)), place, {})
+    found = compare_table(table(*cells, steps=(trained, scored, small)), place, {})
     assert [one.verdict for one in found] == [NOT_COMPARABLE] * 3 + [NOT_RUN] * 2
     reasons = [one.why for one in found]
     assert reasons[0] == "the embedded corpus in place of wow" and reasons[1:3] == ["a small one", cells[2].why]
     assert "no such figure" in reasons[3] and reasons[4] == "people judged these"
-    caption = str(shown_table(table(*cells), found, "").caption)
+    caption = str(build_comparison_table(table(*cells), found, "").caption)
     assert "(1) the embedded corpus in place of wow" in caption and "3 not comparable, 2 not run" in caption
 
 
-def test_at_the_papers_scale_missing_corpora_and_paid_servers_are_said() -> None:
+def test_missing_corpora_and_paid_servers_block_steps_at_the_papers_scale() -> None:
     place = Place(scale=PAPER, out=Path("out"))
     hub = Step(name="hub", script="train", arguments=(), corpora={"data.path": "faithdial"})
     missing = Step(name="missing", script="evaluate", arguments=(), corpora={"p": "ragtruth"}, steps={"c": "hub"})
     needing = Step(name="needing", script="evaluate", arguments=(), steps={"c": "missing"})
     paid = Step(name="paid", script="evaluate", arguments=(), server="a server")
-    found = dict(blocked([hub, missing, needing, paid], place))
+    found = dict(find_blocked_steps([hub, missing, needing, paid], place))
     assert found["missing"] == found["needing"] == "ragtruth is missing below data_dir"
     assert "hosted=true" in found["paid"] and "hub" not in found
-    assert "paid" not in dict(blocked([paid], Place(scale=PAPER, out=Path("out"), hosted=True)))
+    assert "paid" not in dict(find_blocked_steps([paid], Place(scale=PAPER, out=Path("out"), hosted=True)))
 
 
 def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Path) -> None:
-    found = less(Estimate(value=5, low=2, high=9), Estimate(value=1, low=-3, high=4))
+    found = subtract_estimates(Estimate(value=5, low=2, high=9), Estimate(value=1, low=-3, high=4))
     assert (found.value, found.low, found.high) == pytest.approx((4, 4 - 18**0.5, 4 + 32**0.5))
-    assert less(Estimate(value=5), Estimate(value=1, low=0, high=2)) == Estimate(value=4)
+    assert subtract_estimates(Estimate(value=5), Estimate(value=1, low=0, high=2)) == Estimate(value=4)
     (tmp_path / "corpus.json").write_text(json.dumps({"classes": {"a": {"x": 1, "y": 3}}, "counts": {"n": 10, "k": 0}}))
     share = Share("s", ("classes", "a"), "x").read(tmp_path)
     assert share and (share.value, share.n) == (25.0, 4) and share.low and share.high and share.low < 25 < share.high
@@ -143,12 +165,12 @@ def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_training_that_was_killed_is_gone_on_with(tmp_path: Path, tiny_bert: Path) -> None:
+def test_a_killed_training_is_resumed(tmp_path: Path, tiny_bert: Path) -> None:
     few = ("data.num_train=640", "callbacks.save_every_seconds=0.01", "logger=none", "callbacks.num_examples=0")
     arguments = ("model=critic", f"model.weights={tiny_bert}", *SMALL, *few, "model.num_epochs=2")
     step = Step(name="killed", script="train", arguments=arguments)
     program = (
-        "import sys\nfrom pathlib import Path\nfrom faithkit_workflows.reproduction.running import run_steps\n"
+        "import sys\nfrom pathlib import Path\nfrom faithkit_workflows.reproduction.steps import run_steps\n"
         "from faithkit_workflows.reproduction.steps import Place, Step\n"
         "step = Step(name='killed', script='train', arguments=tuple(sys.argv[2:]))\n"
         "run_steps([step], Place(scale='local', out=Path(sys.argv[1])))"
@@ -162,7 +184,7 @@ def test_a_training_that_was_killed_is_gone_on_with(tmp_path: Path, tiny_bert: P
     os.killpg(begun.pid, signal.SIGKILL)
     begun.wait()
     place = Place(scale=LOCAL, out=tmp_path)
-    assert last.exists() and state(step, place) == BEGUN
-    assert run_steps([step], place) == {} and state(step, place) == DONE
+    assert last.exists() and step_state(step, place) == BEGUN
+    assert run_steps([step], place) == {} and step_state(step, place) == DONE
     assert (place.folder("killed") / "metrics.json").exists()
     assert "going on" in (tmp_path / "steps" / "killed.log").read_text("utf-8")

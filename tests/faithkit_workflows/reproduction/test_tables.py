@@ -1,4 +1,4 @@
-"""Every declared table can be asked for: its steps are commands that the scripts take, its cells the paper's."""
+"""The declared tables: their steps are valid commands, and their cells are the paper's."""
 
 from collections import Counter
 from pathlib import Path
@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from data_modules.build import build_source
+from data_modules.reading.files import HUB, HubSplit
 from faithkit.published.tables import published_table
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.reproduction.cells import Difference, Metric
 from faithkit_workflows.reproduction.faithdial import TRANSFER
-from faithkit_workflows.reproduction.registry import NAMES, all_steps, every_table, steps_of
-from faithkit_workflows.reproduction.steps import LOCAL, ON_HUB, PAPER, Place, Step, command, in_order
+from faithkit_workflows.reproduction.registry import NAMES, all_steps, all_tables, steps_of
+from faithkit_workflows.reproduction.steps import LOCAL, ON_HUB, PAPER, Place, Step, sort_steps, step_arguments
 from faithkit_workflows.sweep.launching import quote_override
-from tests.running import ROOT
 
 SETTINGS = {
     "train": "faithkit_workflows.settings.training:TrainSettings",
@@ -28,7 +29,7 @@ WITH_TRAINING = ("faithdial_4", "faithdial_5", "faithdial_8", "halludial_2", "ha
 
 
 def every_step(scale: str) -> list[Step]:
-    return list(all_steps(list(every_table(scale).values())))
+    return list(all_steps(list(all_tables(scale).values())))
 
 
 def covering() -> list[tuple[str, Step]]:
@@ -47,17 +48,17 @@ def covering() -> list[tuple[str, Step]]:
     return chosen
 
 
-def test_the_tables_are_those_that_can_be_named() -> None:
+def test_every_table_has_a_name_on_the_command_line() -> None:
     for scale in SCALES:
-        assert sorted(every_table(scale)) == sorted(NAMES)
+        assert sorted(all_tables(scale)) == sorted(NAMES)
 
 
-def test_every_command_is_one_that_its_script_takes(tmp_path: Path) -> None:
+def test_every_command_is_valid(tmp_path: Path) -> None:
     for scale, step in covering():
         place = Place(scale=scale, out=Path("out"), data_dir=tmp_path)
         for corpus in step.corpora.values():
             (tmp_path / corpus).mkdir(exist_ok=True)
-        arguments = command(step, place)
+        arguments = step_arguments(step, place)
         line = CommandLine(CONFIGS, step.script, arguments, SETTINGS[step.script])
         config: Any = OmegaConf.to_container(line.compose(), resolve=True, throw_on_missing=True)
         schema: Any = resolve_name(SETTINGS[step.script])
@@ -68,14 +69,14 @@ def test_every_command_is_one_that_its_script_takes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_steps_of_one_name_are_one_step(scale: str) -> None:
     found: dict[str, Step] = {}
-    for table in every_table(scale).values():
+    for table in all_tables(scale).values():
         for step in table.steps:
             assert found.setdefault(step.name, step) == step
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_result_is_of_a_step_of_its_table_and_comes_behind_what_it_needs(scale: str) -> None:
-    for table in every_table(scale).values():
+def test_every_result_belongs_to_a_step_after_those_that_it_needs(scale: str) -> None:
+    for table in all_tables(scale).values():
         order = [step.name for step in steps_of(table)]
         assert set(table.used) <= set(order), table.name
         for step in steps_of(table):
@@ -85,8 +86,8 @@ def test_every_result_is_of_a_step_of_its_table_and_comes_behind_what_it_needs(s
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_published_figure_of_a_cell_stands_in_its_file(scale: str) -> None:
-    for table in every_table(scale).values():
+def test_every_published_figure_of_a_cell_is_in_its_file(scale: str) -> None:
+    for table in all_tables(scale).values():
         figures = {value for name in table.published for row in published_table(name).rows for value in row.values()}
         for cell in table.cells:
             follows = table.name == "ragtruth_3" and cell.column == "rate, %"
@@ -96,7 +97,7 @@ def test_every_published_figure_of_a_cell_stands_in_its_file(scale: str) -> None
 @pytest.mark.parametrize("scale", SCALES)
 def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
     steps = {step.name: step for step in every_step(scale)}
-    for table in every_table(scale).values():
+    for table in all_tables(scale).values():
         for cell in table.cells:
             metric = cell.result.metric if isinstance(cell.result, Difference) else cell.result
             if isinstance(metric, Metric) and metric.step != TRANSFER:
@@ -105,17 +106,17 @@ def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
                 assert metric.name.split("/")[1] == measured, (table.name, metric)
 
 
-def test_scales_differ_in_steps_and_never_in_the_papers_figures() -> None:
-    local, paper = every_table(LOCAL), every_table(PAPER)
+def test_scales_have_the_same_published_figures() -> None:
+    local, paper = all_tables(LOCAL), all_tables(PAPER)
     for name, table in local.items():
         if name == "faithdial_5":
-            continue  # whose grid is smaller at the local scale
+            continue  # its grid is smaller at the local scale
         figures = [(cell.row, cell.column, cell.published) for cell in table.cells]
         assert figures == [(cell.row, cell.column, cell.published) for cell in paper[name].cells]
 
 
 def test_the_papers_grid_is_whole() -> None:
-    trained = {step.name for step in every_table(PAPER)["faithdial_5"].steps if step.script == "train"}
+    trained = {step.name for step in all_tables(PAPER)["faithdial_5"].steps if step.script == "train"}
     backbones = ("gpt2", "dialogpt", "doha", "t5", "t5_ctrl", "t5_losstruncation")
     for data in ("wow", "faithdial", "wow_then_faithdial"):
         assert {f"generator_{model}_{data}" for model in backbones} <= trained
@@ -124,15 +125,16 @@ def test_the_papers_grid_is_whole() -> None:
 
 
 @pytest.mark.parametrize("name", WITH_TRAINING)
-def test_a_table_that_trains_says_so_at_both_scales(name: str) -> None:
+def test_tables_with_training_have_it_at_both_scales(name: str) -> None:
     for scale in SCALES:
-        steps = every_table(scale)[name].steps
+        steps = all_tables(scale)[name].steps
         assert any(step.script == "train" or "benchmark=transfer" in step.arguments for step in steps)
 
 
-def test_corpora_said_to_be_on_the_hub_are() -> None:
+def test_corpora_on_the_hub_have_a_hub_split() -> None:
     for name in ON_HUB:
-        assert "HubSplit" in (ROOT / "data_modules" / "datasets" / f"{name}.py").read_text("utf-8")
+        files = build_source(name, HUB).files()
+        assert all(isinstance(file, HubSplit) for split in files.values() for file in split)
 
 
 def test_what_is_needed_comes_first_and_once() -> None:
@@ -140,10 +142,10 @@ def test_what_is_needed_comes_first_and_once() -> None:
         name: Step(name=name, script="train", arguments=(), steps={str(i): n for i, n in enumerate(needs)})
         for name, needs in {"a": ("b", "c"), "b": ("c",), "c": ()}.items()
     }
-    assert [step.name for step in in_order(["a", "b"], steps)] == ["c", "b", "a"]
+    assert [step.name for step in sort_steps(["a", "b"], steps)] == ["c", "b", "a"]
 
 
-def test_a_path_is_quoted_so_that_hydra_takes_it_as_it_is() -> None:
+def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     for text in ("runs/a", "/x y/it's", "a,b", "5", "null", "./5", "{a}"):

@@ -1,0 +1,195 @@
+"""Compares tables with the papers' and writes them: to the terminal, as JSON and markdown, and REPRODUCTION.md."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as Shown
+from rich.text import Text
+
+from faithkit.environment import environment
+from faithkit.files.atomic import write_json, write_text
+from faithkit.pages.table_text import escape_markdown, to_markdown
+from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables
+from faithkit.statistics.metric import Metric
+from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, Cell, Estimate, Table, compare_with_published
+from faithkit_workflows.reproduction.registry import all_steps
+from faithkit_workflows.reproduction.steps import LOCAL, Place, Step, read_costs, sort_steps
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A compared cell.
+
+    Args:
+        why: The reason, if there is no verdict.
+    """
+
+    cell: Cell
+    ours: Estimate | None
+    verdict: str
+    why: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts to plain values, for JSON."""
+        ours = self.ours and {name: getattr(self.ours, name) for name in ("value", "low", "high", "n")}
+        shown = {"row": self.cell.row, "column": self.cell.column, "paper": self.cell.published, "ours": ours}
+        return {**shown, "verdict": self.verdict, "why": self.why or None}
+
+
+def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> list[Compared]:
+    """Reads the results of the steps and compares every cell.
+
+    Args:
+        without: The steps without results, with the reason.
+    """
+    steps = {step.name: step for step in table.steps}
+    part = describe_missing_data(table, place, without)
+    return [_compare(cell, steps, place, without, part) for cell in table.cells]
+
+
+def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]) -> str:
+    """Describes how our data differ in size from the paper's; empty if they do not."""
+    if table.whole is None:
+        return ""
+    counted, whole, unit = table.whole
+    if counted.step in without:
+        return ""
+    found = counted.read(place.folder(counted.step))
+    here = 0 if found is None else int(found.value)
+    return "" if here == whole else f"here are {here:,} {unit}, in the paper {whole:,}"
+
+
+def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mapping[str, str], part: str) -> Compared:
+    def no(verdict: str, why: str, ours: Estimate | None = None) -> Compared:
+        return Compared(cell=cell, ours=ours, verdict=verdict, why=why)
+
+    result = cell.result
+    if result is None:
+        return no(NOT_RUN, cell.why)
+    needed = sort_steps([name for name in (result.step, getattr(result, "before", None)) if name], steps)
+    if reason := next((without[step.name] for step in needed if step.name in without), ""):
+        return no(NOT_RUN, reason)
+    ours = result.read(place.folder(result.step))
+    if ours is None:
+        return no(NOT_RUN, "our data or models have no such figure")
+    if cell.published is None:
+        return no(NOT_COMPARABLE, cell.why, ours)
+    others = _embedded(needed, place)
+    if not getattr(result, "of_baseline", False):
+        others += [step.stand_in for step in needed if step.stand_in]
+    if others:
+        return no(NOT_COMPARABLE, "; ".join(dict.fromkeys(others)), ours)
+    if part and result.exact:
+        return no(NOT_COMPARABLE, part, ours)
+    return Compared(cell=cell, ours=ours, verdict=compare_with_published(ours, cell.published, digits=cell.digits))
+
+
+def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
+    """Lists the corpora that the embedded one replaces in these steps."""
+    corpora = dict.fromkeys(name for step in steps for name in place.embedded(step))
+    return [f"the embedded corpus in place of {' and '.join(corpora)}"] if corpora else []
+
+
+def build_comparison_table(table: Table, found: list[Compared], part: str) -> Shown:
+    """Builds the printed table: a row for each cell with a figure of ours; the others are counted below."""
+    reasons = list(dict.fromkeys(one.why for one in found if one.ours is not None and one.why))
+    shown = new_number_table(f"{table.name}: {table.title}", ("", ""), ("ours", "paper", "verdict"), show_edge=True)
+    row = ""
+    for one in found:
+        if one.ours is None:
+            continue
+        mark = f" ({reasons.index(one.why) + 1})" if one.why else ""
+        named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
+        names = [Text(escape_terminal(name)) for name in (named, one.cell.column)]
+        shown.add_row(*names, _ours(one), _paper(one.cell), one.verdict + mark)
+    shown.caption = Text("\n".join(_caption_lines(table, found, reasons, part)))
+    return shown
+
+
+def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part: str) -> Iterator[str]:
+    yield f"paper: {table.citation}; [low, high]: our 95% interval"
+    yield "within: the paper's figure, as rounded, lies in our interval, or ours rounds to it; else above or below"
+    yield from (f"({number}) {reason}" for number, reason in enumerate(reasons, start=1))
+    left = Counter(one.why for one in found if one.ours is None)
+    yield from (f"{number} of the paper's figures without ours: {why}" for why, number in left.items())
+    if part and any(one.ours is not None and not one.why for one in found):
+        yield f"{part}: only shares are compared"
+    if table.note:
+        yield table.note
+    yield f"in all: {count_verdicts(found)}"
+
+
+def count_verdicts(found: list[Compared]) -> str:
+    """Counts the verdicts."""
+    return ", ".join(f"{number} {name}" for name, number in Counter(one.verdict for one in found).items())
+
+
+def _ours(one: Compared) -> str:
+    ours, digits = one.ours, one.cell.digits
+    assert ours is not None
+    metric = Metric(value=ours.value, low=ours.low, high=ours.high)
+    return format_metric(metric, digits=digits if ours.low is None else max(digits, 1))
+
+
+def _paper(cell: Cell) -> str:
+    return "-" if cell.published is None else f"{cell.published:,.{cell.digits}f}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A finished table: its text in markdown, and the number of each verdict."""
+
+    table: Table
+    text: str
+    verdicts: str
+
+
+def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
+    """Prints a table, and writes it as JSON and markdown into the folder `tables`."""
+    found, part = compare_table(table, place, without), describe_missing_data(table, place, without)
+    shown = build_comparison_table(table, found, part)
+    print_tables(shown)
+    folder = place.out / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    cells = [one.to_dict() for one in found]
+    write_json(folder / f"{table.name}.json", {"table": table.name, "paper": table.citation, "cells": cells})
+    made = Made(table=table, text=to_markdown(shown), verdicts=count_verdicts(found))
+    write_text(folder / f"{table.name}.md", made.text)
+    return made
+
+
+def write_report(path: Path, made: Sequence[Made], place: Place) -> None:
+    """Writes all tables into one file, with the machine, the date, and the time of each step."""
+    write_text(path, "\n".join(_report_lines(made, place)) + "\n")
+
+
+def _report_lines(made: Sequence[Made], place: Place) -> Iterator[str]:
+    facts = environment()
+    yield "# The papers' tables, reproduced"
+    yield ""
+    yield f"By `faithkit reproduce` at `scale={place.scale}` ({time.strftime('%Y-%m-%d')}; docs/reproducing.md)."
+    versions = ", ".join(f"{name} {facts[name]}" for name in ("python", "torch", "transformers"))
+    yield f"{facts['cpu']}, {os.cpu_count()} cores; {versions}; commit {facts['git_commit']}."
+    if place.scale == LOCAL:
+        yield "Small models, few rows and, without given corpora, the embedded one: this shows that every step works,"
+        yield "and not how good the papers' methods are. Verdicts are given only for counts of the papers' data."
+    yield ""
+    yield "| table | what | verdicts |"
+    yield "| --- | --- | --- |"
+    yield from (f"| {one.table.name} | {escape_markdown(one.table.title)} | {one.verdicts} |" for one in made)
+    yield ""
+    yield from (one.text for one in made)
+    spent = read_costs(list(all_steps([one.table for one in made])), place)
+    yield "## Time of each step"
+    yield ""
+    yield "| step | CPU seconds | seconds | ended |"
+    yield "| --- | ---: | ---: | --- |"
+    for name, record in spent.items():
+        yield f"| {name} | {record.cpu_seconds:,.0f} | {record.seconds:,.0f} | {record.ended} |"
