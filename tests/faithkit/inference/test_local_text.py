@@ -125,7 +125,7 @@ def test_weights_and_template_make_the_identity(engine: LocalTextEngine, llama: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_length": 10**6}, "places"),
+        ({"max_length": 10**6}, "positions"),
         ({"engine": "onnx"}, "engine is 'onnx'"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
         ({"batch_size": 0}, "batch_size"),
