@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from construction.chain.steps import KEY, Row
-from data_modules.datasets.ragtruth import FIELDS, SOURCES, TASKS, rows_with_ids
+from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
 from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
@@ -64,7 +64,7 @@ class RagSources:
         """Reads the rows."""
         report = ReadReport(self.on_bad_row)
         number = 0
-        for row, source_id in rows_with_ids(self.file, "source_id", FIELDS, report):
+        for row, source_id in rows_with_ids(self.file, "source_id", SOURCE_FIELDS, report):
             if number == self.limit:
                 return
             try:

@@ -11,43 +11,22 @@ DiaHalu cites Randolph 2005 and prints the formula of Fleiss' kappa for two cate
 same number of ratings for every item: items with another number than most are left out and counted. Alpha uses every
 item with two or more ratings. If all ratings are equal, none is defined.
 
-Values come from scikit-learn, statsmodels and krippendorff. Intervals use the same formulas over weighted sums, since a
-bootstrap evaluates them a thousand times.
+All are computed from weighted sums over groups, since a bootstrap evaluates them a thousand times. The tests compare
+the values with those of statsmodels and krippendorff.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from construction.agreement.answers import MISSING, Ratings
-from faithkit.errors import UserError
 from faithkit.metrics.judging import cohen_kappa
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.metric import CORRELATION, PROPORTION, Metric
 from faithkit.statistics.spread import Statistic, Values
 
 OBSERVED = "agreement"
-KAPPAS = ("fleiss_kappa", "randolph_kappa")
-
-
-def library(name: str) -> Any:
-    """Imports one of the libraries of the extra `construction`.
-
-    Raises:
-        UserError: It is not installed.
-    """
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        problem = f"measuring agreement needs {package}, which is not installed"
-        raise UserError(problem, hint="pip install 'faithkit[construction]'") from error
 
 
 def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 1000) -> ScoredMetrics:
@@ -58,34 +37,23 @@ def measure(ratings: Ratings, *, ordinal: bool = False, num_resamples: int = 100
     if not (rated >= 2).any():
         return ScoredMetrics(metrics={}, notes=("no item has two ratings: there is no agreement to measure",))
     several = ratings.only(rated >= 2)
-    parts: list[tuple[Statistic, Ratings, Mapping[str, float]]] = [
-        (_pairs(several), several, _library_cohen(several)),
-        (_alphas(several, ordinal), several, _library_alpha(several, ordinal)),
-    ]
+    parts = [(_pairs(several), several), (_alphas(several, ordinal), several)]
     sizes, often = np.unique(rated[rated >= 2], return_counts=True)
     usual = int(sizes[often.argmax()])
     even = ratings.only(rated == usual)
-    parts.append((_fleiss(even), even, _library_fleiss(even)))
+    parts.append((_fleiss(even), even))
     if len(sizes) > 1:
         others = len(several.groups) - len(even.groups)
         notes.append(f"kappas of Fleiss and Randolph leave out {others:,} items that have not {usual} ratings")
     if alone := int((rated == 1).sum()):
         notes.append(f"{alone:,} items have a single rating and count nowhere")
-    for statistic, items, values in parts:
+    for statistic, items in parts:
         groups = Groups.of(items.groups)
         kinds = dict.fromkeys(statistic(np.ones((1, groups.count))), CORRELATION) | {OBSERVED: PROPORTION}
         found = bootstrap(groups, statistic, kinds=kinds, num_resamples=num_resamples)
-        metrics |= {name: _with_value(metric, values.get(name)) for name, metric in found.metrics.items()}
+        metrics |= found.metrics
         notes += [note for note in found.notes if note not in notes]
     return ScoredMetrics(metrics=metrics, notes=tuple(notes))
-
-
-def _with_value(metric: Metric, value: float | None) -> Metric:
-    """Replaces the value by that of the library."""
-    if value is None:
-        return metric
-    assert abs(metric.value - value) < 1e-6, f"the library computes {value}, the weighted sums {metric.value}"
-    return replace(metric, value=value)
 
 
 def _pairs(ratings: Ratings) -> Statistic:
@@ -186,30 +154,3 @@ def pair_kappas(ratings: Ratings) -> dict[str, float]:
         if len({*first[both], *second[both]}) > 1:  # else undefined
             found[f"{one} ~ {other}"] = float(cohen_kappa_score(first[both], second[both]))
     return found
-
-
-def _library_cohen(ratings: Ratings) -> dict[str, float]:
-    kappas = pair_kappas(ratings)
-    return {"cohen_kappa": float(np.mean(list(kappas.values())))} if kappas else {}
-
-
-def _library_fleiss(ratings: Ratings) -> dict[str, float]:
-    inter_rater = library("statsmodels.stats.inter_rater")
-    counts = ratings.counts()
-    if counts.shape[1] < 2:
-        return {}
-    with np.errstate(invalid="ignore"):  # undefined: 0 / 0
-        values = {name: inter_rater.fleiss_kappa(counts, method=name.partition("_")[0]) for name in KAPPAS}
-    return {name: float(value) for name, value in values.items() if np.isfinite(value)}
-
-
-def _library_alpha(ratings: Ratings, ordinal: bool) -> dict[str, float]:
-    krippendorff = library("krippendorff")
-    counts = ratings.counts()
-    if counts.shape[1] < 2:
-        return {}
-    levels = {"alpha": "nominal"} | ({"alpha_ordinal": "ordinal"} if ordinal else {})
-    options = {"value_counts": counts.astype(int), "value_domain": np.arange(counts.shape[1])}
-    with np.errstate(invalid="ignore"):
-        values = {name: krippendorff.alpha(**options, level_of_measurement=level) for name, level in levels.items()}
-    return {name: float(value) for name, value in values.items() if np.isfinite(value)}

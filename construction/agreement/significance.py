@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from construction.agreement.answers import NOMINAL, ORDINAL, Answered
-from construction.agreement.measures import library
 from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
 from faithkit.statistics.metric import NUMBER, Metric
 
@@ -118,11 +117,11 @@ def _against(
 
 
 def _corrected(compared: Iterable[Compared]) -> list[Compared]:
+    """Corrects the p-values for their number (Holm)."""
     rows = list(compared)
-    tested = [place for place, row in enumerate(rows) if np.isfinite(row.p_wilcoxon)]
-    if tested:
-        correct = library("statsmodels.stats.multitest").multipletests
-        corrected = correct([rows[place].p_wilcoxon for place in tested], method="holm")[1]
-        for place, p in zip(tested, corrected, strict=True):
-            rows[place] = replace(rows[place], p_holm=float(p))
+    tested = sorted((row.p_wilcoxon, place) for place, row in enumerate(rows) if np.isfinite(row.p_wilcoxon))
+    largest = 0.0
+    for rank, (p, place) in enumerate(tested):
+        largest = max(largest, min(1.0, p * (len(tested) - rank)))
+        rows[place] = replace(rows[place], p_holm=largest)
     return rows

@@ -204,40 +204,34 @@ def open_rows_to_decide(
 
 
 def read_decisions(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow]) -> dict[str, Answers]:
-    """Reads the lines of a filled `to_decide` file, by row; lines whose decision is null are still open.
+    """Reads a filled `to_decide` file, by row; lines without a decision are still open.
 
     Raises:
         UserError: A row that the project does not have, a row twice, or an answer that its question does not allow.
     """
-    found: dict[str, Answers] = {}
-    for line, values in read_numbered_jsonl(path):
-        row = _known_row(values, rows, f"{path}, line {line}")
-        if values.get("decision") is None:
-            continue
-        if row in found:
-            raise UserError(f"row {shorten(row)} is decided twice", place=f"{path}, line {line}", hint="keep one line")
-        found[row] = check_answers(scheme, rows[row], values["decision"], f"{path}, line {line}")
-    return found
+    return _read_answers(path, scheme, rows, "decision", skip_null=True)
 
 
 def read_expert(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow]) -> dict[str, Answers]:
     """Reads an expert's answers: JSON lines of {"id", "answers"}, such as annotations.jsonl of another run."""
+    return _read_answers(path, scheme, rows, "answers")
+
+
+def _read_answers(
+    path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], key: str, *, skip_null: bool = False
+) -> dict[str, Answers]:
     found: dict[str, Answers] = {}
     for line, values in read_numbered_jsonl(path):
-        row = _known_row(values, rows, f"{path}, line {line}")
+        place, row = f"{path}, line {line}", values.get("id")
+        if not isinstance(row, str) or row not in rows:
+            problem = f"id is {shorten(row)}, which the project does not have"
+            raise UserError(problem, place=place, hint="see its rows.jsonl")
+        if skip_null and values.get(key) is None:
+            continue
         if row in found:
-            raise UserError(f"row {shorten(row)} occurs twice", place=f"{path}, line {line}", hint="keep one expert")
-        found[row] = check_answers(scheme, rows[row], values.get("answers"), f"{path}, line {line}")
+            raise UserError(f"row {shorten(row)} has two lines", place=place, hint="keep one of them")
+        found[row] = check_answers(scheme, rows[row], values.get(key), place)
     return found
-
-
-def _known_row(values: Mapping[str, Any], rows: Mapping[str, AnnotationRow], place: str) -> str:
-    row = values.get("id")
-    if not isinstance(row, str) or row not in rows:
-        raise UserError(
-            f"id is {shorten(row)}, which the project does not have", place=place, hint="see its rows.jsonl"
-        )
-    return row
 
 
 def check_answers(scheme: Scheme, row: AnnotationRow, answers: Any, place: str) -> Answers:

@@ -287,7 +287,7 @@ def read_labels(path: str, columns: Mapping[str, str], ids: Collection[str] | No
             continue
         label = VALUES.get(str(given).strip().lower())
         if label is None:
-            hint = f"use {HALLUCINATED} or {FAITHFUL} (or 1 and 0), and leave it empty where nobody labelled"
+            hint = f"use {HALLUCINATED} or {FAITHFUL} (or 1 and 0), and leave it empty without a label"
             raise UserError(f"label {shorten(given)} of id {shorten(name)}", place=row.place, hint=hint)
         if name in values:
             if values[name] != label:

@@ -91,7 +91,7 @@ def built_here(path: Path) -> dict[str, str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}  # a damaged manifest must not prevent the description; its run reports it
     lines = "".join(f"\n- step {name}: `{engine}`" for name, engine in engines.items())
-    known = {"annotation": f"By the steps of faithkit's pipeline `{pipeline}`; prompts stand in `prompts/`.{lines}"}
+    known = {"annotation": f"By the steps of faithkit's pipeline `{pipeline}`; prompts are in `prompts/`.{lines}"}
     known["software"] = f"faithkit's construct.py; its manifest is {MANIFEST}. Versions: " + ", ".join(
         f"{name} {version}" for name, version in versions.items()
     )

@@ -13,7 +13,7 @@ TEXT = (
 
 
 def example(number=1, response=TEXT, **values):
-    """A row whose spans stand after each stumbling block."""
+    """A row with spans after each difficult character."""
     quotes = (
         ("city", "evident_conflict"),
         ("שלום", "subtle_baseless"),

@@ -1,6 +1,6 @@
-"""A real Label Studio for tests: started in a folder of its own, with SQLite, and spoken to through its API.
+"""A real Label Studio for tests: started in a new folder with SQLite, and used through its API.
 
-It stands in an environment of its own, build/label-studio or `FAITHKIT_LABEL_STUDIO`: `make label-studio` makes it.
+It has a separate environment, build/label-studio or `FAITHKIT_LABEL_STUDIO`: `make label-studio` creates it.
 """
 
 import json

@@ -19,12 +19,12 @@ def rows(number: int) -> list[Row]:
 
 
 def ask(step: str, engine: TextEngine, prompt: TextPrompt = PROMPT, field: str = "text") -> Ask:
-    """A step that keeps what is said, and refuses what has the word bad in it."""
+    """A step that keeps replies, and refuses those with the word bad."""
 
-    def read(row: Row, said: ModelReply) -> Row:
-        if "bad" in said.text:
-            return failed_row(row[KEY], step, "refusal", said.text)
-        return {**row, step: said.text}
+    def read(row: Row, reply: ModelReply) -> Row:
+        if "bad" in reply.text:
+            return failed_row(row[KEY], step, "refusal", reply.text)
+        return {**row, step: reply.text}
 
     return Ask(
         step=step,
@@ -32,7 +32,7 @@ def ask(step: str, engine: TextEngine, prompt: TextPrompt = PROMPT, field: str =
         prompts={prompt.name: prompt},
         values=lambda row: {"text": row[field]},
         read=read,
-        pretend=lambda row: {**row, step: "(said)"},
+        pretend=lambda row: {**row, step: "(reply)"},
         decoding=sampling(1.0, 8, 0),
         build=lambda options: engine,
     )

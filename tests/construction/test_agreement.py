@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from construction.agreement import measures
 from construction.agreement.answers import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
 from construction.agreement.measures import measure
 from construction.agreement.significance import columns_of, compare_column
@@ -117,7 +116,7 @@ def test_agreement_of_those_who_agree_is_one_and_intervals_hold_their_value(rows
         assert -1 - 1e-9 <= metric.low <= metric.value + 1e-9 and metric.value - 1e-9 <= metric.high <= 1 + 1e-9
 
 
-def test_items_with_another_number_of_ratings_are_left_out_of_fleiss_and_told():
+def test_items_with_another_number_of_ratings_are_left_out_of_fleiss_and_noted():
     rows = [[0, 0, 1], [1, 1, 1], [0, 0, 0], [0, 1, MISSING], [1, MISSING, MISSING]]
     scored = measure(table(rows), num_resamples=10)
     assert scored.metrics["fleiss_kappa"].n == 3 and scored.metrics["alpha"].n == 4
@@ -125,13 +124,22 @@ def test_items_with_another_number_of_ratings_are_left_out_of_fleiss_and_told():
     assert any("1 items have a single rating" in note for note in scored.notes)
 
 
-def test_a_library_that_is_missing_is_named(monkeypatch):
-    def missing(name):
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr("importlib.import_module", missing)
-    with pytest.raises(UserError, match=r"faithkit\[construction\]"):
-        measures.library("krippendorff")
+@settings(max_examples=30)
+@given(RATED)
+def test_values_are_those_of_the_libraries(rows):
+    krippendorff = pytest.importorskip("krippendorff")
+    inter_rater = pytest.importorskip("statsmodels.stats.inter_rater")
+    if len({value for row in rows for value in row} - {MISSING}) < 2:
+        return
+    ratings = table(rows, 4)
+    found, counts = values_of(ratings, ordinal=True), ratings.counts().astype(int)
+    for name, level in {"alpha": "nominal", "alpha_ordinal": "ordinal"}.items():
+        value = krippendorff.alpha(value_counts=counts, value_domain=np.arange(4), level_of_measurement=level)
+        assert found[name] == pytest.approx(value)
+    whole = counts[counts.sum(axis=1) == 3]
+    if len(whole) > len(rows) / 2 and len(np.flatnonzero(whole.sum(axis=0))) > 1:
+        assert found["fleiss_kappa"] == pytest.approx(inter_rater.fleiss_kappa(whole))
+        assert found["randolph_kappa"] == pytest.approx(inter_rater.fleiss_kappa(whole, method="randolph"))
 
 
 def answered(item, annotator, answers, **others):

@@ -142,7 +142,7 @@ def test_a_bad_annotation_stops_with_its_place_or_is_left_out_and_counted(tmp_pa
 def test_edited_texts_and_unknown_tasks_stop_or_are_left_out(tmp_path):
     def edit(tasks):
         tasks[0]["data"]["response"] += "!"
-        tasks[1]["data"]["row"] = "nobody's"
+        tasks[1]["data"]["row"] = "unknown"
         return tasks
 
     given = [[("ann", [GOOD])], [("ann", [GOOD])]]

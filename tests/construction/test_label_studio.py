@@ -44,16 +44,18 @@ def server(tmp_path_factory):
 def test_a_project_comes_back_as_it_was_annotated(server, tmp_path, name):
     texts = {"ragtruth": [TEXT, "🙂é\r\nx"], "diahalu": [f"A1: {TEXT.splitlines()[0]}\nB1: ok"]}.get(name, [TEXT])
     history = {"history": ()} if name == "diahalu" else {}
-    examples = [example(number, response=text, **history) for number, text in enumerate([*texts, "nobody's"], start=1)]
+    examples = [
+        example(number, response=text, **history) for number, text in enumerate([*texts, "unannotated"], start=1)
+    ]
     written = project(tmp_path, name, examples)
     number = server.project(tmp_path / CONFIG, tmp_path / TASKS)
     tasks = server.tasks(number)
     assert [task["data"] for task in tasks] == [task["data"] for task in written], "imported as it was written"
     scheme, rows = read_rows(tmp_path)
-    own = {question.name: question for question in scheme.questions}
+    questions = {question.name: question for question in scheme.questions}
     expected = {}
     for task in tasks[:-1]:
-        # The first annotator takes the suggestions over as the server has them; the second gives answers of its own.
+        # The first annotator accepts the suggestions as the server has them; the second gives other answers.
         taken = suggested(task) if task["predictions"] else []
         server.annotate(task["id"], taken)
         row = rows[task["data"]["row"]]
@@ -65,7 +67,9 @@ def test_a_project_comes_back_as_it_was_annotated(server, tmp_path, name):
         answers = ANSWERS[name] | (spans if name == "ragtruth" else {})
         target = list(row.texts)[-1]
         results = [
-            one for key, answer in answers.items() for one in own[key].results(answer, target, task["data"][target])
+            one
+            for key, answer in answers.items()
+            for one in questions[key].results(answer, target, task["data"][target])
         ]
         server.annotate(task["id"], results, completed_by=2)
         expected[row.id, "2"] = answers

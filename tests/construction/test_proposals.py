@@ -47,8 +47,8 @@ def test_the_longest_run_is_that_of_comparing_all_runs(first: list[str], second:
     ],
 )
 def test_a_candidate_is_checked(text: str, label: str | None, faults: list[str]) -> None:
-    said = Prediction(id="1", label=label, score=None)
-    assert check_candidate(row("1", text), 6, said)["faults"] == faults
+    prediction = Prediction(id="1", label=label, score=None)
+    assert check_candidate(row("1", text), 6, prediction)["faults"] == faults
 
 
 def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_shortest_copy() -> None:
@@ -70,7 +70,7 @@ def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_sho
 def test_answers_come_back_from_the_table_and_stay_in_it(tmp_path: Path) -> None:
     path, shown = tmp_path / "proposals.csv", [row(str(i), f"Edit {i}.", faults=[], copied_words=0) for i in range(4)]
     originals = {one["key"]: one["response"] for one in shown}
-    known = {"0": Answer("0", "Edit 0."), "1": Answer("1", "My own."), "2": Answer("2", None)}
+    known = {"0": Answer("0", "Edit 0."), "1": Answer("1", "Mine."), "2": Answer("2", None)}
     write_proposals(path, shown, known)
     answers, strange = read_answers(path, originals)
     assert answers == known and not strange

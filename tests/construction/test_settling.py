@@ -1,4 +1,4 @@
-"""Disagreements settled by rule or by hand, and the settled rows read by the datasets' own loaders."""
+"""Disagreements settled by rules or by people, and the settled rows read by the datasets' loaders."""
 
 import json
 
@@ -24,7 +24,7 @@ def rows_of(*examples, scheme="ragtruth", system=None):
     return {row.id: row for row in rows}
 
 
-def said(row, **answers):
+def given_by(row, **answers):
     return [Annotation(row=row, annotator=name, answers=given) for name, given in answers.items()]
 
 
@@ -64,7 +64,7 @@ def test_ratings_by_their_median():
 
 def test_a_text_is_taken_whole_from_whoever_agrees_most():
     rows = rows_of(example(), scheme="faithdial")
-    given = said(
+    given = given_by(
         "d1:0",
         ann={"begin": ["Generic"], "edit": "A"},
         bob={"begin": ["Hallucination"], "edit": "B"},
@@ -76,8 +76,10 @@ def test_a_text_is_taken_whole_from_whoever_agrees_most():
 
 def test_open_rows_are_listed_decided_and_read_back(tmp_path):
     rows = rows_of(example(1), example(2), example(3))
-    given = said("d1:0", ann={"spans": [], "quality": ["good"]}, bob={"spans": [mark(0, 3)], "quality": ["truncated"]})
-    given += said("d2:0", ann={"spans": [], "quality": ["good"]})
+    given = given_by(
+        "d1:0", ann={"spans": [], "quality": ["good"]}, bob={"spans": [mark(0, 3)], "quality": ["truncated"]}
+    )
+    given += given_by("d2:0", ann={"spans": [], "quality": ["good"]})
     settled = settle(RAGTRUTH, rows, given, rule="majority", min_annotators=2)
     assert [(one.row, one.how, one.open) for one in settled] == [
         ("d1:0", "open", ("quality",)),
@@ -100,7 +102,7 @@ def test_a_decision_of_one_question_keeps_what_the_rule_says_of_others_and_leave
     (row,) = rows
     spans = {"anna": [mark(0, 4)], "ben": [mark(0, 4)], "cleo": []}
     quality = {"anna": ["good"], "ben": ["truncated"], "cleo": ["incorrect_refusal"]}
-    given = said(row, **{name: {"spans": spans[name], "quality": quality[name]} for name in spans})
+    given = given_by(row, **{name: {"spans": spans[name], "quality": quality[name]} for name in spans})
     (undecided,) = settle(RAGTRUTH, rows, given, rule="majority")
     assert undecided.open == ("quality",) and undecided.answers == {"spans": [mark(0, 4)]}
     (one,) = settle(RAGTRUTH, rows, given, rule="majority", decisions={row: {"quality": ["good"]}})
@@ -125,7 +127,7 @@ def test_an_expert_overrules_and_what_the_expert_did_not_see_stays_open(tmp_path
     path = tmp_path / "expert.jsonl"
     path.write_text(f"{json.dumps({'id': 'd1:0', 'answers': {'quality': ['truncated'], 'spans': []}})}\n")
     rows = rows_of(example(1), example(2))
-    given = [one for row in rows for one in said(row, ann={"quality": ["good"]}, bob={"quality": ["truncated"]})]
+    given = [one for row in rows for one in given_by(row, ann={"quality": ["good"]}, bob={"quality": ["truncated"]})]
     settled = settle(RAGTRUTH, rows, given, rule="expert", expert=read_expert(path, RAGTRUTH, rows))
     assert [(one.how, one.answers) for one in settled] == [
         ("expert", {"quality": ["truncated"], "spans": []}),

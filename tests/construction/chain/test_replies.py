@@ -43,7 +43,7 @@ TEXTS = st.text(max_size=300)
         ("word " * 21, TOO_LONG),
     ],
 )
-def test_unusable_replies_are_told_by_kind(text: str, kind: str) -> None:
+def test_unusable_replies_are_classified(text: str, kind: str) -> None:
     assert RULES.fault(text, last_turn="What does the museum show?") == kind
 
 

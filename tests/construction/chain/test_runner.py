@@ -53,7 +53,7 @@ def test_rows_keep_their_order_and_their_keys_whatever_order_replies_come_in(tmp
     assert all(row["text"] == f"text {row[KEY].partition('@')[0]}" for row in made.rows("last"))
 
 
-def test_a_failed_row_leaves_a_hole_in_its_own_place_and_shifts_no_other(tmp_path: Path) -> None:
+def test_a_failed_row_is_replaced_by_a_failed_row_and_shifts_no_other(tmp_path: Path) -> None:
     made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
     made.run(progress=False)
     found = {row[KEY]: row for row in made.rows("last")}
@@ -117,7 +117,7 @@ def test_a_changed_step_makes_itself_and_what_follows_again_and_nothing_before(t
     assert next(row for row in made.rows("last") if row[KEY] == "0@b1")["branch-1"] == "Once more: text 0!"
 
 
-def test_holes_are_asked_again_alone_and_what_follows_is_filled(tmp_path: Path) -> None:
+def test_only_failed_rows_are_asked_again_and_later_steps_follow(tmp_path: Path) -> None:
     made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
     made.run(progress=False)
     kept = [line for line in made.path("last").read_bytes().splitlines() if b"hole" not in line]
@@ -164,7 +164,7 @@ def test_two_rows_with_one_key_are_refused(tmp_path: Path) -> None:
         chain(tmp_path, engines(), inputs=[*rows(3), {KEY: "1", "text": "x"}]).run(progress=False)
 
 
-def test_a_row_that_never_came_back_is_a_hole(tmp_path: Path) -> None:
+def test_a_row_that_never_came_back_fails(tmp_path: Path) -> None:
     class Forgetful(Backwards):
         def generate(
             self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None

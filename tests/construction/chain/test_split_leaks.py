@@ -17,7 +17,7 @@ def texts() -> Iterator[TextInSplit]:
     yield TextInSplit("train", "b", "Oat bread keeps longer than wheat bread because oats hold more water")
     yield TextInSplit("test", "c", LONG.replace("from the north", "from the south"))
     yield TextInSplit("test", "d", "oat bread keeps longer than wheat bread, because oats hold more water!")
-    yield TextInSplit("test", "e", "Something else that nobody has said in any other place so far")
+    yield TextInSplit("test", "e", "Something else that no other text contains")
 
 
 def test_equal_and_nearly_equal_texts_are_counted_apart() -> None:

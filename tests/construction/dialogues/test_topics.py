@@ -1,4 +1,4 @@
-"""Topic files of each layout, and topics of our own."""
+"""Topic files of each layout, and embedded topics."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ FILES: dict[str, Any] = {
     "data.json": {"PMUL1.json": {"goal": {"message": ["Find a train."]}, "log": []}},
     "personas.jsonl": {"persona_a": ["I bake.", "I sing."], "persona_b": "I teach."},
     "spc.csv": "user 1 personas,user 2 personas\nI ski.,I swim.\n",
-    "own.jsonl": {"domain": "task", "topic": "Mend my bicycle.", "source": "GPT4"},
+    "topics.jsonl": {"domain": "task", "topic": "Repair my bicycle.", "source": "GPT4"},
 }
 WANTED = {
     "TruthfulQA.csv": ("knowledge", "TruthfulQA", "Can fish fly?"),
@@ -35,7 +35,7 @@ WANTED = {
     "data.json": ("task", "MultiWOZ", "Find a train."),
     "personas.jsonl": ("chit-chat", "persona", "I bake.\nI sing."),
     "spc.csv": ("chit-chat", "persona", "I ski."),
-    "own.jsonl": ("task", "GPT4", "Mend my bicycle."),
+    "topics.jsonl": ("task", "GPT4", "Repair my bicycle."),
 }
 
 
@@ -55,14 +55,14 @@ def test_each_layout_is_read(name: str, tmp_path: Path) -> None:
 
 
 def test_domains_take_turns_so_that_any_number_is_a_mixture(tmp_path: Path) -> None:
-    for name in ("TruthfulQA.csv", "gsm8k.jsonl", "own.jsonl"):
+    for name in ("TruthfulQA.csv", "gsm8k.jsonl", "topics.jsonl"):
         write(tmp_path / name, FILES[name])
     found = [row["domain"] for row in topics(tmp_path).rows()]
     assert found == ["knowledge", "task", "reasoning"]
     assert [row["domain"] for row in topics(tmp_path, limit=2).rows()] == ["knowledge", "task"]
 
 
-def test_topics_of_our_own_are_many_and_the_same_each_time() -> None:
+def test_embedded_topics_are_many_and_the_same_each_time() -> None:
     first, again = list(topics("embedded").rows()), list(topics("embedded").rows())
     assert first == again and len(first) == 224 and len({row["key"] for row in first}) == 224
     assert len({(row["for_a"], row["for_b"]) for row in first}) == 224
@@ -71,13 +71,13 @@ def test_topics_of_our_own_are_many_and_the_same_each_time() -> None:
 
 
 def test_bad_topics_are_named_by_file_and_line_or_skipped_and_counted(tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
+    path = tmp_path / "topics.jsonl"
     path.write_text(
         '{"domain": "tasks", "topic": "x"}\n{"domain": "task", "topic": " "}\n{"domain": "task", "topic": "y"}\n'
     )
     with pytest.raises(UserError, match="field 'domain' is 'tasks'") as caught:
         list(topics(path).rows())
-    assert "own.jsonl, line 1" in str(caught.value) and "did you mean task?" in str(caught.value)
+    assert "topics.jsonl, line 1" in str(caught.value) and "did you mean task?" in str(caught.value)
     skipping = topics(path, on_bad_row="skip")
     assert [row["for_a"] for row in skipping.rows()] == ["y"]
     assert skipping.report.counts["rejected: bad row"] == 2
@@ -88,6 +88,6 @@ def test_files_and_domains_that_are_not_there(tmp_path: Path) -> None:
         topic_files([str(tmp_path / "none.jsonl")])
     with pytest.raises(UserError, match="no topic file"):
         topic_files([str(tmp_path)])
-    path = write(tmp_path / "own.jsonl", FILES["own.jsonl"])
+    path = write(tmp_path / "topics.jsonl", FILES["topics.jsonl"])
     with pytest.raises(UserError, match="no topic of the domain knowledge"):
         list(topics(path, domains=["knowledge"], all_needed=True).rows())

@@ -1,4 +1,4 @@
-"""Turns of self-dialogues: cut to one side's own words, ended by rules, written and read back."""
+"""Turns of self-dialogues: cut to one speaker, ended by rules, written and read back."""
 
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,8 @@ def test_a_reply_is_cut_to_the_turn_of_its_speaker(text: str, turn: str, was_cut
 def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[str]) -> None:
     turns = [read_turn(text)[0] for text in texts]
     written = diahalu_row(row(*turns), 1)
-    said = read_turns(Row(written, "file", 0, 1), ReadReport())
-    assert [one.text for one in said] == [turn.strip() for turn in turns]
+    read = read_turns(Row(written, "file", 0, 1), ReadReport())
+    assert [one.text for one in read] == [turn.strip() for turn in turns]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[st
         ("Goodbye, and have a nice day!", (ONE, TWO), "said goodbye"),
     ],
 )
-def test_a_dialogue_that_ends_too_early_is_a_hole_and_says_why(text: str, turns: tuple[str, ...], why: str) -> None:
+def test_a_dialogue_that_ends_too_early_fails_with_the_reason(text: str, turns: tuple[str, ...], why: str) -> None:
     rules = DialogueRules(by_domain=RULES.by_domain, min_rounds=3, heading=RULES.heading)
     made = rules.add_turn(row(*turns), ModelReply(text), "step")
     assert made["hole"]["why"] == why and made["hole"]["step"] == "step"
@@ -98,7 +98,7 @@ def test_one_refusal_of_b_is_an_answer_and_two_in_a_row_end_the_dialogue() -> No
     assert is_failed(second) and second["hole"]["why"] == "refusal"
 
 
-def test_short_turns_may_stand_twice() -> None:
+def test_short_turns_may_be_repeated() -> None:
     assert not repeats("Yes, please.", ["Yes, please."])
     assert repeats("It is about ninety metres deep as far as I know", [TWO])
     longer = f"{TWO} {FOUR} They were paid for it by the king of the land."

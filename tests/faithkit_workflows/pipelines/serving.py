@@ -1,4 +1,4 @@
-"""A server whose models write, judge and make things up by rules, and runs of construct.py that ask it."""
+"""A server with models that write, judge and hallucinate by rules, and runs of construct.py that use it."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def say(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
         judged = asked.rpartition("Generated reply:")[2]
         return f'Yes. The part "{WRONG}" is nowhere.' if WRONG in judged else "No. The knowledge says so."
     if asked.rstrip().endswith("Hallucinated reply:"):
-        return f'{INDUCED}\n\nExplanation:\nThe hallucinated part of the reply is "{WRONG}": nobody says so.'
+        return f'{INDUCED}\n\nExplanation:\nThe hallucinated part of the reply is "{WRONG}": not in the knowledge.'
     if "Structured data" in asked:
         return "It is a fine place. It has no known taste."
     return REPLY

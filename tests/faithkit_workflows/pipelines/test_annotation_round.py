@@ -63,8 +63,8 @@ def export_of(run, path):
 def test_the_whole_round(written, tmp_path, capsys):
     export = export_of(written, tmp_path / "export.json")
     construct_here(f"resume={written}", f"pipeline.export={export}")
-    said = capsys.readouterr().out
-    assert "rows with 3 annotators" in said and "task without annotation" in said
+    output = capsys.readouterr().out
+    assert "rows with 3 annotators" in output and "task without annotation" in output
     [open_row] = read_jsonl(written / "to_decide.jsonl")
     assert open_row["decide"] == ["quality"] and open_row["id"] == "r2"
     assert [row["id"] for row in read_jsonl(written / "disagreements.jsonl")] == ["r1", "r2"]
@@ -86,8 +86,8 @@ def test_the_whole_round(written, tmp_path, capsys):
     construct_here(
         "pipeline=agreement", f"pipeline.annotations={written}", "pipeline.num_resamples=50", f"run_dir={agreed}"
     )
-    said = capsys.readouterr().out
-    assert "agreement on spans" in said and "agreement on labels" in said
+    output = capsys.readouterr().out
+    assert "agreement on spans" in output and "agreement on labels" in output
     found = read_metrics(agreed / "metrics.json")
     # Of thirteen pairs eleven mark the same four characters, and two mark four against none.
     assert found["test/run/spans/char_f1"]["value"] == pytest.approx(2 * 11 * 4 / (2 * 11 * 4 + 2 * 4))
@@ -119,7 +119,7 @@ def test_an_expert_among_the_annotators_has_the_last_word(written, tmp_path):
     export = export_of(written, tmp_path / "export.json")
     with pytest.raises(UserError, match="no annotator of that name"):
         construct_here(
-            f"resume={written}", f"pipeline.export={export}", "pipeline.adjudicate=expert", "pipeline.expert=nobody"
+            f"resume={written}", f"pipeline.export={export}", "pipeline.adjudicate=expert", "pipeline.expert=stranger"
         )
     construct_here(
         f"resume={written}", f"pipeline.export={export}", "pipeline.adjudicate=expert", "pipeline.expert='2'"
@@ -133,8 +133,8 @@ def test_an_expert_among_the_annotators_has_the_last_word(written, tmp_path):
 
 def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
     for name in ("good", "bad"):
-        said = [{"id": f"r{i}", "label": None, "text": f"{name} {i}"} for i in range(6)]
-        write_jsonl(tmp_path / f"{name}.jsonl", said)
+        answers = [{"id": f"r{i}", "label": None, "text": f"{name} {i}"} for i in range(6)]
+        write_jsonl(tmp_path / f"{name}.jsonl", answers)
     systems = f"{{good: {tmp_path / 'good.jsonl'}, bad: {tmp_path / 'bad.jsonl'}}}"
     run = tmp_path / "judged"
     options = (
@@ -163,8 +163,8 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
         "pipeline.num_resamples=50",
         f"run_dir={tmp_path / 'agreed'}",
     )
-    said = capsys.readouterr().out
-    assert "scores by system" in said
+    output = capsys.readouterr().out
+    assert "scores by system" in output
     metrics = read_metrics(tmp_path / "agreed" / "metrics.json")
     assert metrics["test/judged/faithful=Hallucination/bad/mean"]["value"] == 1
     compared = json.loads((tmp_path / "agreed" / "metrics.json").read_text())["meta"]["compared"]

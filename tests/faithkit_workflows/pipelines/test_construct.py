@@ -1,4 +1,4 @@
-"""construct.py builds benchmarks that our own loaders read back, and goes on after any interruption."""
+"""construct.py builds benchmarks that the loaders read back, and continues after any interruption."""
 
 import sys
 from pathlib import Path
@@ -50,7 +50,7 @@ def read(dataset: Any) -> dict[str, list[Example]]:
 def halludial(folder: Path) -> list[Example]:
     found = read(HalluDial(path=str(folder / "benchmark")))
     groups = [{example.group for example in examples} for examples in found.values()]
-    assert len(found) == 2 and not groups[0] & groups[1], "no dialogue stands in two splits"
+    assert len(found) == 2 and not groups[0] & groups[1], "no dialogue is in two splits"
     return [example for examples in found.values() for example in examples]
 
 
@@ -93,7 +93,7 @@ def test_each_row_can_be_traced_to_model_prompt_seed_and_code(tmp_path: Path) ->
     assert example.meta["model"] in (WRITER, OTHER)
 
 
-def test_induced_hallucinations_stand_beside_the_faithful_replies(tmp_path: Path) -> None:
+def test_induced_hallucinations_come_with_the_faithful_replies(tmp_path: Path) -> None:
     with server() as served:
         construct_here(*overrides(served, tmp_path / "run", "pipeline=induced", "limit=20", "models=null"))
     rejected = steps(tmp_path / "run")[f"factual-{JUDGE}"]["holes"]
@@ -140,10 +140,10 @@ def test_unusable_replies_are_counted_by_kind_and_shift_no_row(tmp_path: Path) -
         if body["model"] != WRITER:
             return None
         content = body["messages"][-1]["content"]
-        said = first.setdefault(content, next(kinds, REPLY))
-        if said is None:
+        reply = first.setdefault(content, next(kinds, REPLY))
+        if reply is None:
             return refusal(400, "this prompt is refused")
-        return answering(message={"role": "assistant", "content": said})
+        return answering(message={"role": "assistant", "content": reply})
 
     with server(always=misbehave) as served:
         construct_here(*overrides(served, tmp_path / "run", "limit=12", "engine.concurrency=1"))
@@ -158,9 +158,7 @@ def test_unusable_replies_are_counted_by_kind_and_shift_no_row(tmp_path: Path) -
     assert len(halludial(tmp_path / "run")) == 24 - 5
 
 
-def test_a_judge_that_keeps_to_no_form_leaves_holes_or_is_weighed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_judge_that_keeps_to_no_form_fails_or_is_weighed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chatter = answering(message={"role": "assistant", "content": "The reply is about sailors."})
 
     def misbehave(body: dict[str, Any]) -> Fault | None:
@@ -187,11 +185,11 @@ def test_a_detector_of_ours_annotates_in_the_judges_place(trained_tagger: Path, 
         assert all(row["response"][start:end].strip() in row["target"] for start, end in row["spans"])
 
 
-def test_a_critic_from_elsewhere_annotates_once_it_is_said_what_its_classes_mean(tmp_path: Path) -> None:
+def test_a_critic_from_elsewhere_annotates_once_it_is_configured_what_its_classes_mean(tmp_path: Path) -> None:
     critic = write_critic(tmp_path / "critic", "LABEL_0", "LABEL_1")
     with server() as served:
         given = overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}")
-        with pytest.raises(UserError, match="a critic from elsewhere"):
+        with pytest.raises(UserError, match="this external classifier"):
             construct_here(*given)
         verdicts = []
         for labels in ("{0: faithful, 1: hallucinated}", "{0: hallucinated, 1: faithful}"):
@@ -203,7 +201,7 @@ def test_a_critic_from_elsewhere_annotates_once_it_is_said_what_its_classes_mean
     assert all(one != other for one, other in zip(*verdicts, strict=True)) and len(verdicts[0]) == 12
 
 
-def test_a_detector_that_was_trained_again_annotates_anew_and_asks_for_no_reply(tmp_path: Path) -> None:
+def test_a_detector_that_was_trained_again_annotates_again_and_asks_for_no_reply(tmp_path: Path) -> None:
     critic = write_critic(tmp_path / "critic")
     with server() as served:
         construct_here(*overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}"))
@@ -265,7 +263,7 @@ def test_bad_settings_are_refused(given: list[str], words: str, tmp_path: Path) 
         construct_here(*overrides(served, tmp_path / "run", "models=null", *given))
 
 
-def test_ones_own_prompts_take_the_place_of_ours(tmp_path: Path) -> None:
+def test_custom_prompts_replace_the_default_ones(tmp_path: Path) -> None:
     folder = tmp_path / "prompts"
     folder.mkdir()
     (folder / "reply.txt").write_text("In {max_words} words. {history} {knowledge}")

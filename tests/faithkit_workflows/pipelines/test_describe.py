@@ -88,7 +88,7 @@ def test_the_page_needs_no_network_and_shows_text_as_text(tmp_path: Path) -> Non
     assert all(f'id="{name}"' in page for name in re.findall(r'href="#([\w-]+)"', page))
 
 
-def test_responses_are_told_apart_by_fields_of_ones_own(tmp_path: Path) -> None:
+def test_responses_are_grouped_by_other_fields(tmp_path: Path) -> None:
     path = embedded(tmp_path, "diahalu")
     report = describe(tmp_path / "run", "diahalu", path, *QUICK, "pipeline.facets=[rounds]")
     assert "diahalu: by rounds" in report and "by domain" not in report

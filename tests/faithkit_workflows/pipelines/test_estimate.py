@@ -98,7 +98,7 @@ def test_waves_of_labels_bring_the_rate_to_the_truth(
     assert last["high"] - last["low"] < first["high"] - first["low"]
 
 
-def test_labels_count_by_the_chance_they_tell_whatever_detector_is_corrected(
+def test_labels_count_by_their_recorded_probability_whatever_detector_is_corrected(
     tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
 ) -> None:
     estimate(tmp_path / "first", predictions, "pipeline.label_next=80")
@@ -110,9 +110,9 @@ def test_labels_count_by_the_chance_they_tell_whatever_detector_is_corrected(
     other = tmp_path / "other" / "verdicts.jsonl"
     other.parent.mkdir()
     other.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    own = estimate(tmp_path / "own", predictions, f"pipeline.labels={labels}", "pipeline.power=0")["rate"]
+    original = estimate(tmp_path / "original", predictions, f"pipeline.labels={labels}", "pipeline.power=0")["rate"]
     found = estimate(tmp_path / "found", other, f"pipeline.labels={labels}", "pipeline.power=0")["rate"]
-    assert (found["value"], found["low"], found["high"]) == (own["value"], own["low"], own["high"])
+    assert (found["value"], found["low"], found["high"]) == (original["value"], original["low"], original["high"])
     with pytest.raises(UserError, match=r"drawn by other scores.*\n  hint: .*pipeline.label_next=null"):
         estimate(tmp_path / "more", other, f"pipeline.labels={labels}", "pipeline.label_next=5")
 
@@ -158,7 +158,7 @@ def test_a_wave_is_finished_before_the_next_is_drawn(
     assert estimate(tmp_path / "shared", predictions, f"pipeline.labels={shared}") == whole
 
 
-def test_the_dataset_tells_groups_parts_and_texts(tmp_path: Path) -> None:
+def test_the_dataset_gives_groups_parts_and_texts(tmp_path: Path) -> None:
     from data_modules.build import read_block
 
     examples = read_block({"dataset": "diahalu", "path": "embedded"})

@@ -38,8 +38,8 @@ def sample(with_gaps: bool = False) -> list[dict[str, Any]]:
         score = float(draw.beta(2, 3))
         gap = with_gaps and number % 17 == 0
         label = None if gap else "hallucinated" if score > 0.5 else "faithful"
-        told = {"id": f"r{number}", "talk": number // 3, "language": language}
-        rows.append({**told, "label": label, "probability": None if gap else score, "spans": []})
+        columns = {"id": f"r{number}", "talk": number // 3, "language": language}
+        rows.append({**columns, "label": label, "probability": None if gap else score, "spans": []})
     return rows
 
 
@@ -158,16 +158,16 @@ def drawn(path: Path, rows: list[dict[str, Any]], **others: Any) -> Path:
     return write_csv(path, [{**row, "inclusion_probability": float(chance)} for row, chance in pairs])
 
 
-def test_labels_count_by_the_chance_they_tell_whatever_the_scores_are_now(tmp_path: Path) -> None:
+def test_labels_count_by_their_recorded_probability_whatever_the_scores_are_now(tmp_path: Path) -> None:
     rows = sample()
     labels = drawn(tmp_path / "l.csv", rows, waves="uncertainty 0.1")
-    told = [{key: row[key] for key in row if key != "waves"} for row in csv.DictReader(labels.open())]
+    without_waves = [{key: row[key] for key in row if key != "waves"} for row in csv.DictReader(labels.open())]
     others = [{**row, "probability": row["probability"] ** 3} for row in rows]
     data = write_shards(tmp_path / "data", others)
     given = block(data, labels, by="language")
     found = estimate_shards(given, None)
     check_equal(found, expected(tmp_path, others, given))
-    alone = estimate_shards(block(data, write_csv(tmp_path / "told.csv", told), by="language"), None)
+    alone = estimate_shards(block(data, write_csv(tmp_path / "without.csv", without_waves), by="language"), None)
     assert found.parts == alone.parts
     with pytest.raises(UserError, match="drawn by other scores"):
         estimate_shards({**given, "label_next": 5, "rule": "random"}, None)
@@ -177,9 +177,7 @@ def test_labels_count_by_the_chance_they_tell_whatever_the_scores_are_now(tmp_pa
         estimate_shards(block(data, mixed), None)
 
 
-def test_values_beyond_those_that_are_told_apart_count_together(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rarest_values_count_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = sample()
     for number, row in enumerate(rows):
         row["language"] = f"l{number // 3 % 70:02}" if number < 1200 else "l00"
@@ -209,7 +207,7 @@ def test_values_beyond_those_that_are_told_apart_count_together(
     assert metrics["test/data/by/the other 20 values/rate_detector"]["n"] == rates[-1].num_responses
 
 
-def test_small_portions_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_batches_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = sample(with_gaps=True)
     given = block(write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows), by="language")
     monkeypatch.setattr(shard_verdicts, "BATCH", 64)
@@ -231,7 +229,7 @@ def test_the_labels_that_a_width_takes_are_those_of_all_rows_in_memory(tmp_path:
     assert found is not None and found.num_labels == plan_labels(LabelSums.of(joint), 0.1).num_labels
 
 
-def test_the_command_tells_shares_without_labels_and_rates_with_them(
+def test_the_command_shows_shares_without_labels_and_rates_with_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = sample()
@@ -274,7 +272,7 @@ def test_columns_that_do_not_fit_are_refused_with_their_shard(
     assert words in str(caught.value)
 
 
-def test_an_id_that_stands_in_two_shards_is_refused(tmp_path: Path) -> None:
+def test_an_id_that_occurs_in_two_shards_is_refused(tmp_path: Path) -> None:
     rows = sample()
     rows[-1]["id"] = "r0"
     given = block(write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows))
@@ -282,7 +280,7 @@ def test_an_id_that_stands_in_two_shards_is_refused(tmp_path: Path) -> None:
         estimate_shards(given, None)
 
 
-def test_a_shard_that_is_written_between_the_readings_is_told(tmp_path: Path) -> None:
+def test_a_shard_that_is_written_between_the_readings_is_reported(tmp_path: Path) -> None:
     rows = sample()
     data = write_shards(tmp_path / "data", rows)
     labels, readings = labelled(tmp_path / "l.csv", rows), []
@@ -298,7 +296,7 @@ def test_a_shard_that_is_written_between_the_readings_is_told(tmp_path: Path) ->
         estimate_shards(given, None, meddling)
 
 
-def test_a_folder_without_scored_shards_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_scored_shards_is_reported(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.csv").write_text("id,label\n1,faithful\n")
     with pytest.raises(UserError, match="no shards of Parquet"):
@@ -320,7 +318,7 @@ def test_a_folder_without_scored_shards_is_told(tmp_path: Path) -> None:
         (["pipeline.columns.id=null", "pipeline.predictions={file}"], "names the rows of shards"),
     ],
 )
-def test_what_shards_have_too_much_is_told(overrides: list[str], words: str, tmp_path: Path) -> None:
+def test_what_shards_have_too_much_is_reported(overrides: list[str], words: str, tmp_path: Path) -> None:
     file = write_csv(tmp_path / "a.csv", [{"id": 1, "label": 1}])
     given = ["pipeline=estimate", f"pipeline.predictions={tmp_path}", *[one.format(file=file) for one in overrides]]
     if "pipeline=spontaneous" in overrides:

@@ -139,7 +139,7 @@ def test_what_people_accepted_is_read_back_as_faithdial(tmp_path: Path) -> None:
     assert [example.label for example in examples] == ["faithful"] * 2
     assert examples[0].original == TURNS[0]["response"] and examples[0].response == sheet(folder)[0]["proposal"]
     assert examples[1].response == edited and examples[1].original == "In the south, near my house."
-    # What was accepted stands in the history behind it.
+    # Later histories contain the accepted text.
     assert [turn.text for turn in examples[1].history] == [
         "Tell me about the lake.",
         examples[0].response,

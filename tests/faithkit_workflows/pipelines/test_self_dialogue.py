@@ -27,7 +27,7 @@ WORDS = (
 
 
 def say(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
-    """Says something that depends on all that was said before, and on nothing else."""
+    """Replies depending on all turns before, and on nothing else."""
     number = sum(sum(map(ord, message["content"])) for message in messages)
     drawn = [WORDS[(number * (place + 3) + place * place) % len(WORDS)] for place in range(6)]
     return f"The {' '.join(drawn)} was in the {number}th of them."
@@ -89,7 +89,7 @@ def test_two_roles_talk_and_the_loader_reads_it(tmp_path: Path, capsys: pytest.C
     examples = list(read_examples(DiaHalu(path=str(tmp_path / "run")), None, ReadReport()))
     assert len(examples) == 8 and {example.label for example in examples} == {None}
     assert {example.meta["model"] for example in examples} == {FIRST, SECOND}
-    # A opens a topic once for both; each B has a system prompt of its own, and A's names one.
+    # A opens a topic once for both; each B has a separate system prompt, and A's names one.
     asked = Counter(body["model"] for body in served.asked)
     # Both B say the same here, so that A is asked once for what follows.
     assert asked == {USER: 12, FIRST: 12, SECOND: 12}
@@ -101,7 +101,7 @@ def test_two_roles_talk_and_the_loader_reads_it(tmp_path: Path, capsys: pytest.C
     assert "self-dialogues" in capsys.readouterr().out
 
 
-def test_a_models_verdicts_stand_beside_the_empty_labels_of_people(
+def test_a_models_verdicts_are_separate_from_the_empty_labels_of_people(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def judge(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
@@ -146,7 +146,7 @@ def test_a_critic_gives_dialogues_a_verdict(tmp_path: Path) -> None:
         assert row["model_label"] == int(row["model_score"] >= 0.5)
 
 
-def test_an_edited_dialogue_is_made_anew_from_the_edit_and_nothing_else_changes(tmp_path: Path) -> None:
+def test_an_edited_dialogue_is_regenerated_from_the_edit_and_nothing_else_changes(tmp_path: Path) -> None:
     folder, key = tmp_path / "run", f"task:0@{FIRST}"
     with server() as served:
         construct_here(*given(served, folder, "engine.cache=null"))
@@ -174,13 +174,13 @@ def test_what_was_edited_can_be_edited_again(tmp_path: Path) -> None:
     folder, key = tmp_path / "run", f"knowledge:0@{FIRST}"
     with server() as served:
         construct_here(*given(served, folder))
-        edit(folder, (key, 3, "And who told you that?"))
+        edit(folder, (key, 3, "And how do you know that?"))
         resume(folder)
         first = turns(dialogues(folder)[key])
         edit(folder, (key, 1, "Why does ice swim?"))
         resume(folder)
     second = turns(dialogues(folder)[key])
-    assert first[4] == "And who told you that?" and second[0] == "Why does ice swim?"
+    assert first[4] == "And how do you know that?" and second[0] == "Why does ice swim?"
     assert not set(first[1:]) & set(second[1:]) and len(second) == 6
 
 
@@ -202,14 +202,14 @@ def test_a_dialogue_that_fails_behind_an_edit_can_be_edited_once_more(tmp_path: 
     assert turns(dialogues(folder)[key])[2] == "Say something." and len(turns(dialogues(folder)[key])) == 6
 
 
-def test_dialogues_that_fail_are_counted_by_why_and_can_be_asked_for_again(tmp_path: Path) -> None:
+def test_dialogues_that_fail_are_counted_by_reason_and_can_be_retried(tmp_path: Path) -> None:
     refuses = [True]
 
     def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
-        told = messages[0]["content"]
-        if "ice float" in told and "assistant that answers" in told and refuses[0]:
+        system = messages[0]["content"]
+        if "ice float" in system and "assistant that answers" in system and refuses[0]:
             return "I'm sorry, I cannot answer that."
-        if "You are Ben" in told:
+        if "You are Ben" in system:
             return "It is so. " * 30
         return say(messages, seed, sample)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from faithkit_workflows.ray.chunks import ChunkWorker
 
-COUNTS, TIMES, ROW = "TEST_DEATHS_FILE", "TEST_DEATHS", b"labelled:14"  # a row of the third portion of seven
+COUNTS, TIMES, ROW = "TEST_DEATHS_FILE", "TEST_DEATHS", b"labelled:14"  # a row of the third chunk of seven
 
 
 class DyingWorker(ChunkWorker):

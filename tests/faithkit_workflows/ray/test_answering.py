@@ -68,7 +68,7 @@ def test_an_interrupted_launch_goes_on_and_a_finished_one_answers_nothing(
     assert "3 are answered already, 0 are left" in capsys.readouterr().out
 
 
-def test_a_detector_chooses_and_its_share_is_told(
+def test_a_detector_chooses_and_its_share_is_reported(
     finished: Path, tiny_llama: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer(finished / "data", tmp_path / "out", tiny_llama, "best_of=3", f"detector={trained}")
@@ -115,7 +115,7 @@ def test_a_folder_of_another_model_or_settings_is_refused(
         (["data=pairs", "data.path=in", "out=out", "ray.address=ray://h:1"], "for the Ray client"),
     ],
 )
-def test_what_engine_ray_lacks_or_has_too_much_is_told(overrides: list[str], words: str) -> None:
+def test_what_engine_ray_lacks_or_has_too_much_is_reported(overrides: list[str], words: str) -> None:
     config = plain_config("generate", "checkpoint=owner/model", "engine=ray", *overrides)
     with pytest.raises(UserError) as caught:
         check_settings(config, GenerateSettings)

@@ -37,7 +37,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def evaluate(data: Path, run: Path, checkpoint: Path | None, *overrides: str) -> dict[str, Any]:
-    """Evaluates with portions of seven rows, and gives what the folder has but its own name and settings."""
+    """Evaluates with chunks of seven rows; returns the folder's contents without its name and settings."""
     given = ["benchmark=pairs", f"benchmark.path={data}", "save_every_num_rows=7", "seed=1"]
     evaluate_here(*given, f"run_dir={run}", *([f"checkpoint={checkpoint}"] if checkpoint else []), *overrides)
     return made(run)
@@ -87,7 +87,7 @@ def test_a_generator_answers_on_workers_with_the_texts_of_one_machine(tiny_llama
     assert found["ray"] == found["none"]
 
 
-def test_an_interrupted_run_asks_for_the_portions_that_it_lacks(
+def test_an_interrupted_run_asks_for_the_missing_chunks(
     labelled: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -103,14 +103,14 @@ def test_an_interrupted_run_asks_for_the_portions_that_it_lacks(
     with pytest.raises(Interrupted):
         evaluate(labelled, tmp_path / "run", trained, "engine=ray")
     evaluate_here(f"resume={tmp_path / 'run'}")
-    assert asked == [6, 4], "six portions of seven rows, of which two were written"
+    assert asked == [6, 4], "six chunks of seven rows, of which two were written"
     whole = evaluate(labelled, tmp_path / "whole", trained, "engine=none")
     assert made(tmp_path / "run")["predictions/pairs.jsonl"] == whole["predictions/pairs.jsonl"]
 
 
 def test_a_worker_with_other_weights_judges_nothing(labelled: Path, trained: Path, tmp_path: Path) -> None:
     class Other(ChunkWorker):
-        """A worker whose node has another model."""
+        """A worker on a node with another model."""
 
         def __init__(self, settings: Any):
             super().__init__(settings)

@@ -158,8 +158,8 @@ def test_rates_over_scored_shards_are_the_same_on_a_cluster_and_on_one_machine(
 def test_a_driver_that_is_killed_goes_on_and_reads_no_finished_shard_again(
     cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    out, own = tmp_path / "out", shutil.copytree(data, tmp_path / "data")
-    process = command(own, out, trained, f"ray.address={cluster.address}", "ray.workers=2")
+    out, copy = tmp_path / "out", shutil.copytree(data, tmp_path / "data")
+    process = command(copy, out, trained, f"ray.address={cluster.address}", "ray.workers=2")
     wait_for(lambda: accounts(out) >= 2, process)
     process.kill()
     process.communicate()
@@ -169,7 +169,7 @@ def test_a_driver_that_is_killed_goes_on_and_reads_no_finished_shard_again(
         time.sleep(0.2)  # Ray ends the workers of a driver that has died
     finished = (out / f"{path.name.partition('.')[0]}.parquet" for path in (out / "_faithkit/shards").iterdir())
     done = {path: path.stat().st_mtime_ns for path in finished}
-    code, shown, errors = end(command(own, out, trained, f"ray.address={cluster.address}", "ray.workers=2"))
+    code, shown, errors = end(command(copy, out, trained, f"ray.address={cluster.address}", "ray.workers=2"))
     assert code == 0, errors
     assert scored(out) == expected
     assert "are scored already" in shown
@@ -217,7 +217,7 @@ def test_without_an_address_the_machine_is_the_cluster(
 
 
 @pytest.mark.parametrize("listens", [False, True], ids=["closed", "silent"])
-def test_an_address_that_does_not_answer_is_told(listens: bool, data: Path, trained: Path, tmp_path: Path) -> None:
+def test_an_address_that_does_not_answer_is_reported(listens: bool, data: Path, trained: Path, tmp_path: Path) -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         if listens:
@@ -226,5 +226,5 @@ def test_an_address_that_does_not_answer_is_told(listens: bool, data: Path, trai
         options = [f"ray.address={address}", "ray.timeout_seconds=3"]
         code, _, errors = end(command(data, tmp_path / "out", trained, *options))
     assert code == 2, errors
-    told = errors[errors.index("error:") :]
-    assert f"no Ray cluster answers at {address}" in told and len(told.strip().splitlines()) <= 3
+    message = errors[errors.index("error:") :]
+    assert f"no Ray cluster answers at {address}" in message and len(message.strip().splitlines()) <= 3

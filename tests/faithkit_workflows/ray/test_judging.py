@@ -1,4 +1,4 @@
-"""Language models judge shards as a critic does: by their folder, behind a server, as the dear half of a cascade."""
+"""Language models judge shards as a critic does: by their folder, behind a server, in a file that describes them."""
 
 import json
 import shutil

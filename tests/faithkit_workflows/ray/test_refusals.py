@@ -55,7 +55,7 @@ def test_a_folder_whose_beginning_is_damaged_is_refused(
 
 
 @pytest.mark.parametrize("content", ["", "{}", "no json"])
-def test_a_damaged_account_is_told_with_its_mend(content: str, finished: Path, copied: Path, trained: Path) -> None:
+def test_a_damaged_record_is_reported(content: str, finished: Path, copied: Path, trained: Path) -> None:
     (copied / "_faithkit/shards/part-00.jsonl.json").write_text(content)
     with pytest.raises(UserError, match=r"part-00.jsonl.json(.|\n)*delete this file"):
         score(finished / "data", copied, trained, run=untouched)
@@ -83,10 +83,10 @@ def test_a_worker_with_other_weights_or_code_is_refused_before_it_scores(
             sidecar = json.loads((checkpoint / "faithkit.json").read_text())
             (checkpoint / "faithkit.json").write_text(json.dumps(sidecar | {"labels": ["faithful", "other"]}))
         else:
-            own = tmp_path / "site"
-            (own / "critic").mkdir(parents=True)
-            (own / "critic" / "scorer.py").write_text("older = True\n")
-            monkeypatch.setattr(out_folder, "ROOT", own)
+            site = tmp_path / "site"
+            (site / "critic").mkdir(parents=True)
+            (site / "critic" / "scorer.py").write_text("older = True\n")
+            monkeypatch.setattr(out_folder, "ROOT", site)
         return in_process(worker, argument, rows, options)
 
     name = "model" if part == "weights" else "code"
@@ -131,7 +131,7 @@ def test_a_shard_of_which_workers_die_is_given_up_and_the_others_are_scored(
     assert scored(tmp_path / "out") == scored(finished / "out")
 
 
-def test_a_full_disk_is_told_with_the_key_that_names_the_folder(finished: Path, trained: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_with_the_key_of_the_folder(finished: Path, trained: Path, tmp_path: Path) -> None:
     def full(*arguments: Any) -> Iterator[Any]:
         before = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
@@ -142,8 +142,8 @@ def test_a_full_disk_is_told_with_the_key_that_names_the_folder(finished: Path, 
 
     with pytest.raises(UserError) as caught:
         score(finished / "data", tmp_path / "out", trained, run=full)
-    told = str(caught.value)
-    assert "no space left on the disk" in told and "set out (" in told and "run_dir" not in told
+    message = str(caught.value)
+    assert "no space left on the disk" in message and "set out (" in message and "run_dir" not in message
 
 
 def test_two_commands_at_once_in_one_folder_are_refused(finished: Path, trained: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_two_shards_that_would_become_one_are_refused(trained: Path, tmp_path: P
         ("zip://*.jsonl::{folder}/no.zip", "cannot be read"),
     ],
 )
-def test_data_that_is_not_there_is_told(data: str, words: str, trained: Path, tmp_path: Path) -> None:
+def test_data_that_is_not_there_is_reported(data: str, words: str, trained: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words) as caught:
         score(data.format(folder=tmp_path), tmp_path / "out", trained)
     assert len(str(caught.value).splitlines()) <= 3

@@ -104,7 +104,7 @@ def test_bad_rows_are_put_aside_with_their_shard_and_line(
     assert labels[2:] == [None] and None not in labels[:2], "a row that could be read stays, without a verdict"
 
 
-def test_the_share_is_told_by_column_over_all_shards(
+def test_the_share_is_shown_by_column_over_all_shards(
     finished: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     score(finished / "data", tmp_path / "out", trained, "by=model")
@@ -147,16 +147,16 @@ def test_a_shard_that_cannot_be_scored_is_named_and_the_others_are_scored(
     bad.write_text(content)
     with pytest.raises(UserError) as caught:
         score(data, tmp_path / "out", trained)
-    told = str(caught.value)
-    assert words in told and "part-01.jsonl" in told and "1 of 3 shards are not scored" in told
-    assert len(told.splitlines()) <= 3 and "run the same command again" in told
+    message = str(caught.value)
+    assert words in message and "part-01.jsonl" in message and "1 of 3 shards are not scored" in message
+    assert len(message.splitlines()) <= 3 and "run the same command again" in message
     assert scored(tmp_path / "out").keys() == {"part-00.parquet", "part-02.parquet"}
     write_jsonl(bad, rows(12, 1))
     score(data, tmp_path / "out", trained)
     assert len(scored(tmp_path / "out")) == 3
 
 
-def test_a_shard_that_changes_or_vanishes_is_told_and_nothing_is_lost(
+def test_a_shard_that_changes_or_vanishes_is_reported_and_nothing_is_lost(
     finished: Path, trained: Path, tmp_path: Path
 ) -> None:
     data, out = shutil.copytree(finished / "data", tmp_path / "data"), tmp_path / "out"
@@ -178,7 +178,7 @@ def test_a_shard_that_is_written_while_it_is_read_is_not_taken(trained: Path, tm
     first, last = data / "part-00.jsonl", data / "part-02.jsonl"
 
     class Meddling(ShardWorker):
-        """A worker beside which somebody writes."""
+        """A worker during which the shard is written."""
 
         def _do(self, shard: Any, writer: Any) -> Any:
             if shard.name == last.name:

@@ -30,7 +30,7 @@ SECONDS = 400
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama whose folder has the markers of a dialogue, as that of a trained generator has them."""
+    """A Llama with the markers of a dialogue, as a trained generator has them."""
     folder = tmp_path_factory.mktemp("model")
     loaded = load_checkpoint(str(write_language_model(folder / "llama", "llama", hidden_size=128)), None)
     load_model(loaded, device="cpu", precision="32-true").save_pretrained(folder / "marked")
@@ -48,8 +48,8 @@ def started(model: Path, data: Path, *options: str) -> "subprocess.Popen[str]":
 
 
 def check_ended(command: "subprocess.Popen[str]") -> None:
-    said, _ = command.communicate(timeout=SECONDS)
-    assert command.returncode == 0, said[-3000:]
+    output, _ = command.communicate(timeout=SECONDS)
+    assert command.returncode == 0, output[-3000:]
 
 
 def workers_below(pid: int) -> list[int]:
