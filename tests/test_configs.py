@@ -1,6 +1,7 @@
 """Every choice composes, and what it names can be built."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,6 @@ def test_what_the_configurations_name_is_what_may_be_built_and_nothing_else() ->
 def test_the_recipe_for_unseen_domains_fits_every_scale_and_encoder(scale: str, weights: str) -> None:
     line = [*experiment_line("critic_general"), f"scale={scale}", f"model.weights={weights}"]
     model = plain_config("train", *line)["model"]
-    options = CriticOptions(**{name: model[name] for name in CriticOptions.__dataclass_fields__})
+    options = CriticOptions(**{field.name: model[field.name] for field in fields(CriticOptions)})
     assert options.reads_tokens and options.freeze_encoder
     assert options.evidence_alone is (scale == "local"), "a head on an encoder of NLI learns"

@@ -11,7 +11,7 @@ from faithkit.errors import UserError
 from faithkit.settings.check import find_problems
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
-from faithkit.settings.types import Conflict
+from faithkit.settings.types import Block, Conflict
 from faithkit_workflows.settings import blocks, construction, engines, evaluation, prediction, training
 from faithkit_workflows.settings.preflight import USER_DATASETS
 from tests.running import SMALL, compose, plain_config
@@ -109,7 +109,7 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     generator_engines = (AUTO, *ENGINES, engines.RAY)
     assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
-    assert set(judge_options.LEARNT) < set(ASKINGS)
+    assert set(judge_options.TRAINABLE) < set(ASKINGS)
     assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
     assert construction.RULES == SAMPLING_RULES
     assert evaluation.BASELINES == RESPONSE_BASELINES and set(evaluation.STRATEGIES) == {RANDOM, *STRATEGIES}
@@ -212,11 +212,11 @@ def test_a_key_without_effect_is_noted(script: str, arguments: list[str], words:
 
 
 def test_a_conflict_names_the_values_and_what_to_type() -> None:
-    class Block(blocks.Block):
+    class Range(Block):
         low: int
         high: int
         conflicts = (Conflict(lambda s: s.low > s.high, "low is {s.low}, high {s.high}", "low={s.high}"),)
 
-    [problem] = find_problems({"low": 3, "high": 1}, Block)
+    [problem] = find_problems({"low": 3, "high": 1}, Range)
     assert (problem.problem, problem.hint) == ("low is 3, high 1", "low=1")
-    assert find_problems({"low": 1, "high": 1}, Block) == []
+    assert find_problems({"low": 1, "high": 1}, Range) == []
