@@ -112,7 +112,7 @@ class GeneratorTask:
     def predict(self, training: FinishedTraining[DataModule], model: Any, subset: Subset) -> list[NDArray[np.float64]]:
         """Computes `row_statistics` of a subset's rows, in order; each process computes a part of the batches."""
         batches = Batches([subset], self.encoder)
-        plan = plan_batches(batches.lengths(), None, training.data.eval_max_tokens, None) if len(subset) else []
+        plan = plan_batches(batches.lengths(), None, training.data.options.eval_max_tokens, None) if len(subset) else []
 
         def measure(part: NDArray[np.int64]) -> list[NDArray[np.float64]]:
             return [row_statistics(model, _on_device(batches[plan[i], len(plan[i])], model.device)) for i in part]

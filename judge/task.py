@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from data_modules.data_module import DataModule
 from data_modules.encoding.batching import Batches
 from data_modules.encoding.encoder import Subset
+from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
@@ -131,6 +132,7 @@ class JudgeTask:
 
         def compute_part(part: NDArray[np.int64]) -> list[float]:
             contexts = rows.columns(part)["context"]
+            assert isinstance(contexts, Ragged)
             prompts = [
                 Prompt(str(place), np.append(contexts.row(place), begin).astype(np.int32)) for place in range(len(part))
             ]

@@ -303,7 +303,7 @@ def _map_values(column: Any, read: Callable[[Any], float | int], kind: type, fil
     """Reads each distinct value of a column once."""
     try:
         encoded = column.dictionary_encode(null_encoding="encode")
-        values = np.array([read(value) for value in encoded.dictionary.to_pylist()], kind)
+        values: NDArray[Any] = np.array([read(value) for value in encoded.dictionary.to_pylist()], kind)
     except (ValueError, NotImplementedError) as error:  # lists have no dictionary
         hint = "name a column of texts or numbers: pipeline.by, pipeline.columns"
         raise UserError(shorten(str(error), 200)[1:-1], place=str(file), hint=hint) from error
