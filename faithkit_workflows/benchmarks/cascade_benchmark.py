@@ -151,7 +151,7 @@ def add_cascade_costs(
     joined = {result.key: join_outcomes(examples, result.predictions) for result in cascade_run.results}
     alone = joined[cascade_run.results[0].key]
     headers = ("rows judged", "macro-F1", "cascade - checkpoint", "p")
-    title = f"{title}: rows that the judge judges, and the gain, percent"
+    title = f"{title}: rows sent to the judge, and the gain, percent"
     table = new_number_table(title, "budget", headers, no_wrap=["p"])
     for result in cascade_run.results:
         prefix = f"cascade/{result.key}/"

@@ -55,7 +55,7 @@ def test_a_cascade_asks_once_for_its_widest_budget_and_shows_what_each_buys(
     assert found["cascade/chosen/difference/checkpoint_macro_f1"]["low"] <= (
         found["macro_f1"]["value"] - found["cascade/0/macro_f1"]["value"]
     )
-    assert "rows that the judge is asked" in shown and "chosen on benchmark.fit_on, of which no row is tested" in shown
+    assert "rows sent to the judge" in shown and "chosen on benchmark.fit_on, of which no row is tested" in shown
     before = len(server.asked)
     evaluate_here(*options, "cascade.max_budget=0.5", f"run_dir={tmp_path / 'again'}")
     assert len(server.asked) == before, "the cache has every reply"
@@ -84,7 +84,7 @@ def test_the_file_that_a_run_leaves_is_a_detector_for_others(trained: Path, serv
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["checkpoint={run}", "cascade.budget=0.2", FIT_ON], "a cascade is of a checkpoint and a language model"),
+        (["checkpoint={run}", "cascade.budget=0.2", FIT_ON], "a cascade needs a checkpoint and a language model"),
         (["engine=transformers", "engine.model={llama}", "cascade.budget=0.2", FIT_ON], "a checkpoint and a language"),
         (
             ["checkpoint={run}", "engine=transformers", "engine.model={llama}", "cascade.budget=0.2"],

@@ -70,7 +70,7 @@ def test_dialogues_have_one_example_a_turn_and_are_written_in_their_order() -> N
     assert not DIALOGUES.notes
     [first] = Dialogues.of([turn("b", "hi"), turn("a", "one?")], 1).turns
     assert first.group == "b"
-    assert "1 turns stand in histories alone" in Dialogues.of([turn("a", "one?", "gold 1", "two?")]).notes[0]
+    assert "1 turns are only in histories" in Dialogues.of([turn("a", "one?", "gold 1", "two?")]).notes[0]
 
 
 def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:

@@ -86,13 +86,13 @@ def test_people_alone_need_no_model_and_judgements_that_say_faithful_are_left_ou
     labels = write(tmp_path / "ann.jsonl", [{"id": one.id, "label": "accurate"} for one in examples])
     found = meta(halludial, judgements, tmp_path / "run", f"benchmark.labels=['{labels}']")
     assert found["accurate_rate/ann"]["value"] == 1 and found["accurate_rate/ann"]["n"] == len(called)
-    assert "judgements say faithful: left out" in capsys.readouterr().out
+    assert "judgements have the verdict faithful" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"id": "none such", "label": "accurate"}, "1 of 1 ids are of no row"),
+        ({"id": "none such", "label": "accurate"}, "1 of 1 ids are not in the data"),
         ({"id": "1", "label": "acurate"}, "label is"),
         ({"label": "accurate"}, "id must be a text"),
     ],
@@ -117,5 +117,5 @@ def test_the_papers_agreement_stands_beside_its_own_dataset_alone(
 
 def test_judgements_without_words_are_refused(halludial: str, examples: list[Example], tmp_path: Path) -> None:
     verdicts = write(tmp_path / "said.jsonl", [{"id": one.id, "label": one.label, "text": ""} for one in examples])
-    with ChatServer() as server, pytest.raises(UserError, match="no judgement is of these rows"):
+    with ChatServer() as server, pytest.raises(UserError, match="no judgement belongs to these rows"):
         meta(halludial, verdicts, tmp_path / "run", *engine(server))
