@@ -118,7 +118,7 @@ def test_a_training_row_without_a_target_is_named_and_may_be_skipped(
     [
         ("t5", {}, (), "encoder-decoder"),
         ("llama", {"eos_token": None}, (), "no token that ends an answer"),
-        ("llama", {}, ("model.max_length=100000",), "2048 places"),
+        ("llama", {}, ("model.max_length=100000",), "2048 positions"),
         ("llama", {}, ("model.max_length=40",), "without any history"),
         ("llama", {}, ("model.ask=spans",), "has no spans"),
     ],
