@@ -47,6 +47,6 @@ def test_nothing_is_overwritten_and_nothing_is_left_behind(trained: Path, tiny_b
     (tmp_path / "full" / "mine").touch()
     with pytest.raises(UserError, match="not empty"):
         export(str(trained), str(tmp_path / "full"))
-    with pytest.raises(UserError, match="not a model of ours"):
+    with pytest.raises(UserError, match=r"no faithkit\.json in this folder"):
         export(str(tiny_bert), str(tmp_path / "never"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full"]

@@ -140,7 +140,10 @@ def test_a_resume_on_other_base_weights_is_refused(
     edit_tensors(base, lambda tensors: tensors["model.norm.weight"].add_(0.1))
     with pytest.raises(UserError, match="not those that this training began with"), commanded([f"resume={tmp_path}"]):
         train_here(f"resume={tmp_path / 'run'}")
-    with pytest.raises(UserError, match=r"trained on other weights .*\n.*adapter\n.*hint: put the base's folder back"):
+    with pytest.raises(
+        UserError,
+        match=r"have changed since these adapters were trained.*\n.*adapter\n.*hint: restore the base's folder",
+    ):
         Judge.load(tmp_path / "run" / "adapter")
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"no folder.*base|base.*no folder"):
@@ -272,7 +275,7 @@ def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: P
         (both / file).unlink(missing_ok=True)
     edit_json(both / "config.json", lambda stored: stored.pop("faithkit") and None)
     shutil.copy(lora_run / "adapter" / "adapter_config.json", both)
-    with pytest.raises(UserError, match="adapters are no whole model"):
+    with pytest.raises(UserError, match="adapters are not a complete model"):
         Judge.load(both)
 
 

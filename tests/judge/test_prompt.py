@@ -88,5 +88,5 @@ def test_a_missing_or_unknown_field_is_named_with_its_file(text: str, message: s
 
 def test_a_prompt_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "verdict.txt").write_bytes(b"\xff\xfe{response}")
-    with pytest.raises(UserError, match="no UTF-8 text"):
+    with pytest.raises(UserError, match="not UTF-8 text"):
         read_prompt("verdict", str(tmp_path))

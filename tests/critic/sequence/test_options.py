@@ -4,15 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
 from critic.sequence.task import CriticTask
 from critic.tagger.options import TaggerOptions
 from faithkit.errors import UserError
-from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoints import load_best
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit_workflows.train import build_task
 from tests.running import plain_config
@@ -45,23 +41,6 @@ def test_a_configuration_of_before_gives_the_same_task(model: str, keys: list[st
 def test_the_tasks_own_block_wins_over_the_model_block(tiny_bert: Path) -> None:
     task = CriticTask(optimizer=OPTIMIZER, model={"weights": "elsewhere", "num_epochs": 3}, weights=str(tiny_bert))
     assert task.options.weights == str(tiny_bert)
-
-
-def test_a_checkpoint_of_before_loads(tiny_bert: Path, tmp_path: Path) -> None:
-    module = CriticModule(CriticOptions(weights=str(tiny_bert)), OptimizerOptions(**OPTIMIZER), num_steps=4)
-    before = {  # as they stood in checkpoints when the module took every option by name
-        **{"weights": str(tiny_bert), "num_steps": 4, "floor": 0.0, "layer_decay": 1.0, "head_lr": None},
-        **{"label_smoothing": 0.0, "support_weight": 0.0, "freeze_embeddings": False, "dropout": None},
-        **{"gradient_checkpointing": False, "dataset": "validation", "seed": 0, **OPTIMIZER},
-    }
-    later = {"span_weight": 0.0, "freeze_encoder": False}
-    assert dict(module.hparams) == before | later, "an option that came later is off"
-    other = {name: value + 1 for name, value in module.state_dict().items() if value.is_floating_point()}
-    run = RunFolder(tmp_path)
-    run.checkpoints.mkdir()
-    torch.save({"state_dict": {**module.state_dict(), **other}, "hyper_parameters": before}, run.best)
-    load_best(module, run, None)
-    assert all(torch.equal(module.state_dict()[name], value) for name, value in other.items())
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_a_folder_of_another_kind_is_refused(tiny_bert: Path, tmp_path: Path, tr
     shutil.copytree(trained / "hf", other)
     sidecar = json.loads((other / "faithkit.json").read_text())
     (other / "faithkit.json").write_text(json.dumps({**sidecar, "kind": "tagger"}))
-    with pytest.raises(UserError, match="another kind: 'tagger'"):
+    with pytest.raises(UserError, match="is a 'tagger', and a 'critic' is needed"):
         Critic.load(str(other))
 
 

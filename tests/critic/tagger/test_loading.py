@@ -24,7 +24,7 @@ Write = Callable[..., Path]
 
 def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path, tmp_path: Path) -> None:
     assert (kind_of(str(tagger_folder)).name, kind_of(str(trained)).name) == ("tagger", "critic")
-    with pytest.raises(UserError, match=r"another kind: 'critic', wanted 'tagger'(.|\n)*run of a tagger"):
+    with pytest.raises(UserError, match=r"is a 'critic', and a 'tagger' is needed(.|\n)*run of a tagger"):
         Tagger.load(str(trained))
     with pytest.raises(UserError, match=r"another kind: 'tagger', wanted 'critic'"):
         Critic.load(str(tagger_folder))
@@ -70,11 +70,11 @@ def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Write,
 def test_weights_that_are_no_tagger_are_refused(
     tiny_bert: Path, trained: Path, write_tagger: Write, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match="no token classifier"):
+    with pytest.raises(UserError, match="a token classifier is needed"):
         Tagger.load(str(tiny_bert))
     shutil.copytree(trained / "hf", tmp_path / "critic")
     make_foreign(tmp_path / "critic")
-    with pytest.raises(UserError, match="no token classifier"):
+    with pytest.raises(UserError, match="a token classifier is needed"):
         Tagger.load(str(tmp_path / "critic"))
     with pytest.raises(UserError, match="its labels are O, B-PER, I-PER"):
         Tagger.load(str(write_tagger(sidecar=False, labels=("O", "B-PER", "I-PER"))))

@@ -155,7 +155,7 @@ def test_no_type_is_told_where_no_span_of_training_had_one_unless_the_weights_kn
     untyped = [*tagger_options, "data=xsum_tokens", "model.typed=true"]
     train_here(f"run_dir={tmp_path / 'new'}", *untyped)
     assert Tagger.load(str(tmp_path / "new")).model.config.num_labels == 2
-    assert "no marked span of training tells a type" in (tmp_path / "new" / "train.log").read_text()
+    assert "no training span has a type" in (tmp_path / "new" / "train.log").read_text()
     train_here(f"run_dir={tmp_path / 'on'}", *untyped, f"model.weights={trained_tagger / 'hf'}")
     assert Tagger.load(str(tmp_path / "on")).model.config.num_labels == 1 + len(TYPES)
 
@@ -181,8 +181,8 @@ def test_training_goes_on_from_a_tagger_or_a_critic(
     ("more", "words"),
     [
         (["optimizer.lr=1e30", "model.gradient_clip_val=null", "callbacks.log_every_num_steps=1"], "the loss became"),
-        (["data=faithcritic"], "no validation example has marked spans"),
-        (["model.max_length=512"], "model.max_length is 512, but this encoder reads 128 tokens at most"),
+        (["data=faithcritic"], "no validation example has annotated spans"),
+        (["model.max_length=512"], "model.max_length is 512, but this encoder reads at most 128 tokens"),
         (["model.max_length=16"], "model.max_length is 16"),
         (["model.max_windows=0"], "model.max_windows is 0"),
         (["model.positive_weight=0"], "model.positive_weight is 0"),
