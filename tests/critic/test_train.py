@@ -275,6 +275,6 @@ def test_a_training_that_has_ended_keeps_the_checkpoints_that_are_wanted(
     before = (folder / "metrics.json").read_bytes()
     train_here(f"resume={folder}")
     if keep != "all":
-        assert "has ended, and keeps no checkpoint to go on from" in (folder / "train.log").read_text()
+        assert "is finished and has no checkpoint to resume from" in (folder / "train.log").read_text()
         assert (folder / "metrics.json").read_bytes() == before
     assert Critic.load(str(folder)).score(knowledge="A.", response="B.").label in ("faithful", "hallucinated")

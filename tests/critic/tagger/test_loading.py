@@ -26,7 +26,7 @@ def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path,
     assert (kind_of(str(tagger_folder)).name, kind_of(str(trained)).name) == ("tagger", "critic")
     with pytest.raises(UserError, match=r"is a 'critic', and a 'tagger' is needed(.|\n)*run of a tagger"):
         Tagger.load(str(trained))
-    with pytest.raises(UserError, match=r"another kind: 'tagger', wanted 'critic'"):
+    with pytest.raises(UserError, match=r"is a 'tagger', and a 'critic' is needed"):
         Critic.load(str(tagger_folder))
     loaded = load_detector(str(tagger_folder), precision="32-true", batch_tokens=None)
     assert isinstance(loaded, Tagger)
