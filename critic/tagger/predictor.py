@@ -174,8 +174,7 @@ class Tagger:
             history: The turns before the response, the oldest first: texts, `Turn`s, (speaker, text) pairs, or one text
                 for the last turn; for a list of responses a list of these.
             threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
-            Spans
-                match the label: a faithful response has none, a hallucinated response at least one.
+                Spans match the label: a faithful response has none, a hallucinated response at least one.
             span_threshold: Probability from which characters are marked, regardless of the label.
             context: An alias of `knowledge`.
             answer: An alias of `response`.
