@@ -222,9 +222,6 @@ def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchm
     )
 
 
-log = logging.getLogger("faithkit")
-
-
 def read_generation_inputs(data: Mapping[str, Any]) -> dict[str, list[Example]]:
     """Reads the examples that a generator answers, labelled or not, by the name of their part in a `data` block.
 

@@ -22,6 +22,7 @@ from faithkit_workflows.tables.user_table import (
 )
 
 if TYPE_CHECKING:
+    from faithkit.detector import Detector
     from faithkit.records import Example, Prediction
     from faithkit_workflows.answering.strategies import Answerer
 
@@ -97,9 +98,6 @@ class AnswerWriter:
         write_scored(path, rows, answer_rows(rows, self.answerer, self.chunk_size), count, self.added)
         return shares
 
-
-if TYPE_CHECKING:
-    from faithkit.detector import Detector
 
 SCORE_SETTINGS = (
     *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
