@@ -76,7 +76,7 @@ def test_a_server_that_lists_spans_is_scored_by_character_beside_the_baselines(
         assert {"low", "high"} <= scored[f"test/embedded-ragtruth/{name}"].keys(), name
     shown = capsys.readouterr()
     assert "words not in context" in shown.out and "all characters" in shown.out
-    assert "do not stand in their responses, and so mark nothing: 1" in shown.err
+    assert "quoted parts that are not in their responses and mark nothing: 1" in shown.err
 
 
 @pytest.mark.slow

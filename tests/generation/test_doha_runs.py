@@ -50,7 +50,7 @@ def test_an_exported_model_is_proved_in_its_own_class_and_its_card_says_so(train
     report = export(str(trained), str(tmp_path / "out"))
     assert report.difference <= 1e-5 and report.reloaded_in == "faithkit's DohaForConditionalGeneration"
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "Plain transformers does not know this model" in card and "Generator.load(FOLDER)" in card
+    assert "Plain transformers cannot load this model" in card and "Generator.load(FOLDER)" in card
     assert Generator.load(str(tmp_path / "out")).settings == Generator.load(str(trained)).settings
 
 

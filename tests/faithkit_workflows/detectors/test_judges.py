@@ -76,7 +76,7 @@ def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     exact = (found["test/wow/word_overlap_rate"]["value"] - alarms) / (recall - alarms)
     corrected = found["test/wow/word_overlap_rate_corrected"]
     assert corrected["value"] == pytest.approx(min(max(exact, 0), 1)) and corrected["low"] <= corrected["high"]
-    assert "test/wow/gold/word_overlap_rate" in found and "corrected by its error" in shown
+    assert "test/wow/gold/word_overlap_rate" in found and "corrected by the judge's errors" in shown
     report = (tmp_path / "run" / "report.md").read_text()
     assert "against people's labels" in report and "each fitted on the other folds" in report
     assert "against people's labels" not in shown, "the terminal has the rates alone"

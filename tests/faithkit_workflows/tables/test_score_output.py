@@ -79,7 +79,7 @@ def test_the_table_that_is_scored_is_never_the_output(table: Path, trained: Path
 def test_another_file_is_not_replaced(table: Path, trained: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
     other.write_text("mine")
-    with pytest.raises(UserError, match=r"exists already\n  at: .*other.csv\n  hint: choose another name, or delete"):
+    with pytest.raises(UserError, match=r"this file exists\n  at: .*other.csv\n  hint: choose another name, or delete"):
         score_here(f"path={table}", f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", f"output={other}")
     assert other.read_text() == "mine" and not (tmp_path / "run").exists()
 
@@ -96,11 +96,11 @@ def test_a_run_that_goes_on_may_write_its_own_file_again_and_no_other(
     resume_here(run, "abstain_at=1")
     assert output.read_bytes() != whole
     output.write_text("edited since")
-    with pytest.raises(UserError, match="not as this run has written it"):
+    with pytest.raises(UserError, match="has changed since this run wrote it"):
         resume_here(run)
     assert output.read_text() == "edited since"
     (tmp_path / "other.csv").write_text("mine")
-    with pytest.raises(UserError, match="not as this run has written it"):
+    with pytest.raises(UserError, match="has changed since this run wrote it"):
         resume_here(run, f"output={tmp_path / 'other.csv'}")
     with pytest.raises(UserError, match="output is the table that is scored"):
         resume_here(run, f"output={table}")
@@ -152,7 +152,7 @@ def test_a_table_that_was_scored_is_scored_again_and_again(
         score_here(f"path={files[-2]}", f"output={files[-1]}", *given)
         said = capsys.readouterr().out
         names = (PLAIN, SECOND, THIRD)[number - 1]
-        assert (f"the verdicts stand in {', '.join(names)}, since" in " ".join(said.split())) == (number > 1), said
+        assert (f"the verdicts are in the columns {', '.join(names)}, since" in " ".join(said.split())) == (number > 1), said
     found = [values for values, _ in read(files[-1])]
     assert [*found[0]] == ["knowledge", "response", *PLAIN, *SECOND, *THIRD]
     labels = [[row[names[0]] for row in found] for names in (PLAIN, SECOND, THIRD)]
