@@ -13,8 +13,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from faithkit.statistics.metric import Metric
-from faithkit.statistics.spread import CHUNK, MAX_GROUPS, measure_spreads, proportion_interval
+from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.spread import CHUNK, MAX_GROUPS, Spread, compute_interval, measure_spreads
 
 
 def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: int, seed: int = 0) -> Metric | None:
@@ -31,13 +31,11 @@ def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: in
     value = float(num_positive / num_rows)
     if num_groups == 1:
         return Metric(value=value, n=int(num_rows))
-    num_moving = num_groups
     if num_groups <= MAX_GROUPS:
         rows, positive = np.repeat(kinds, sizes, axis=0).T
         spread = measure_spreads(lambda weights: {"share": (weights @ positive) / (weights @ rows)}, num_groups)[
             "share"
         ]
-        error, num_moving = spread.error, spread.num_moving
     else:
         generator, samples = np.random.default_rng(seed), []
         chunk_size = max(1, CHUNK // len(kinds))
@@ -45,8 +43,8 @@ def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: in
             drawn = generator.multinomial(num_groups, sizes / num_groups, min(chunk_size, num_resamples - start))
             totals = drawn @ kinds  # [resamples, 2]: rows, hallucinated rows
             samples.append(totals[:, 1] / totals[:, 0])
-        error = float(np.concatenate(samples).std())
-    low, high = proportion_interval(value, error, num_moving, num_groups)
+        spread = Spread.uniform(float(np.concatenate(samples).std()), num_groups)
+    low, high = compute_interval(PROPORTION, value, spread)
     return Metric(value=value, low=float(min(low, value)), high=float(max(high, value)), n=int(num_rows))
 
 

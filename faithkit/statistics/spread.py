@@ -138,7 +138,8 @@ def count_defining_groups(statistic: Statistic, count: int, names: Collection[st
 def compute_interval(kind: MetricKind, value: float, spread: Spread) -> tuple[float, float]:
     """Computes the 95% interval of a metric of this kind, within its range."""
     if kind.is_proportion:
-        return proportion_interval(value, spread.error, spread.num_moving, spread.num_defining)
+        num_groups = max(spread.num_moving, 2)  # as in `_t`: a constant has no error, whatever its degrees of freedom
+        return proportion_interval(value, spread.error, num_groups, spread.num_defining)
     if kind.is_reduction:
         ratio = 1 - value
         margin = _t(spread.num_moving) * spread.error / ratio if ratio > 0 else 0.0

@@ -60,6 +60,11 @@ def test_a_proportion_that_one_group_carries_may_be_anything() -> None:
     assert proportion_interval(0.5, NAN, 9) == proportion_interval(0.5, 0.1, 1) == (0.0, 1.0)
 
 
+def test_a_proportion_that_no_group_moves_has_no_width() -> None:
+    everything_faithful = Spread.from_leave_one_out(np.full(20, 1 / 3), 1 / 3)  # macro-F1 of the majority class
+    assert compute_interval(PROPORTION, 1 / 3, everything_faithful) == pytest.approx((1 / 3, 1 / 3))
+
+
 def test_intervals_of_proportions_and_reductions_are_students_on_their_scales() -> None:
     low, high = proportion_interval(0.2, 0.1, 10)
     margin = stats.t.ppf(0.975, 9) * 0.1 / (0.2 * 0.8)
