@@ -60,5 +60,5 @@ def test_a_judge_that_weighs_takes_it_and_one_that_writes_does_not(
     with pytest.raises(UserError, match="this judge writes its verdicts"):
         scored(table, tmp_path / "writes.yaml", tmp_path / "2", "threshold=0.5")
     write_config(tmp_path / "both.yaml", {**engine, "checkpoint": str(trained), "cascade": {"band": [0.4, 0.6]}})
-    with pytest.raises(UserError, match="threshold needs a single critic, tagger or weighing judge, and this detector has no threshold"):
+    with pytest.raises(UserError, match="threshold needs a single critic, tagger or weighing judge"):
         scored(table, tmp_path / "both.yaml", tmp_path / "3", "threshold=0.5")

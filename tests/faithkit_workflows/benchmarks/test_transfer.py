@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
@@ -123,19 +122,6 @@ def test_a_given_critic_calls_the_likelier_class(mnli: str, trained: Path, tmp_p
         lines = (folder / "predictions" / "mnli-by-mnli.jsonl").read_text().splitlines()
         for row in map(json.loads, lines):
             assert row["label"] == ("hallucinated" if row["score"] >= threshold else "faithful")
-
-
-def test_a_run_of_before_there_was_a_choice_still_resumes(mnli: str, trained: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    options = [f"benchmark.test.mnli.path={mnli}", f"benchmark.train.mnli.checkpoint={trained}"]
-    run_transfer(folder, *options, "benchmark.threshold_aim=null")
-    config = OmegaConf.load(folder / "config.yaml")
-    for name in ("threshold_aim", "validation_fraction"):
-        del config.benchmark[name]
-    OmegaConf.save(config, folder / "config.yaml")
-    before = (folder / "metrics.json").read_text()
-    evaluate_here(f"resume={folder}")
-    assert json.loads((folder / "metrics.json").read_text())["metrics"] == json.loads(before)["metrics"]
 
 
 @pytest.mark.slow

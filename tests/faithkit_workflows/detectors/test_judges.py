@@ -194,4 +194,5 @@ def test_an_nli_model_judges_by_entailment(
     called = expected.argmax(axis=1) != ENTAILMENT
     assert 0 < called.mean() < 1 and found["test/wow/critic_2_rate"]["value"] == pytest.approx(called.mean())
     assert 0 <= found["test/wow/judge/critic_2_recall"]["value"] <= 1
-    assert "entailment by nli" in shown and "what judge 2" in shown and "no model of ours" in shown
+    assert "entailment by nli" in shown and "leaks: unknown for judge 2" in shown
+    assert "it was not trained with faithkit" in shown

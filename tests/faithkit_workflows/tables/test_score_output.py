@@ -152,7 +152,8 @@ def test_a_table_that_was_scored_is_scored_again_and_again(
         score_here(f"path={files[-2]}", f"output={files[-1]}", *given)
         said = capsys.readouterr().out
         names = (PLAIN, SECOND, THIRD)[number - 1]
-        assert (f"the verdicts are in the columns {', '.join(names)}, since" in " ".join(said.split())) == (number > 1), said
+        note = f"the verdicts are in the columns {', '.join(names)}, since"
+        assert (note in " ".join(said.split())) == (number > 1), said
     found = [values for values, _ in read(files[-1])]
     assert [*found[0]] == ["knowledge", "response", *PLAIN, *SECOND, *THIRD]
     labels = [[row[names[0]] for row in found] for names in (PLAIN, SECOND, THIRD)]
