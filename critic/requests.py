@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from data_modules.encoding.spans import question_text
+from data_modules.encoding.span_encoder import question_text
 from faithkit.arguments import TEXT_HINT, is_list, read_columns, read_passages, read_text, read_turns, wrong
 from faithkit.records import Example, Turn
 

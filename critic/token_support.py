@@ -43,10 +43,10 @@ from torch.nn.functional import normalize
 
 from critic.runtime.last_layer import reads_first_token, without_last_layer
 from critic.weights import longest_sequence
-from data_modules.encoding.pairs import WHOLE
+from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 
 EMPTY_RESPONSE, EMPTY_KNOWLEDGE = 1.0, 0.0
 CENTER, SCALE = 0.5, 10.0  # the support with log-odds 0 before calibration, and log-odds per unit of support

@@ -24,7 +24,7 @@ from data_modules.reading.files import File
 from data_modules.reading.rows import EMPTY, NO_ROWS, ReadReport
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.shards import ShardFile, some_names
-from data_modules.reading.tables import read_table
+from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, shorten
 from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
 from faithkit.words import VERSION as WORDS_VERSION

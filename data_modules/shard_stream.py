@@ -30,7 +30,7 @@ from data_modules.streaming import Stream, sequence_lengths, worker_place
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 
 KEYS = 16_384  # records per call of `row_keys`
 FINE = 16  # steps of a token: lengths get a jitter of less than one to four tokens, in whole numbers

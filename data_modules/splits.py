@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.cache import group_hash
 from data_modules.encoding.encoder import EncodedSplit, Subset
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.dataset import SPLITS, Source
 from data_modules.reading.wrappers import FilteringSource
 from faithkit.errors import UserError

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 
 from data_modules.encoding.batching import PADDING_ROW, collate_batch
-from data_modules.encoding.cache import content_hash
 from data_modules.encoding.encoder import Columns, Encoder, take_rows
+from data_modules.encoding.encoding_cache import content_hash
 from data_modules.encoding.ragged import Ragged
 from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source
@@ -27,7 +27,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys, row_keys
 from faithkit.records import Example
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 
 WINDOW = 16_384  # records: enough for batches of one length to mix well, and small in memory
 

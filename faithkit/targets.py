@@ -50,7 +50,7 @@ DATASETS = {
     "halludial": "data_modules.datasets.halludial.HalluDial",
     "halueval": "data_modules.datasets.halueval.HaluEval",
     "diahalu": "data_modules.datasets.diahalu.DiaHalu",
-    "weak_wow": "data_modules.weak.wow.WeakWow",
+    "weak_wow": "data_modules.weak.wow_pairs.WeakWow",
     "dropped_support": "data_modules.weak.dropped.DroppedSupport",
 }
 

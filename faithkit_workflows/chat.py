@@ -18,7 +18,7 @@ from rich.text import Text
 from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.cli import run_script
 from faithkit.errors import UserError
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import FAITHFUL, Example, Prediction, Turn
 
 if TYPE_CHECKING:

@@ -64,8 +64,8 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
 
     if config.get("logger"):
         from faithkit.metrics.results import read_test_rows
-        from faithkit.training.loggers.build import check_loggers, open_loggers
-        from faithkit.training.loggers.results import Finished
+        from faithkit.training.loggers.build_loggers import check_loggers, open_loggers
+        from faithkit.training.loggers.logger_results import Finished
 
         check_loggers(config["logger"])
         with open_loggers(config["logger"], run, config, job="evaluate") as loggers:

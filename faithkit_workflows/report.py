@@ -25,7 +25,7 @@ def main(cfg: Any) -> None:
 
 def show_list() -> None:
     """Lists the runs below runs/."""
-    from faithkit.pages.tables import print_tables
+    from faithkit.pages.page_tables import print_tables
     from faithkit.runs.listing import list_runs
 
     table, lines = list_runs()
@@ -36,7 +36,7 @@ def show_list() -> None:
 def compare(config: dict[str, Any]) -> None:
     """Compares runs in the terminal, and writes the page."""
     from faithkit.errors import UserError, choice_hint
-    from faithkit.pages.tables import print_tables
+    from faithkit.pages.page_tables import print_tables
     from faithkit.runs.reading import find_runs
     from faithkit_workflows.compare.comparison import compare_runs, name_runs_uniquely
     from faithkit_workflows.compare.comparison_page import write_comparison_page

@@ -16,7 +16,7 @@ from faithkit.cli import run_script
 
 if TYPE_CHECKING:
     from faithkit_workflows.reproduction.cells import Table
-    from faithkit_workflows.reproduction.steps import Place
+    from faithkit_workflows.reproduction.table_steps import Place
 
 GROUPS = ("scale",)
 
@@ -26,9 +26,9 @@ def main(cfg: Any) -> None:
     from faithkit.errors import UserError
     from faithkit.files.run_folder import log_to
     from faithkit.files.run_lock import run_lock
-    from faithkit_workflows.reproduction.registry import ALL, all_steps, select_tables
+    from faithkit_workflows.reproduction.all_tables import ALL, all_steps, select_tables
     from faithkit_workflows.reproduction.reproduction_report import write_report, write_table
-    from faithkit_workflows.reproduction.steps import Place, run_steps
+    from faithkit_workflows.reproduction.table_steps import Place, run_steps
 
     names = [cfg.table] if isinstance(cfg.table, str) else list(cfg.table)
     out = Path(cfg.out or f"runs/reproduce-{cfg.scale.name}")
@@ -57,8 +57,8 @@ def main(cfg: Any) -> None:
 
 def show_plan(tables: "Sequence[Table]", place: "Place") -> None:
     """Prints the steps in order: the command of each, and whether it is done or cannot be run."""
-    from faithkit_workflows.reproduction.registry import all_steps
-    from faithkit_workflows.reproduction.steps import find_blocked_steps, shell_command, step_state
+    from faithkit_workflows.reproduction.all_tables import all_steps
+    from faithkit_workflows.reproduction.table_steps import find_blocked_steps, shell_command, step_state
 
     steps = list(all_steps(tables))
     without = dict(find_blocked_steps(steps, place))

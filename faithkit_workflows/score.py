@@ -60,7 +60,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
     """
     from faithkit.calibration.score_calibration import drop_unsure_labels
     from faithkit.files.jsonl import stream_predictions, write_jsonl
-    from faithkit.pages.tables import escape_terminal, print_tables
+    from faithkit.pages.page_tables import escape_terminal, print_tables
     from faithkit.reports.write_reports import ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
     from faithkit_workflows.tables.scored_rows import (

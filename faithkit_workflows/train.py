@@ -101,8 +101,8 @@ def train(stage: "Stage") -> None:
     from faithkit.settings.types import KEEP_ALL
     from faithkit.training.callbacks import chosen_score
     from faithkit.training.checkpoints import drop_checkpoints
-    from faithkit.training.loggers.build import check_loggers, open_loggers
-    from faithkit.training.loggers.results import Finished
+    from faithkit.training.loggers.build_loggers import check_loggers, open_loggers
+    from faithkit.training.loggers.logger_results import Finished
     from faithkit.training.task import FinishedTraining, finish_training
     from faithkit.training.trainer import build_trainer, resume_point, seed_and_threads
     from faithkit.weights.used_model import seen_before

@@ -9,7 +9,7 @@ import torch
 
 from data_modules.encoding.sequence_layout import KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, bos_of
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.files.model_folder import Sidecar
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import read_metrics

@@ -14,7 +14,7 @@ from typing import Any, overload
 
 from tqdm.auto import tqdm
 
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.fields import read_history
 from faithkit import arguments
 from faithkit.arguments import (
@@ -30,8 +30,8 @@ from faithkit.arguments import (
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Engine, Prompt, read_decoding
 from faithkit.records import Example, Prediction, Turn
+from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
 from generation.control.names import control_tokens
-from generation.engines import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
 from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings
 

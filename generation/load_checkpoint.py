@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from data_modules.encoding.sequence_layout import TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, read_settings

@@ -14,16 +14,16 @@ from data_modules.encoding.batching import Batches
 from data_modules.encoding.encoder import Encoder, Subset
 from data_modules.encoding.sequence_layout import TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
-from faithkit.reports.perplexity import perplexity_report
+from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.provenance import Provenance
 from faithkit.reports.write_reports import Reports
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import row_statistics
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.cache import group_hash
 from data_modules.encoding.causal import branched_batch, causal_batch
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import fingerprint_of
 from faithkit.errors import UserError, shorten

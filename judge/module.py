@@ -10,7 +10,6 @@ from torch import Tensor
 
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.metrics.classification import score_validation
-from faithkit.training.adapters import Adapters
 from faithkit.training.language_model import (
     language_model_figures,
     reply_statistics,
@@ -18,6 +17,7 @@ from faithkit.training.language_model import (
     token_losses,
     token_mean,
 )
+from faithkit.training.lora_adapters import Adapters
 from faithkit.training.module import TrainingModule
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric

@@ -23,7 +23,7 @@ from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.reports.write_reports import Reports
-from faithkit.training.adapters import Adapters
+from faithkit.training.lora_adapters import Adapters
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.weights.adapters import add_adapters, base_name

@@ -24,8 +24,8 @@ from data_modules.datasets.faithdial import FaithDial
 from data_modules.datasets.pairs import Pairs
 from data_modules.embedded.corpus import Embedded
 from data_modules.embedded.layouts import WRITERS
-from data_modules.encoding.cache import load_encoded
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.encoding_cache import load_encoded
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.options import DataOptions
 from data_modules.reading.dataset import read_examples

@@ -28,12 +28,12 @@ from data_modules.build import build_source
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.hardware import best_precision
 from faithkit.packing import use_packed_attention
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import INPUTS, OneProcess, run_model, token_losses
 from faithkit.training.optimizer import build_optimizer, parameter_groups
 from faithkit.weights.resolve import resolve

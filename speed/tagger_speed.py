@@ -30,7 +30,7 @@ from critic.tagger.options import TaggerOptions
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import load_token_classifier
-from data_modules.encoding.spans import SpanEncoder
+from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.model_folder import write_folder
 from faithkit.hardware import best_precision

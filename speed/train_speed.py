@@ -18,7 +18,7 @@ from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, Trai
 from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.hardware import best_precision
 from faithkit.records import LABELS, Example

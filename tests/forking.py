@@ -35,7 +35,7 @@ HEAVY = (
     "critic.sequence.task",
     "data_modules.build",
     "faithkit.reports.write_reports",
-    "faithkit.training.loggers.build",
+    "faithkit.training.loggers.build_loggers",
     "faithkit.training.trainer",
     "generation.export",
     "generation.generator",

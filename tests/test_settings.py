@@ -96,11 +96,11 @@ def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
 def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> None:
     from faithkit.inference import text_engines
     from faithkit.metrics.suppression import STRATEGIES
-    from faithkit.reports.responses import RESPONSE_BASELINES
-    from faithkit.reports.suppression import RANDOM
+    from faithkit.reports.response_report import RESPONSE_BASELINES
+    from faithkit.reports.suppression_report import RANDOM
     from faithkit.statistics.label_sampling import SAMPLING_RULES
-    from faithkit.training.loggers.build import BUILDERS
-    from generation.engines import AUTO, ENGINES
+    from faithkit.training.loggers.build_loggers import BUILDERS
+    from generation.build_engine import AUTO, ENGINES
     from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
     from judge import options as judge_options

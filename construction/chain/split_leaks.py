@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.splits import divide_groups
 from faithkit.checks import check_number
 from faithkit.errors import UserError

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from construction.estimate.verdict_tables import PROBABILITY, WAVES, VerdictTable
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
-from faithkit.pages.tables import escape_terminal, format_metric, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, sample_rows, write_waves

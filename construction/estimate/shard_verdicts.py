@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from construction.estimate.verdict_columns import score_names
 from construction.estimate.verdict_tables import TEXTS, VERDICTS_HINT, label_column, parse_label, shown_texts
-from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoding_cache import group_hash
 from faithkit.errors import UserError, shorten
 from faithkit.statistics.spread import Values
 

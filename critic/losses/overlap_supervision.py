@@ -36,7 +36,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE
+from data_modules.encoding.pair_encoder import KNOWLEDGE, RESPONSE
 
 
 class TokenHead(nn.Module):

@@ -17,7 +17,7 @@ on held-out domains.
 
 | Relative                          | Use it for                                                               |
 |-----------------------------------|--------------------------------------------------------------------------|
-| `critic.tagger.evidence`          | the same for tokens and sentences |
+| `critic.tagger.calibration_features`          | the same for tokens and sentences |
 | `faithkit.baselines.word_evidence` | the words alone, without a model |
 | `critic.token_support`            | the weakest tokens, by an encoder that is not fine-tuned |
 | `critic.losses.overlap_supervision`      | an encoder that learns which words the knowledge lacks |
@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import Floats, fit_line
-from data_modules.encoding.pairs import EVIDENCE as COLUMNS
-from data_modules.encoding.pairs import RUNS
+from data_modules.encoding.pair_encoder import EVIDENCE as COLUMNS
+from data_modules.encoding.pair_encoder import RUNS
 
 EVIDENCE = "evidence_weights"  # the key in faithkit.json
 WEIGHTS = ("own log-odds", *COLUMNS, "bias")

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from critic.token_support import SECOND_TO_LAST, TokenSupport
-from data_modules.encoding.pairs import EVIDENCE, RUNS, PairEncoder
+from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration.score_calibration import log_odds
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 
 
 def window_logits(

@@ -29,7 +29,7 @@ from critic.sequence.class_labels import ClassLabels, hallucinated_classes
 from critic.sequence.features import compute_features
 from critic.sequence.settings import Settings, foreign_settings
 from critic.stream import stream_results
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
 from faithkit.arguments import read_examples
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure

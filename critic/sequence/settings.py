@@ -26,7 +26,7 @@ class Settings:
     Args:
         max_length: Tokens of a sequence.
         order: Order of the two texts.
-        max_knowledge_words: Words that are read of longer knowledge (`data_modules.encoding.pairs`); None reads all.
+        max_knowledge_words: Words read of longer knowledge (`data_modules.encoding.pair_encoder`); None reads all.
         evidence: Weights of the evidence features (`critic.sequence.evidence.NAMES`); empty without evidence.
         origin: Provenance: base weights, data and its fingerprint, versions.
     """

@@ -17,7 +17,7 @@ from critic.sequence.settings import Settings
 from critic.weights import check_length
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds

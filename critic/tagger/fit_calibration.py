@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import fit_line
-from critic.tagger.answers import Answers
-from critic.tagger.evidence import token_evidence
+from critic.tagger.calibration_features import token_evidence
+from critic.tagger.calibration_tokens import Answers
 from critic.tagger.find_spans import FoundSpans
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of
@@ -41,7 +41,7 @@ def fit_calibration(
     """Fits the four steps on annotated validation answers, each on the results of the previous one; returns a report.
 
     Args:
-        use_evidence: Calibrates tokens by all features of `critic.tagger.evidence`, instead of their log-odds alone.
+        use_evidence: Calibrates tokens by all features of `critic.tagger.calibration_features`, not only log-odds.
         by_tokens: Labels responses by their tokens, without steps 2 and 3; `aim` is not used then.
         aim: Metric that the response threshold maximises: f1, macro_f1 or precision>=p.
     """

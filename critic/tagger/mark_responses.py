@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.requests import Request
-from critic.tagger.evidence import response_evidence, words_of, worst_tokens
-from critic.tagger.requests import Tagged, TaggedSpan
+from critic.tagger.calibration_features import response_evidence, words_of, worst_tokens
 from critic.tagger.span_calibration import SpanCalibration
+from critic.tagger.tagger_requests import Tagged, TaggedSpan
 from critic.tagger.windows import exact_log_odds
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.span_types import UNTYPED

@@ -15,15 +15,15 @@ from critic.requests import History, Knowledge, Request, request_of
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.stream import stream_results
-from critic.tagger.answers import Answers
+from critic.tagger.calibration_tokens import Answers
 from critic.tagger.mark_responses import mark_responses
-from critic.tagger.requests import Tagged, dialogue_requests, read_question
 from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
+from critic.tagger.tagger_requests import Tagged, dialogue_requests, read_question
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
-from data_modules.encoding.spans import SpanEncoder
+from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
 from faithkit.arguments import read_examples
 from faithkit.detector import TAGGER

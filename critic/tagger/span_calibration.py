@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import linear, sigmoid
-from critic.tagger.evidence import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
+from critic.tagger.calibration_features import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import FoundSpans, find_spans, match_labels
 from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES
 from faithkit.checks import check_number, check_numbers, check_text
@@ -23,8 +23,8 @@ class SpanCalibration:
 
     Args:
         slope: Calibrated log-odds of a token are `slope * log-odds + bias` (Platt scaling).
-        token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.evidence`) and a bias, which replace slope and bias;
-            may be empty.
+        token_weights: Weights of TOKEN_EVIDENCE (`critic.tagger.calibration_features`) and a bias, which replace slope
+            and bias; may be empty.
         char_threshold: Calibrated probability from which characters of a hallucinated response are marked.
         merge_gap: Spans with at most this many characters between them are merged.
         min_length: Spans with fewer characters are dropped.

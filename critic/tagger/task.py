@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.answers import Answers
+from critic.tagger.calibration_tokens import Answers
 from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
@@ -18,7 +18,7 @@ from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import check_length
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import Subset
-from data_modules.encoding.spans import SpanEncoder
+from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.records import Example, Prediction

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from data_modules.encoding.encoder import MODEL_INPUTS
-from data_modules.encoding.spans import SpanEncoder
+from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit.packing import Packing
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 
 
 def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:

@@ -24,7 +24,7 @@ from data_modules.reading.fields import other_fields, read_spans, text_group
 from data_modules.reading.files import File
 from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row
 from data_modules.reading.shards import ShardFile
-from data_modules.reading.tables import read_table
+from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from faithkit.span_types import SPAN_LABELS, UNTYPED

@@ -24,7 +24,7 @@ from data_modules.reading.formats import SUFFIXES
 from data_modules.reading.rows import EMPTY, NO_ROWS, BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import saved_splits
 from data_modules.reading.shards import is_address, is_glob, shard_files
-from data_modules.reading.tables import read_table
+from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.passages import number_passages
 from faithkit.records import FAITHFUL, HALLUCINATED, Example

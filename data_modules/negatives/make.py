@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.negatives.entity_swap import Finder, entity_swaps, find_entities, spacy_model
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.files import File

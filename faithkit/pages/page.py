@@ -19,8 +19,8 @@ from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_outcomes import check_spans
 from faithkit.pages.page_parts import Fact, build_row, fill_page, fill_part, gold_label, render_data_blocks
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.pages.table_text import scroll_box_attributes, table_caption, table_title, to_html
-from faithkit.pages.tables import escape_terminal
 from faithkit.records import Example, Prediction
 
 FACTS = {"task": "Task", "model": "Generator"}

@@ -16,7 +16,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.atomic import dumps
 from faithkit.metrics.span_outcomes import check_spans, count_shared, merge_spans
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
 
 # A piece of a text: plain, or with the places of the gold spans and of each system's spans that cover it.

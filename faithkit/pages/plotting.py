@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

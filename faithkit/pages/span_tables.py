@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.metrics.span_outcomes import SpanOutcomes, merge_spans
-from faithkit.pages.tables import (
+from faithkit.pages.page_tables import (
     add_fields,
     escape_terminal,
     format_percent,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 
 
 def table_cells(table: Table) -> tuple[list[str], list[list[str]], list[bool]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from faithkit.published.tables import PublishedTable, published_table
+from faithkit.published.published_tables import PublishedTable, published_table
 from faithkit.records import Example
 
 TEST_RESPONSES = 450 * 6  # sources, models

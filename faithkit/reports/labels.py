@@ -9,7 +9,7 @@ from rich.text import Text
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
 from faithkit.metrics.classification import Slice, classification_metrics, classification_statistic, measure_slices
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
-from faithkit.pages.tables import (
+from faithkit.pages.page_tables import (
     choose_examples,
     escape_terminal,
     format_p,

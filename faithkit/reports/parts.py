@@ -13,7 +13,7 @@ from rich.text import Text
 from faithkit.baselines.simple_detectors import BaselineData, predict_baselines
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
 from faithkit.statistics.metric import Metric

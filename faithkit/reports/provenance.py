@@ -8,7 +8,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.pages.tables import escape_terminal, metrics_table, new_number_table
+from faithkit.pages.page_tables import escape_terminal, metrics_table, new_number_table
 from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
 from faithkit.records import Example, Prediction

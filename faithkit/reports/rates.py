@@ -10,6 +10,7 @@ from rich.text import Text
 
 from faithkit.metrics.dialogue_rates import DIALOGUE_RATE, RATES, TURN_RATE, Turns, rate_metrics, rate_statistic
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
+from faithkit.pages.page_tables import escape_terminal, format_p, format_percent, format_published, new_number_table
 from faithkit.pages.plotting import (
     COLOURS,
     MARKERS,
@@ -20,8 +21,7 @@ from faithkit.pages.plotting import (
     require_plots,
     save_figure,
 )
-from faithkit.pages.tables import escape_terminal, format_p, format_percent, format_published, new_number_table
-from faithkit.published.tables import published_table
+from faithkit.published.published_tables import published_table
 from faithkit.reports.report import Report
 from faithkit.statistics.bootstrap import Difference, ScoredMetrics, paired_difference
 from faithkit.statistics.metric import Metric

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import Example, Prediction
 from faithkit.statistics.metric import Metric
 

@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.metrics.judge_error import corrected_rate
-from faithkit.metrics.responses.judges import ResponseJudge
-from faithkit.metrics.responses.measure import gold_response
+from faithkit.metrics.responses.critic_rate import ResponseJudge
+from faithkit.metrics.responses.measure_responses import gold_response
 from faithkit.metrics.responses.response_columns import CRITIC_RATE, PERCENT, RESPONSE_METRICS, MetricColumns
-from faithkit.pages.tables import (
+from faithkit.pages.page_tables import (
     add_fields,
     context_fields,
     escape_terminal,

@@ -16,13 +16,13 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page import AnswerSet, write_page
+from faithkit.pages.page_tables import escape_terminal, print_tables
 from faithkit.pages.table_text import escape_markdown, to_markdown
-from faithkit.pages.tables import escape_terminal, print_tables
 from faithkit.records import Example, Prediction
 from faithkit.reports.labels import label_report
 from faithkit.reports.provenance import Provenance, add_provenance
 from faithkit.reports.report import Report, Row
-from faithkit.reports.spans import has_spans, span_report
+from faithkit.reports.span_report import has_spans, span_report
 from faithkit.statistics.metric import Metric
 
 REPORT, PAGE = "report.md", "answers.html"

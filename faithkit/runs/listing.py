@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
-from faithkit.pages.tables import escape_terminal, format_metric, new_text_table
+from faithkit.pages.page_tables import escape_terminal, format_metric, new_text_table
 from faithkit.runs.reading import find_runs, read_curves
 from faithkit.runs.run import Run, State, parts_of
 from faithkit.statistics.metric import Metric

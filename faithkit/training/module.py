@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from faithkit.errors import UserError
-from faithkit.training.adapters import Adapters
+from faithkit.training.lora_adapters import Adapters
 from faithkit.training.optimizer import build_optimizer, build_schedule, parameter_groups
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric

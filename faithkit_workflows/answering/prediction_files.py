@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from faithkit.files.jsonl import write_jsonl
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
 from faithkit.records import Example, Prediction

@@ -9,7 +9,7 @@ from faithkit.files.open_run import record_value
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
-from generation.engines import AUTO, EngineChoice, check_engine, choose_engine
+from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine
 from generation.generator import Advance, Candidate, Generator
 from generation.load_checkpoint import load_checkpoint
 from generation.resample import Features, Resampling

@@ -19,7 +19,7 @@ from faithkit import signals
 from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl
-from faithkit.pages.tables import add_fields, context_fields, escape_terminal, new_field_table
+from faithkit.pages.page_tables import add_fields, context_fields, escape_terminal, new_field_table
 from faithkit.records import Example, Prediction
 from faithkit_workflows.answering.strategies import Answerer
 

@@ -17,7 +17,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import classification_metrics, compare_outcomes
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.pages.tables import escape_terminal, format_p, format_percent, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_p, format_percent, new_number_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
 from faithkit.statistics.metric import Metric

@@ -12,10 +12,10 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judging import OTHER, PAIR, make_both_orders
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.judging import comparison_report
+from faithkit.reports.judging_report import comparison_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance
-from faithkit_workflows.detectors.judging import describe_judge, load_asker
+from faithkit_workflows.detectors.llm_judge import describe_judge, load_asker
 from faithkit_workflows.detectors.loading import LoadedDetector
 from judge.questions import COMPARATIVE, FIRST, Asker
 

@@ -30,7 +30,7 @@ from faithkit_workflows.answering.prediction_files import write_with_origin
 from faithkit_workflows.answering.write_answers import DetectorAnswerer
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
-from faithkit_workflows.detectors.judging import log_usage
+from faithkit_workflows.detectors.llm_judge import log_usage
 from faithkit_workflows.detectors.loading import LoadedDetector
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}

@@ -16,9 +16,9 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import ACCURATE, INACCURATE, read_annotations, read_predictions, write_annotations
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.judging import meta_report
+from faithkit.reports.judging_report import meta_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
-from faithkit_workflows.detectors.judging import load_asker
+from faithkit_workflows.detectors.llm_judge import load_asker
 from judge.questions import META
 from judge.reply import NO, YES
 

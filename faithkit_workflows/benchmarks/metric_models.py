@@ -9,7 +9,7 @@ from faithkit.entailment import Entailment
 from faithkit.errors import UserError
 from faithkit.inference.transformers_engine import beam_writer
 from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
-from faithkit.metrics.responses.measure import MetricModels
+from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates

@@ -6,7 +6,7 @@ from typing import Any
 from faithkit.metrics.rationales import Rationale
 from faithkit.metrics.responses.bert_score import load_with_baseline
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
-from faithkit.reports.rationales import LeftOut, rationale_report
+from faithkit.reports.rationale_report import LeftOut, rationale_report
 from faithkit.reports.report import Report
 from judge.locate import locate_all
 from judge.reply import quoted_parts, read_list

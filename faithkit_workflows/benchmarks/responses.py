@@ -14,7 +14,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
 from faithkit.metrics.responses.response_columns import PairedResponses
 from faithkit.records import Prediction
-from faithkit.reports.responses import report_responses
+from faithkit.reports.response_report import report_responses
 from faithkit.reports.write_reports import EvaluationResult
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.prediction_files import read_provenance, write_given, write_with_origin

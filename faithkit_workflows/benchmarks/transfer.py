@@ -25,8 +25,8 @@ from faithkit.provenance.seen_rows import WITHOUT_LEAKED
 from faithkit.records import Prediction
 from faithkit.reports.provenance import Provenance, leaks_table
 from faithkit.reports.report import Report
-from faithkit.reports.spans import prefix_metrics
-from faithkit.reports.transfer import Transfer, collect_transfers, transfer_table
+from faithkit.reports.span_report import prefix_metrics
+from faithkit.reports.transfer_report import Transfer, collect_transfers, transfer_table
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.settings.config_files import choices_of
 from faithkit.weights.used_model import describe_model

@@ -21,7 +21,7 @@ from faithkit.pages.page_parts import (
     render_data_blocks,
     round_score,
 )
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import ComparedSet, Comparison
 from faithkit_workflows.compare.comparison_plots import (

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.pages.tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
+from faithkit.pages.page_tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import MISSING, Comparison
 from faithkit_workflows.compare.paired import LABELS, Pair

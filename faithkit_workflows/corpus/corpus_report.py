@@ -17,6 +17,7 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, write_json, write_text
 from faithkit.metrics.results import metric_name, write_results
 from faithkit.pages.page_parts import fill_page
+from faithkit.pages.page_tables import escape_terminal, print_tables
 from faithkit.pages.plotting import DPI, require_plots
 from faithkit.pages.table_text import (
     escape_markdown,
@@ -26,7 +27,6 @@ from faithkit.pages.table_text import (
     to_html,
     to_markdown,
 )
-from faithkit.pages.tables import escape_terminal, print_tables
 from faithkit.records import Example
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.corpus.corpus_columns import Columns

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.metrics.begin_tags import ACTS, CLASSES
-from faithkit.pages.tables import escape_terminal, format_metric, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table
 from faithkit.published.figures import (
     Row,
     basic_rows,
@@ -20,7 +20,7 @@ from faithkit.published.figures import (
     ragtruth_citation,
     size_rows,
 )
-from faithkit.published.tables import published_table
+from faithkit.published.published_tables import published_table
 from faithkit_workflows.corpus.corpus_counts import Basic, Bucket, Counts, sort_labels
 from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats
 

@@ -8,8 +8,8 @@ from typing import Any
 from faithkit import arguments
 from faithkit.arguments import is_list, read_passages, read_turns
 from faithkit.errors import UserError
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.pages.span_tables import mark_spans
-from faithkit.pages.tables import escape_terminal
 from faithkit.passages import join_passages
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn
 

@@ -16,7 +16,7 @@ from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.entailment import load_entailment
-from faithkit_workflows.detectors.judging import describe_judge, log_usage
+from faithkit_workflows.detectors.llm_judge import describe_judge, log_usage
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_helpers, load_described
 from faithkit_workflows.settings.engines import RAY
 from judge.baselines import options as selfcheck

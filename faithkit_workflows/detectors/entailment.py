@@ -23,7 +23,7 @@ from critic.load_checkpoint import load_checkpoint
 from critic.sequence.features import window_logits
 from critic.sequence.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic
 from critic.sequence.settings import Settings
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import single_template, tokenize
 from faithkit.calibration.thresholds import apply_temperature, logit
 from faithkit.detector import CRITIC
@@ -33,7 +33,7 @@ from faithkit.files.model_folder import SIDECAR, find_folder
 from faithkit.hardware import to_bf16, wants_bf16
 from faithkit.metrics.responses.pretrained import load_pretrained
 from faithkit.sentences import best_sentences
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.load import read_config
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
 

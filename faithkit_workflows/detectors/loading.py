@@ -12,7 +12,7 @@ from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
 from faithkit.weights.resolve import HUB_NAME, hub_adapters, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from faithkit_workflows.detectors.cascade import Band, Cascade
-from faithkit_workflows.detectors.judging import describe_judge, load_judge, log_usage
+from faithkit_workflows.detectors.llm_judge import describe_judge, load_judge, log_usage
 from faithkit_workflows.settings.engines import CascadeOptions, is_detector_file, read_detector_file
 
 log = logging.getLogger("faithkit")

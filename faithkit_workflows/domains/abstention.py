@@ -16,7 +16,7 @@ from rich.text import Text
 
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
-from faithkit.pages.tables import escape_terminal, format_percent, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import LABELS
 from faithkit.statistics.bootstrap import Groups, bootstrap
 from faithkit.statistics.metric import PROPORTION, Metric

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.build import build_source
-from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.pages.tables import (
+from faithkit.pages.page_tables import (
     choose_examples,
     escape_terminal,
     format_p,

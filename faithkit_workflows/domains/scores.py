@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from faithkit.baselines.simple_detectors import Baseline
 from faithkit.metrics.classification import KINDS, classification_metrics, classification_statistic
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.pages.tables import escape_terminal
+from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Difference, Resamples, resample
 from faithkit.statistics.metric import Metric

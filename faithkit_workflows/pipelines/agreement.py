@@ -24,7 +24,7 @@ from construction.agreement.significance import Compared, columns_of, compare_co
 from construction.agreement.span_agreement import marked_items, measure_spans
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables
+from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.statistics.bootstrap import ScoredMetrics
 from faithkit_workflows.pipelines.annotate import ANNOTATIONS
 

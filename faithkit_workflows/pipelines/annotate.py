@@ -34,7 +34,7 @@ from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_predictions, read_strict_json, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.tables import escape_terminal, format_metric, new_number_table, print_tables
+from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric

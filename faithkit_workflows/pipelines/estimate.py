@@ -31,7 +31,7 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import metric_name, write_results
-from faithkit.pages.tables import print_tables
+from faithkit.pages.page_tables import print_tables
 from faithkit.statistics.label_sampling import Wave
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import LabelPlan, LabelSums, Verdicts, plan_labels

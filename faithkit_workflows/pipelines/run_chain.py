@@ -20,7 +20,7 @@ from faithkit.files.atomic import write_text
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.text import OPENAI, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
-from faithkit.pages.tables import escape_terminal, new_number_table, print_tables
+from faithkit.pages.page_tables import escape_terminal, new_number_table, print_tables
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash
 OUTPUT = "benchmark"  # in the run's folder: the official layout

@@ -15,7 +15,7 @@ from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.files.atomic import make_folder, set_by
 from faithkit.files.run_lock import run_lock
-from faithkit.pages.tables import print_tables
+from faithkit.pages.page_tables import print_tables
 from faithkit.signals import Interrupted
 from faithkit.statistics.group_counts import proportion_from_counts
 from faithkit.statistics.metric import Metric

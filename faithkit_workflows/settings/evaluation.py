@@ -16,7 +16,7 @@ from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.preflight import USER_DATASETS
 from faithkit_workflows.settings.ray import check_evaluating
 
-BASELINES = ("gold", "copy")  # as in faithkit.reports.responses, without torch
+BASELINES = ("gold", "copy")  # as in faithkit.reports.response_report, without torch
 STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
 RESPONSES = "responses"  # the task of a benchmark that scores generated responses
 PROTOCOLS = ("comparative", "meta_judging", "rates")

@@ -94,7 +94,7 @@ def check_columns(
     from data_modules.datasets.pair_rows import PairReader, reader_of
     from data_modules.reading.rows import ReadReport
     from data_modules.reading.saved_datasets import SAVE, saved_splits
-    from data_modules.reading.tables import read_table
+    from data_modules.reading.table_files import read_table
 
     if Path(path).is_dir() and not saved_splits(Path(path)):
         yield UserError("path is a folder, and no saved dataset", place=path, hint=SAVE)

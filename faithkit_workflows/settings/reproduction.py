@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from faithkit.errors import UserError
 from faithkit.settings import types
-from faithkit_workflows.reproduction.registry import ALL, NAMES
+from faithkit_workflows.reproduction.all_tables import ALL, NAMES
 from faithkit_workflows.settings.blocks import OutputFile, Script
 from faithkit_workflows.settings.preflight import suggest_path
 

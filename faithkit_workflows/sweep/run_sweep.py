@@ -120,7 +120,7 @@ def _search(plan: Plan, record: SweepRecord, options: Sweep, monitors: list[tupl
 
 def show_result(record: SweepRecord) -> None:
     """Prints the ranked runs and the next commands."""
-    from faithkit.pages.tables import print_tables
+    from faithkit.pages.page_tables import print_tables
     from faithkit.runs.reading import is_run
     from faithkit_workflows.compare.comparison_tables import ranking_tables, sweep_lines
     from faithkit_workflows.compare.sweep_ranking import rank_sweep

@@ -13,10 +13,10 @@ from rich.text import Text
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.results import read_metrics, write_results
-from faithkit.pages.tables import metrics_table
+from faithkit.pages.page_tables import metrics_table
 from faithkit.provenance.predicted_rows import read_predicted_rows
 from faithkit.records import Example, Prediction
-from faithkit.reports.perplexity import NOT_IN_PERCENT
+from faithkit.reports.perplexity_report import NOT_IN_PERCENT
 from faithkit.reports.report import Report
 from faithkit.reports.write_reports import ReportOptions, write_reports
 from faithkit.runs.listing import chosen_of

@@ -14,7 +14,7 @@ from typing import Any
 
 from construction.estimate.verdict_columns import VERDICT, added_names
 from data_modules.reading.saved_datasets import arrow_schema
-from data_modules.reading.tables import text_format
+from data_modules.reading.table_files import text_format
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
 from faithkit.files.jsonl import read_strict_json

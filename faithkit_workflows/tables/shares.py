@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from data_modules.datasets.pair_columns import field_of
-from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoding_cache import group_hash
 from faithkit.errors import UserError
-from faithkit.pages.tables import escape_terminal, format_percent, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from data_modules.encoding.encoder import Columns, Encoder, Subset
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl

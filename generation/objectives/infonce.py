@@ -11,7 +11,7 @@ from data_modules.encoding.candidate_encoder import CandidateEncoder
 from data_modules.encoding.encoder import Encoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.sequence_layout import CAUSAL
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.training.language_model import token_mean
 from generation.candidate_forward import Contrast, run_candidates, takes_candidates

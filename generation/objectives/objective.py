@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from data_modules.encoding.encoder import Encoder
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.training.language_model import OneProcess, Processes, run_model
 
 

@@ -18,7 +18,7 @@ from critic.sequence.features import compute_features
 from critic.sequence.options import CriticOptions
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
 from faithkit.calibration.score_calibration import IS_HALLUCINATED
 from faithkit.errors import UserError

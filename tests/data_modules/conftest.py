@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_modules.embedded.corpus import Embedded
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 
 SIZES = (17, 5, 23, 0, 9, 20)  # rows of each shard: 74

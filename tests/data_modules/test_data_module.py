@@ -9,8 +9,8 @@ import pytest
 
 from data_modules.build import build_mix, build_source
 from data_modules.data_module import DataModule
-from data_modules.encoding import cache
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding import encoding_cache
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.options import DataOptions
 from data_modules.splits import MixPart, SplitPlan
@@ -65,7 +65,7 @@ def test_a_second_launch_reads_the_cache(
 ) -> None:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     counts = module(snli, encoder).counts
-    monkeypatch.setattr(cache, "_build", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr(encoding_cache, "_build", lambda *_: pytest.fail("encoded again"))
     assert module(snli, encoder).counts == counts
 
 
@@ -75,10 +75,10 @@ def test_another_content_another_layout_or_another_length_is_encoded_anew(snli: 
     for max_length, neutral in ((64, "hallucinated"), (32, "hallucinated"), (64, "drop")):
         source = build_source("snli", str(snli), neutral=neutral)
         encoder = PairEncoder(tokenizer=tokenizer, max_length=max_length)
-        keys.add(cache._key(source, "train", encoder, "stop", None))
+        keys.add(encoding_cache._key(source, "train", encoder, "stop", None))
     snli.write_text(snli.read_text() + "\n")
     keys.add(
-        cache._key(
+        encoding_cache._key(
             build_source("snli", str(snli)), "train", PairEncoder(tokenizer=tokenizer, max_length=64), "stop", None
         )
     )

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_modules.datasets.pairs import Pairs
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.pinned_shards import pin_shards
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError

@@ -7,7 +7,7 @@ import pytest
 
 from data_modules.build import build_data
 from data_modules.data_module import DataModule
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.splits import unique_names
 from faithkit.errors import UserError

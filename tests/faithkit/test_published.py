@@ -19,7 +19,7 @@ from faithkit.published.figures import (
     published_detectors,
     ragtruth_models,
 )
-from faithkit.published.tables import CHECKSUMS, FOLDER, published_table, read_table
+from faithkit.published.published_tables import CHECKSUMS, FOLDER, published_table, read_table
 from faithkit.records import Example
 
 # All files, each digit compared with the paper or, as `read_in` says, with who copies it. Only a correction changes it.

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.reading.rows import ReadReport
-from data_modules.reading.tables import read_table
+from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
 from faithkit.provenance.predictions_origin import TestRows
 from faithkit.records import Example, Prediction, Span

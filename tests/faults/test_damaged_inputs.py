@@ -20,7 +20,7 @@ from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES
 from data_modules.weak.dropped import DroppedSupport
-from data_modules.weak.wow import WeakWow, read_generations
+from data_modules.weak.wow_pairs import WeakWow, read_generations
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder

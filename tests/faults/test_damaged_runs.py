@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS
-from data_modules.encoding.cache import load_encoded, read_rows
 from data_modules.encoding.encoder import EncodedSplit
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.encoding_cache import load_encoded, read_rows
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.open_run import apply_overrides, resolve_config

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl, model_digest

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from data_modules.encoding.sequence_layout import SEQ2SEQ, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine

@@ -14,7 +14,7 @@ import torch
 from data_modules.build import build_source
 from data_modules.encoding.sequence_layout import KNOWLEDGE
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import TurnEncoder
+from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.cli import explain

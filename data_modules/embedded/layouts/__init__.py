@@ -20,8 +20,8 @@ from data_modules.embedded.layouts.judged import (
     write_halludial,
     write_halueval,
 )
-from data_modules.embedded.layouts.nli import write_conjnli, write_decode, write_dnli, write_mnli, write_snli
-from data_modules.embedded.layouts.spans import write_pairs, write_ragtruth, write_spans, write_xsum_tokens
+from data_modules.embedded.layouts.nli_layout import write_conjnli, write_decode, write_dnli, write_mnli, write_snli
+from data_modules.embedded.layouts.span_layout import write_pairs, write_ragtruth, write_spans, write_xsum_tokens
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
 

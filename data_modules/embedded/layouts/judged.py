@@ -18,7 +18,7 @@ from data_modules.embedded.layouts.common import (
     write_jsonl,
     write_tsv,
 )
-from data_modules.embedded.layouts.nli import CONTRADICTIONS
+from data_modules.embedded.layouts.nli_layout import CONTRADICTIONS
 from data_modules.reading.fields import SPEAKER_MARKS
 
 _INDUCED_SHARE = 3 / 8  # of all rows, as in the release

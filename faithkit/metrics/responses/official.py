@@ -39,7 +39,7 @@ from faithkit.metrics.responses.ngrams import count_shared_grams
 from faithkit.metrics.responses.q2 import Q2, Q2Rules, Q2Scores, TextPair, make_statements
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit.statistics.spread import Values
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

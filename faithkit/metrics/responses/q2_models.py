@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
-from faithkit.training.batching import plan_batches
+from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.resolve import resolve
 from faithkit.words import apostrophe_words
 

@@ -11,7 +11,7 @@ import yaml
 from pytorch_lightning.loggers import Logger
 
 from faithkit.files.atomic import disk_errors, write_text
-from faithkit.training.loggers.results import Finished, Row
+from faithkit.training.loggers.logger_results import Finished, Row
 
 STEP = "step"
 log = logging.getLogger("faithkit")

@@ -10,7 +10,7 @@ import torch
 
 from critic.export import export
 from critic.losses.span_supervision import marked_tokens, span_loss
-from data_modules.encoding.pairs import RESPONSE, PairEncoder
+from data_modules.encoding.pair_encoder import RESPONSE, PairEncoder
 from data_modules.encoding.sequence_layout import RESPONSE_FIRST
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.records import Example, Span

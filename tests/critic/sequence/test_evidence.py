@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from critic import Critic
 from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHTS, fit_evidence, row_weights
 from critic.weights import load_classifier
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.errors import UserError

@@ -12,7 +12,7 @@ import torch
 
 from critic import Tagger
 from critic.runtime.precision import calibration_requests
-from critic.tagger.requests import Request, Tagged
+from critic.tagger.tagger_requests import Request, Tagged
 from faithkit.errors import UserError
 from faithkit.records import Turn
 from faithkit.span_types import UNTYPED

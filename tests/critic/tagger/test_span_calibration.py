@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from critic.requests import Request
-from critic.tagger.evidence import words_of
+from critic.tagger.calibration_features import words_of
 from critic.tagger.span_calibration import SpanCalibration
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critic.tagger.evidence import widen_to_words
+from critic.tagger.calibration_features import widen_to_words
 
 
 def widened(text: str, *pieces: str) -> list[str]:

@@ -247,8 +247,8 @@ def test_questions_groups_ids_and_spans_are_read_where_a_table_has_them(tmp_path
 def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(tmp_path: Path, tiny_bert: Path) -> None:
     from data_modules.build import build_data
     from data_modules.encoding.encoder import Encoder
-    from data_modules.encoding.pairs import PairEncoder
-    from data_modules.encoding.spans import SpanEncoder
+    from data_modules.encoding.pair_encoder import PairEncoder
+    from data_modules.encoding.span_encoder import SpanEncoder
     from data_modules.encoding.tokens import load_tokenizer
     from faithkit.passages import number_passages
     from faithkit_workflows.tables.user_table import open_user_table

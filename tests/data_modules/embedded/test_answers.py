@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_modules.embedded.layouts import WRITERS
-from data_modules.embedded.layouts.spans import RagSource, rag_sources
+from data_modules.embedded.layouts.span_layout import RagSource, rag_sources
 from tests.data_modules.official_rows import make, read
 
 

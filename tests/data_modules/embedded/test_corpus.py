@@ -10,7 +10,7 @@ import pytest
 
 from data_modules.embedded.corpus import VERSION, Embedded, generate
 from data_modules.embedded.hallucinate import RATES
-from data_modules.embedded.layouts.spans import rag_sources
+from data_modules.embedded.layouts.span_layout import rag_sources
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 

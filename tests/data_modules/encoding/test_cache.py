@@ -11,9 +11,9 @@ import pytest
 from data_modules.build import build_source
 from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS, written_layout
-from data_modules.encoding.cache import KEYS, Chunk, load_encoded, read_rows, write_rows
 from data_modules.encoding.encoder import EncodedSplit
-from data_modules.encoding.pairs import PairEncoder
+from data_modules.encoding.encoding_cache import KEYS, Chunk, load_encoded, read_rows, write_rows
+from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.provenance.row_keys import RowKeys

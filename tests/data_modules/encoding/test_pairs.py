@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_modules.encoding.pairs import KNOWLEDGE, RESPONSE, PairEncoder, target_of
+from data_modules.encoding.pair_encoder import KNOWLEDGE, RESPONSE, PairEncoder, target_of
 from data_modules.encoding.sequence_layout import RESPONSE_FIRST
 from faithkit.errors import UserError
 from tests.data_modules.examples import example

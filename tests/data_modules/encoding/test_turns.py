@@ -24,7 +24,7 @@ from data_modules.encoding.sequence_layout import (
     bos_of,
 )
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.encoding.turns import LONGER, TurnEncoder
+from data_modules.encoding.turn_encoder import LONGER, TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Turn
 from tests.data_modules.examples import HISTORY, example

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from data_modules.build import build_data, build_mix
-from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.negatives import __main__ as command
 from data_modules.negatives import make
 from data_modules.negatives.make import KINDS, OTHER, VERBATIM, NegativesSource, cached_negatives, make_negatives

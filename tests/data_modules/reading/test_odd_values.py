@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from data_modules.reading.rows import ReadReport
-from data_modules.weak.wow import read_generations
+from data_modules.weak.wow_pairs import read_generations
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction

@@ -11,9 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data_modules.datasets.pairs import read_pairs
-from data_modules.reading import tables
+from data_modules.reading import table_files
 from data_modules.reading.rows import ReadReport
-from data_modules.reading.tables import read_table
+from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
 from faithkit_workflows.tables.user_table import open_user_table
 
@@ -118,7 +118,7 @@ def test_a_header_in_quotes_decides_and_a_broken_quote_is_reported_with_its_line
 def test_a_quote_that_stays_open_is_an_ordinary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = ['"open\tb\tc', *["x\ty\tz"] * 5]
     assert [cells for _, cells in lines_of(put(tmp_path, *rows))] == [row.split("\t") for row in rows]
-    monkeypatch.setattr(tables, "MAX_QUOTED_LINES", 3)
+    monkeypatch.setattr(table_files, "MAX_QUOTED_LINES", 3)
     rows.append('x"\ty\tz')
     assert [cells for _, cells in lines_of(put(tmp_path, *rows))] == [row.split("\t") for row in rows]
 

@@ -18,7 +18,7 @@ from faithkit.baselines.simple_detectors import (
 from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction
 from faithkit.reports.labels import label_report
 

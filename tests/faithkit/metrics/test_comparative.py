@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from faithkit.metrics.judging import comparison_metrics, make_both_orders, predict_pair_baselines
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.judging import comparison_report
+from faithkit.reports.judging_report import comparison_report
 from faithkit.reports.provenance import Provenance
 from faithkit.weights.used_model import UsedModel
 

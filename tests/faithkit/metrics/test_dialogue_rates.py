@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.metrics.dialogue_rates import Turns, rate_metrics
 from faithkit.metrics.judge_error import JudgeError
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.reports.rates import Case, plot_temperatures, rates_report
 from faithkit.statistics.bootstrap import Groups
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from faithkit.metrics.rationales import Rationale, measure_rationales
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.records import Span
-from faithkit.reports.rationales import LeftOut, rationale_report
+from faithkit.reports.rationale_report import LeftOut, rationale_report
 from faithkit.statistics.spread import Values
 
 TARGET = 'Yes. "twelve" is wrong: the knowledge says ten.'

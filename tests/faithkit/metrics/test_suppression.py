@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.suppression import STRATEGIES, count_detected_spans, rerank, suppression_metrics, tied_candidates
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span
-from faithkit.reports.suppression import report_suppression, suppression_table
+from faithkit.reports.suppression_report import report_suppression, suppression_table
 
 PAIR = ("Llama-2-7B-chat", "mistral-7B-instruct")
 

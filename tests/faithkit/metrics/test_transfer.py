@@ -3,8 +3,8 @@ import re
 import pytest
 
 from faithkit.metrics.results import Results, full_names
-from faithkit.pages.tables import render_text
-from faithkit.reports.transfer import (
+from faithkit.pages.page_tables import render_text
+from faithkit.reports.transfer_report import (
     TESTED_ON,
     TRAINED_ON,
     Transfer,

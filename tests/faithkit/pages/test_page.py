@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_parts import KINDS, OUTCOMES, build_row, response_outcome, span_kinds, split_by_spans
-from faithkit.pages.tables import metrics_table
+from faithkit.pages.page_tables import metrics_table
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from faithkit.statistics.metric import Metric
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.metrics.span_outcomes import join_spans
+from faithkit.pages.page_tables import render_text
 from faithkit.pages.span_tables import (
     choose_marked,
     level_table,
@@ -14,7 +15,6 @@ from faithkit.pages.span_tables import (
     parts_table,
     types_table,
 )
-from faithkit.pages.tables import render_text
 from faithkit.published.figures import published_detectors
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.statistics.metric import Metric

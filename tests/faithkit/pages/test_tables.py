@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from faithkit.pages.tables import (
+from faithkit.pages.page_tables import (
     choose_examples,
     escape_terminal,
     format_metric,

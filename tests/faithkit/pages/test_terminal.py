@@ -10,7 +10,7 @@ import pytest
 from tests.running import ROOT
 
 SHOWING = """
-from faithkit.pages.tables import new_number_table, predictions_table, print_tables
+from faithkit.pages.page_tables import new_number_table, predictions_table, print_tables
 from faithkit.records import Example, Prediction
 texts = dict(id="a" * 150, knowledge="k " * 90, response="r" * 200)
 row = Example(source="s", split="test", group="g", label="faithful", **texts)

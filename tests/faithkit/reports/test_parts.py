@@ -7,9 +7,9 @@ import pytest
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import judge_figures
-from faithkit.published.tables import published_table
+from faithkit.published.published_tables import published_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.labels import label_report
 from faithkit.reports.parts import divide

@@ -13,10 +13,10 @@ from faithkit.baselines.word_overlap import (
 )
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.span_metrics import span_metrics
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import ragtruth_models
 from faithkit.records import Example, Prediction, Span, Turn
-from faithkit.reports.perplexity import perplexity_report
+from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.provenance import Provenance
 from faithkit.reports.report import build_sample
 from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results

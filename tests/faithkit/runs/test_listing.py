@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from faithkit.files.saved_config import write_config
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.runs import read_run
 from faithkit.runs.listing import described, list_runs, main_metric, resume_command
 from tests.faithkit.runs.folders import EVALUATED, F1, TRAINED, make_run

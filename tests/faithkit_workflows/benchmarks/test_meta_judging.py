@@ -10,9 +10,9 @@ from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.files.jsonl import ACCURATE, read_annotations
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit.reports.judging import meta_report
+from faithkit.reports.judging_report import meta_report
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
 

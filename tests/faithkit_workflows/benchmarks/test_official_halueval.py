@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from data_modules.embedded.layouts import written_layout
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.judging import official_report
+from faithkit.reports.judging_report import official_report
 from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
 from tests.running import evaluate_here
 

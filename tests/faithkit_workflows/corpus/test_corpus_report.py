@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit_workflows.corpus import corpus_plots
 from faithkit_workflows.corpus.corpus_report import report_corpus
 from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats

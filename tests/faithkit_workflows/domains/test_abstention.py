@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit_workflows.domains.abstention import measure_abstention
 from faithkit_workflows.domains.scores import DomainTest

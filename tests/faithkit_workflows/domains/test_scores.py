@@ -6,7 +6,7 @@ import pytest
 from faithkit.baselines.simple_detectors import Baseline
 from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, Resamples, mean_statistic, resample
 from faithkit_workflows.domains.report import report_domains

@@ -26,7 +26,7 @@ from faithkit_workflows.reproduction.cells import (
     subtract_estimates,
 )
 from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
-from faithkit_workflows.reproduction.steps import (
+from faithkit_workflows.reproduction.table_steps import (
     BEGUN,
     DONE,
     LOCAL,
@@ -170,8 +170,8 @@ def test_a_killed_training_is_resumed(tmp_path: Path, tiny_bert: Path) -> None:
     arguments = ("model=critic", f"model.weights={tiny_bert}", *SMALL, *few, "model.num_epochs=2")
     step = Step(name="killed", script="train", arguments=arguments)
     program = (
-        "import sys\nfrom pathlib import Path\nfrom faithkit_workflows.reproduction.steps import run_steps\n"
-        "from faithkit_workflows.reproduction.steps import Place, Step\n"
+        "import sys\nfrom pathlib import Path\nfrom faithkit_workflows.reproduction.table_steps import run_steps\n"
+        "from faithkit_workflows.reproduction.table_steps import Place, Step\n"
         "step = Step(name='killed', script='train', arguments=tuple(sys.argv[2:]))\n"
         "run_steps([step], Place(scale='local', out=Path(sys.argv[1])))"
     )

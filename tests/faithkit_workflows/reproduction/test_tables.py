@@ -10,13 +10,13 @@ from omegaconf import OmegaConf
 
 from data_modules.build import build_source
 from data_modules.reading.files import HUB, HubSplit
-from faithkit.published.tables import published_table
+from faithkit.published.published_tables import published_table
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
+from faithkit_workflows.reproduction.all_tables import NAMES, all_steps, all_tables, steps_of
 from faithkit_workflows.reproduction.cells import Difference, Metric
-from faithkit_workflows.reproduction.faithdial import TRANSFER
-from faithkit_workflows.reproduction.registry import NAMES, all_steps, all_tables, steps_of
-from faithkit_workflows.reproduction.steps import LOCAL, ON_HUB, PAPER, Place, Step, sort_steps, step_arguments
+from faithkit_workflows.reproduction.faithdial_tables import TRANSFER
+from faithkit_workflows.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, sort_steps, step_arguments
 from faithkit_workflows.sweep.launching import quote_override
 
 SETTINGS = {

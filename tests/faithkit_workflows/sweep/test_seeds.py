@@ -7,7 +7,7 @@ from statistics import mean, stdev
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.pages.tables import render_text
+from faithkit.pages.page_tables import render_text
 from faithkit.statistics.metric import Metric, average_runs
 from faithkit_workflows.sweep.seeds import seeded_report
 from tests.running import SMALL, commanded, train_here

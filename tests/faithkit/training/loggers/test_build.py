@@ -9,8 +9,8 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
-from faithkit.training.loggers.build import TensorBoardEvents, check_loggers
-from faithkit.training.loggers.results import Finished
+from faithkit.training.loggers.build_loggers import TensorBoardEvents, check_loggers
+from faithkit.training.loggers.logger_results import Finished
 
 TINY = (
     "data.num_train=48",

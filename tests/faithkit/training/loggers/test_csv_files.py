@@ -9,7 +9,7 @@ import torch
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
 from faithkit.training.loggers.csv_files import CsvFiles, CsvLogger
-from faithkit.training.loggers.results import Finished
+from faithkit.training.loggers.logger_results import Finished
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:

@@ -14,8 +14,8 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
 from faithkit.training.loggers import wandb_run
-from faithkit.training.loggers.build import check_loggers, open_loggers
-from faithkit.training.loggers.results import Finished
+from faithkit.training.loggers.build_loggers import check_loggers, open_loggers
+from faithkit.training.loggers.logger_results import Finished
 from faithkit.training.loggers.wandb_run import data_artifact, model_artifact
 from faithkit.training.stages import stages
 from tests.faithkit.training.loggers.wandb_files import WandbFile, offline_runs, table_of

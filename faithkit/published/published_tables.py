@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_strict_json
 
 FOLDER = Path(__file__).parent
-REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/tables.py"
+REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/published_tables.py"
 CHECKSUMS = {  # SHA-256
     "diahalu_basic": "8b8bed06eded9b334f68cd28cfbc2ae747ca8e0a072c54e45f0cf30f63847aad",
     "diahalu_cot": "3c42c9e29d5c5b289d6cbb0fce13873deba00e53b6c8225f6242179226e38235",

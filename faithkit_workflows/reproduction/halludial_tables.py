@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Metric, Result, Table, build_cells
-from faithkit_workflows.reproduction.steps import LOCAL, Step
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step
 
 SMALL, JUDGE = "smollm2-135m", "HalluJudge"
 # Open weights, by the paper's names.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from faithkit_workflows.reproduction.cells import NOT_LOCAL, Count, Metric, Result, Table, build_cells
-from faithkit_workflows.reproduction.steps import LOCAL, Step, describe_step
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step
 
 SMALL = "smollm2-135m"
 FIGURES = {"precision": "precision", "recall": "recall", "f1": "F1"}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
 from data_modules.encoding.offsets import OUTSIDE, UNTYPED_TAG, tags_of, visible_extents
-from data_modules.encoding.pairs import best_windows
+from data_modules.encoding.pair_encoder import best_windows
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
 from faithkit.errors import UserError

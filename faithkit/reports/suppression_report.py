@@ -23,8 +23,8 @@ from faithkit.metrics.suppression import (
     STRATEGIES,
     suppression_metrics,
 )
-from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
-from faithkit.published.tables import published_table
+from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
+from faithkit.published.published_tables import published_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.provenance import Provenance, add_provenance, select_rows
 from faithkit.reports.report import Report, Rows

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from faithkit.metrics.perplexity import KINDS, language_model_metrics
-from faithkit.pages.tables import add_fields, context_fields, metrics_table, new_field_table
+from faithkit.pages.page_tables import add_fields, context_fields, metrics_table, new_field_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.provenance import Provenance, add_provenance
 from faithkit.reports.report import Report, Rows, build_sample

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from faithkit_workflows.reproduction import diahalu, faithdial, halludial, ragtruth
+from faithkit_workflows.reproduction import diahalu_tables, faithdial_tables, halludial_tables, ragtruth_tables
 from faithkit_workflows.reproduction.cells import Table
-from faithkit_workflows.reproduction.faithdial import TRANSFER
-from faithkit_workflows.reproduction.steps import Step, sort_steps
+from faithkit_workflows.reproduction.faithdial_tables import TRANSFER
+from faithkit_workflows.reproduction.table_steps import Step, sort_steps
 
 NAMES = (
     *(f"faithdial_{number}" for number in (1, 2, 4, 5, 8)),
@@ -14,11 +14,12 @@ NAMES = (
     *(f"diahalu_{number}" for number in (2, 3, 4)),
 )
 ALL = "all"
+PAPERS = (faithdial_tables, halludial_tables, ragtruth_tables, diahalu_tables)
 
 
 def all_tables(scale: str) -> dict[str, Table]:
     """Builds all tables at a scale, those without training first."""
-    found = [table for paper in (faithdial, halludial, ragtruth, diahalu) for table in paper.build_tables(scale)]
+    found = [table for paper in PAPERS for table in paper.build_tables(scale)]
     return {table.name: table for table in sorted(found, key=_effort)}
 
 

@@ -11,7 +11,7 @@ from faithkit.baselines.word_overlap import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
 from faithkit.metrics.outcomes import align_predictions
-from faithkit.pages.tables import (
+from faithkit.pages.page_tables import (
     add_fields,
     choose_examples,
     context_fields,
@@ -24,7 +24,7 @@ from faithkit.pages.tables import (
     new_number_table,
 )
 from faithkit.published.figures import ALL
-from faithkit.published.tables import published_table
+from faithkit.published.published_tables import published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.parts import PARTS, divide
 from faithkit.reports.provenance import Provenance, add_provenance, select_rows

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from faithkit.published.tables import published_table
+from faithkit.published.published_tables import published_table
 from faithkit_workflows.reproduction.cells import NOT_LOCAL, Cell, Count, Metric, Result, Share, Table, build_cells
-from faithkit_workflows.reproduction.steps import LOCAL, Step, describe_step
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step
 
 SMALL = "smollm2-135m"
 TASKS = {"qa": "QA", "data2txt": "Data2txt", "summary": "Summary", "": "all"}

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.requests import Request
-from critic.tagger.evidence import Words, response_evidence, words_of, worst_tokens
+from critic.tagger.calibration_features import Words, response_evidence, words_of, worst_tokens
 from data_modules.encoding.ragged import Ragged
 
 Floats = NDArray[np.float64]

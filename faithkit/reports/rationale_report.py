@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.metrics.rationales import Rationale, Scorer, measure_rationales, select_hallucinated
-from faithkit.pages.tables import format_percent, format_published, new_number_table
-from faithkit.published.tables import published_table
+from faithkit.pages.page_tables import format_percent, format_published, new_number_table
+from faithkit.published.published_tables import published_table
 from faithkit.reports.report import Report
 from faithkit.statistics.metric import Metric
 

@@ -8,7 +8,7 @@ from typing import Any
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.responses.measure import MetricModels, gold_response, measure_part, measure_responses
+from faithkit.metrics.responses.measure_responses import MetricModels, gold_response, measure_part, measure_responses
 from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.records import Example, Prediction
 from faithkit.reports.provenance import Provenance, add_provenance

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from faithkit.calibration.aims import ARGMAX
 from faithkit.metrics.results import Results
-from faithkit.pages.tables import escape_terminal, format_percent, format_published, new_number_table
-from faithkit.published.tables import published_table
+from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
+from faithkit.published.published_tables import published_table
 from faithkit.statistics.metric import Metric
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")

@@ -16,7 +16,7 @@ import numpy as np
 
 from data_modules.datasets.audit import Audit
 from data_modules.datasets.wow import WizardOfWikipedia
-from data_modules.encoding.cache import group_hash
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.fields import text_group

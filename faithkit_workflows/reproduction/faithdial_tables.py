@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from faithkit.published.tables import published_table
+from faithkit.published.published_tables import published_table
 from faithkit_workflows.reproduction.cells import Cell, Count, Difference, Metric, Result, Share, Table, build_cells
-from faithkit_workflows.reproduction.steps import LOCAL, Step, describe_step
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step
 
 CORPORA = {"decode": "decode", "dnli": "dnli", "mnli": "mnli", "faithcritic": "faithdial"}  # by their critics' data
 TRANSFER = "critics_transfer"

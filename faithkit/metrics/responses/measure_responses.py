@@ -11,8 +11,8 @@ from faithkit.detector import Detector
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.metrics.responses.bert_score import BertScore
 from faithkit.metrics.responses.bleu import bleu, bleu_counts, corpus_bleu
+from faithkit.metrics.responses.critic_rate import CRITIC, ResponseJudge, critic_rate
 from faithkit.metrics.responses.fallback import fallback_rates
-from faithkit.metrics.responses.judges import CRITIC, ResponseJudge, critic_rate
 from faithkit.metrics.responses.ngrams import distinct_n, extractive_fragments, knowledge_f1, rouge
 from faithkit.metrics.responses.official import OfficialMetrics
 from faithkit.metrics.responses.q2 import Q2, Q2Scores

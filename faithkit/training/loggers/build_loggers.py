@@ -15,7 +15,7 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.training.loggers.csv_files import CsvFiles
-from faithkit.training.loggers.results import Finished, Row, RunLogger
+from faithkit.training.loggers.logger_results import Finished, Row, RunLogger
 from faithkit.training.loggers.wandb_run import WandbRun, check_account
 
 
