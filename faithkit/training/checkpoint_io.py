@@ -1,4 +1,4 @@
-"""Checkpoint files: complete or absent after a crash, and verified by checksum before anything in them is used.
+"""Writes and reads checkpoint files: complete or absent after a crash, verified by checksum before they are used.
 
 A file is what `torch.save` writes, followed by one line with the SHA-256 of everything before it. `torch.load` ignores
 that line, so other programs can read the file.
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning.plugins.io import CheckpointIO
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, delete, disk_errors, sync_entry
@@ -36,32 +35,6 @@ class DamagedCheckpoint(UserError):
         return type(self), (self.path, self.reason)  # processes send it to each other
 
 
-class DurableCheckpoints(CheckpointIO):
-    """Writes and reads Lightning's checkpoints with the functions below, under every strategy."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Writes a file.
-
-        Args:
-            storage_options: Where the previous checkpoint is kept; None keeps none.
-        """
-        path = Path(path)
-        if storage_options is not None:
-            keep_previous(path, storage_options)
-        elif path.is_dir():
-            delete(path)  # a file cannot replace a folder
-        write_checkpoint(path, checkpoint)
-
-    def load_checkpoint(
-        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
-    ) -> dict[str, Any]:
-        """Reads tensors and plain values only, whatever `weights_only` is."""
-        return dict(read_checkpoint(Path(path), map_location=map_location))
-
-    def remove_checkpoint(self, path: str | Path) -> None:
-        """Removes nothing: our files have fixed names, and the path may come from a checkpoint's content."""
-
-
 def write_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> None:
     """Writes a checkpoint and replaces the file in one step; no copy is made in memory or on disk."""
     with atomic_file(path) as file:
@@ -73,18 +46,14 @@ def write_checkpoint(path: Path, checkpoint: Mapping[str, Any]) -> None:
             file.write(CHECKSUM_LINE % hashing.digest.hexdigest().encode())
 
 
-def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> Mapping[str, Any]:
-    """Reads a checkpoint, a file or a sharded folder, as tensors and plain values; nothing in it is executed.
+def read_file(path: Path, *, map_location: Any = "cpu", mmap: bool = False) -> dict[str, Any]:
+    """Reads a checkpoint file as tensors and plain values; nothing in it is executed.
 
     Raises:
         DamagedCheckpoint: It is damaged, or not a checkpoint.
         UserError: It cannot be read.
         FileNotFoundError: It does not exist.
     """
-    if path.is_dir():
-        from faithkit.training.sharded_checkpoints import read_sharded
-
-        return read_sharded(path, map_location=map_location)
     verify_file(path)
     try:
         checkpoint = torch.load(path, map_location=map_location, weights_only=True, mmap=mmap)

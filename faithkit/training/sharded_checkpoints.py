@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, delete, disk_errors
 from faithkit.files.hashes import hash_files
-from faithkit.training.checkpoint_io import DamagedCheckpoint, read_checkpoint, write_checkpoint
+from faithkit.training.checkpoint_io import DamagedCheckpoint, read_file, write_checkpoint
 
 INDEX, LAYOUT = "index.ckpt", "sharded"  # the file, and its key with the shapes and checksums
 FILE_BYTES = 1 << 30  # tensors of about this size together become one file, which is built in memory
@@ -125,7 +125,7 @@ def _load(folder: Path, tensors: dict[str, Any], *, no_dist: bool = False) -> No
 def _read_index(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[Keys, tuple[int, ...], torch.dtype]]]:
     """Reads the index after verifying every file: the checkpoint without its tensors, and keys, shapes and types."""
     try:
-        plain = dict(read_checkpoint(folder / INDEX))
+        plain = read_file(folder / INDEX)
         layout = plain.pop(LAYOUT)
         checksums = dict(layout["checksums"])
         tensors = {

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
-from faithkit.training.checkpoint_io import read_checkpoint
+from faithkit.training.checkpoints import read_checkpoint
 from faithkit.training.sharded_checkpoints import read_into, write_sharded
 
 
@@ -70,7 +70,7 @@ class ShardedStrategy(ModelParallelStrategy):
         assert self.lightning_module is not None
         path = Path(checkpoint_path)
         is_sharded = path.is_dir()
-        stored = dict(read_checkpoint(path, map_location="meta" if is_sharded else "cpu", mmap=True))
+        stored = read_checkpoint(path, map_location="meta" if is_sharded else "cpu", mmap=True)
         state = self.lightning_module.state_dict()
         saved = stored.pop("state_dict").items()  # a folder's tensors are read directly into the model's shards
         weights = {name: state[name] if is_sharded else _placed(value, state[name]) for name, value in saved}

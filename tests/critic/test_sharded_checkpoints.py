@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from faithkit.files.jsonl import read_predictions
-from faithkit.training.checkpoint_io import read_checkpoint
+from faithkit.training.checkpoints import read_checkpoint
 from tests.critic.test_train import going_on_at, losses, wait_for
 from tests.running import ROOT, SMALL, run
 

@@ -33,8 +33,8 @@ from faithkit.provenance.predictions_origin import origin_path, write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenRows, find_leaks, read_seen
 from faithkit.targets import DATASETS, TARGETS, check_names
-from faithkit.training.checkpoint_io import read_checkpoint, write_checkpoint
-from faithkit.training.checkpoints import find_resume_point
+from faithkit.training.checkpoint_io import write_checkpoint
+from faithkit.training.checkpoints import find_resume_point, read_checkpoint
 from faithkit.training.loggers.csv_files import CsvLogger
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.answering.prediction_files import read_provenance

@@ -19,8 +19,8 @@ from faithkit.files.atomic import atomic_folder, write_json, write_text
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import keep_previous, read_checkpoint, write_checkpoint
-from faithkit.training.checkpoints import find_resume_point
+from faithkit.training.checkpoint_io import keep_previous, write_checkpoint
+from faithkit.training.checkpoints import find_resume_point, read_checkpoint
 from tests.faults.checkpoint_files import example_checkpoint, is_same
 from tests.faults.interception import ERRORS, Fault, Recorder, injected, recorded, write_state
 from tests.process_groups import alone

@@ -21,7 +21,7 @@ from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_sidecar
 from faithkit.records import Turn
-from faithkit.training.checkpoint_io import read_checkpoint
+from faithkit.training.checkpoints import read_checkpoint
 from generation.export import export
 from generation.module import GeneratorModule
 from generation.settings import Settings

@@ -18,7 +18,7 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
-from faithkit.training.checkpoint_io import read_checkpoint
+from faithkit.training.checkpoints import read_checkpoint
 from faithkit.training.language_model import run_model
 from faithkit.weights.adapters import add_adapters
 from faithkit.weights.used_model import describe_model

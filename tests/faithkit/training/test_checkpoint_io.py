@@ -13,8 +13,8 @@ import torch
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoint_io import LINE_LENGTH, keep_previous, read_checkpoint, write_checkpoint
-from faithkit.training.checkpoints import best_weights, check_fits, find_resume_point
+from faithkit.training.checkpoint_io import LINE_LENGTH, keep_previous, write_checkpoint
+from faithkit.training.checkpoints import best_weights, check_fits, find_resume_point, read_checkpoint
 from faithkit.training.trainer import resume_point
 from tests.faults.checkpoint_files import PLAIN, checkpoint_bytes, example_checkpoint, is_same
 
