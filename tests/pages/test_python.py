@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -156,3 +157,10 @@ def test_a_list_has_a_blank_line_before_it() -> None:
             starts = re.match(r"[-*] |\d+\. ", line)
             inside = re.match(r"\s*([-*] |\d+\. )| {1,3}\S", before)
             assert not starts or not before or inside or before.startswith("|"), f"{page}: {line}"
+
+
+def test_the_api_reference_names_what_exists() -> None:
+    names = re.findall(r"^::: ([\w.]+)$", PAGES["docs/api.md"], re.MULTILINE)
+    assert len(names) > 20
+    for name in names:
+        resolve_name(name)
