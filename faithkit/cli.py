@@ -4,7 +4,6 @@ Nothing heavy is imported here: `--help` must answer before torch could load.
 """
 
 import errno
-import functools
 import gc
 import os
 import re
@@ -24,8 +23,7 @@ from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys
 from faithkit.signals import Interrupted
 
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
-COMMAND_VARIABLE = "FAITHKIT_COMMAND"  # the same for all jobs of one sweep, in whichever process
-SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep, where each job is a separate process
+SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep that a job belongs to
 
 HELP_END = """
 Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
@@ -51,7 +49,8 @@ def run_script(
         doc: The script's docstring, shown by `--help`.
         groups: The configuration groups whose choices `--help` lists.
         settings: The script's `ScriptSettings`, as `package.module:Class`.
-        sweep: The function that carries out a sweep, as `package.module:function`; None leaves sweeps to Hydra.
+        sweep: The function that carries out a sweep, as `package.module:function`; without one, the jobs of a sweep
+            run one after the other in this process.
     """
     signals.install()
     try:
@@ -71,39 +70,38 @@ def _run(main: Callable[[Any], None], config_name: str, settings: str, sweep: st
     # Waiting threads sleep: where other programs share the cores, spinning ones made a step ten times slower.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     gc.disable()  # until the work begins: collecting garbage took a tenth of a refusal
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra raises the error, and does not end the process
     from faithkit.settings.command_line import CommandLine, print_notes
 
-    command = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(4)}"
     line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
 
-    @functools.wraps(main)
-    def run_job(cfg: Any) -> None:
-        try:
-            print_notes(line.check(cfg))
-            gc.enable()
-            with _own_environment({COMMAND_VARIABLE: command}):
-                main(cfg)
-        except Exception as error:  # ended here: Hydra would print further lines
-            _end(error, debug)
+    def run_job(job: CommandLine, environment: Mapping[str, str]) -> None:
+        cfg = job.compose()
+        print_notes(job.check(cfg))
+        gc.enable()
+        with _environment(environment):
+            main(cfg)
 
     try:
-        if sweep is not None and line.is_sweep():
+        if line.options.cfg:
+            from omegaconf import OmegaConf
+
+            print(OmegaConf.to_yaml(line.compose(), resolve=line.options.resolve), end="")
+        elif not line.options.multirun:
+            run_job(line, {})
+        elif sweep is not None:
             gc.enable()
             resolve_name(sweep)(line)
-        elif line.is_one_job():
-            run_job(line.compose())
         else:
-            import hydra
-
-            line.check_for_hydra()
-            hydra.main(version_base="1.3", config_path=str(CONFIGS), config_name=config_name)(run_job)()
+            line.check_sweep()
+            command = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(4)}"
+            for job in line.jobs():
+                run_job(job, {SWEEP_VARIABLE: command})
     except Exception as error:
         _end(error, debug)
 
 
 @contextmanager
-def _own_environment(values: Mapping[str, str]) -> Iterator[None]:
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
     """Sets variables for one job, and restores the environment after it: a sweep can run several in one process."""
     before = dict(os.environ)
     os.environ.update(values)
@@ -156,9 +154,6 @@ def _wrap(head: str, words: list[str], width: int = 100) -> str:
 
 def explain(error: BaseException) -> str | None:
     """Explains an error to the user in at most five lines; None where the mistake is not the user's."""
-    cause = error.__cause__
-    if type(error).__module__.startswith("hydra") and isinstance(cause, UserError):
-        error = cause  # raised by what Hydra was building
     kind = type(error).__name__
     if isinstance(error, UserError):
         return _at_most_five_lines(str(error))

@@ -1,6 +1,6 @@
 """Checks a configuration, or the fields of options, against their types; reports every problem at once."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, ClassVar, TypeVar, get_type_hints
@@ -9,7 +9,7 @@ from pydantic import GetCoreSchemaHandler, ValidationError, create_model, model_
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
-from faithkit.settings.types import HINTED, Block, Preflight, find_conflicts
+from faithkit.settings.types import HINTED, Block, Ineffective, Preflight, find_conflicts
 
 # Hints for a value of another type, where the type brings no hint.
 _BLOCK_HINT = "use a block of keys: {key: value}"
@@ -29,29 +29,6 @@ TYPE_HINTS = {
 Model = TypeVar("Model", bound=Block)
 
 
-@dataclass(frozen=True, slots=True)
-class Ineffective:
-    """A row of a table of keys that have no effect, so that a user who sets one is notified.
-
-    Args:
-        keys: The keys, or blocks.
-        reason: Completes "KEY has no effect ..."; `{s.key}` is replaced by a value.
-        when: Takes the settings; true where the keys have no effect.
-    """
-
-    keys: Iterable[str]
-    reason: str
-    when: Callable[[Any], Any] = lambda settings: True
-
-    def notes(self, settings: Any, given: Set[str]) -> Iterator[str]:
-        """Yields a line for each given key of this row that has no effect."""
-        if not self.when(settings):
-            return
-        for key in sorted(given):
-            if any(key == block or key.startswith(f"{block}.") for block in self.keys):
-                yield f"{key} has no effect {self.reason.format(s=settings)}"
-
-
 class ScriptSettings(Block):
     """All keys of a script.
 
@@ -61,22 +38,29 @@ class ScriptSettings(Block):
 
     ineffective: ClassVar[tuple[Ineffective, ...]] = ()
 
-    def preflight(self) -> Iterator[UserError]:
-        """Yields what is missing outside of the command line: files, packages, hardware, accounts."""
-        yield from marked_problems(self)
-
     def notes(self, given: Set[str]) -> Iterator[str]:
         """Yields a line for each given key that has no effect."""
         for row in self.ineffective:
-            yield from row.notes(self, given)
+            if not row.when(self):
+                continue
+            for key in sorted(given):
+                if any(key == block or key.startswith(f"{block}.") for block in row.keys):
+                    yield f"{key} has no effect {row.reason.format(s=self)}"
 
 
-def marked_problems(settings: Any, prefix: str = "") -> Iterator[UserError]:
-    """Yields what the `Preflight` marks of all keys find, in blocks within blocks too."""
+def find_missing(script: ScriptSettings) -> Iterator[UserError]:
+    """Yields what settings need outside of the command line: files, packages, hardware, accounts.
+
+    These are the `Preflight` marks of keys and the method `preflight` of blocks, those within other blocks first.
+    """
+    yield from _missing_in(script, "", script)
+
+
+def _missing_in(settings: Any, prefix: str, script: ScriptSettings) -> Iterator[UserError]:
     if isinstance(settings, Mapping | list):
         items = settings.items() if isinstance(settings, Mapping) else enumerate(settings)
         for name, item in items:
-            yield from marked_problems(item, f"{prefix}{name}.")
+            yield from _missing_in(item, f"{prefix}{name}.", script)
         return
     if not isinstance(settings, Block) and not is_dataclass(settings):
         return
@@ -87,7 +71,9 @@ def marked_problems(settings: Any, prefix: str = "") -> Iterator[UserError]:
         for mark in field.metadata:
             if isinstance(mark, Preflight) and value is not None:
                 yield from mark.check(key, value)
-        yield from marked_problems(value, f"{key}.")
+        yield from _missing_in(value, f"{key}.", script)
+    if isinstance(settings, Block):
+        yield from settings.preflight(script)
 
 
 def check_settings(config: Mapping[str, Any], schema: type[Model]) -> Model:
@@ -116,7 +102,7 @@ def _read(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None,
         settings = schema.model_validate(dict(config))
     except ValidationError as error:
         return None, list(problems_of(error, config))
-    return settings, list(settings.preflight()) if isinstance(settings, ScriptSettings) else []
+    return settings, list(find_missing(settings)) if isinstance(settings, ScriptSettings) else []
 
 
 def problems_of(error: ValidationError, config: Any, prefix: str = "") -> Iterator[UserError]:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NoReturn
@@ -21,9 +22,7 @@ from faithkit.settings.check import check_settings, find_problems
 from faithkit.settings.overrides import compose_config, parse_overrides, repeated_keys, sweep_values
 
 MAX_CHECKED_JOBS = 100  # of a sweep, before its first job runs: about ten seconds
-# Hydra's options, which `hydra.main` carries out.
-FLAGS = ("--multirun -m", "--run -r", "--resolve", "--version", "--hydra-help", "--shell-completion -sc")
-VALUES = ("--package -p", "--config-path -cp", "--config-name -cn", "--config-dir -cd", "--experimental-rerun")
+OPTIONS = ("--help", "--multirun", "--cfg", "--resolve")
 OPTION_HINT = "keys are set as key=value; see --help"
 
 
@@ -45,7 +44,7 @@ class CommandLine:
 
     @cached_property
     def options(self) -> argparse.Namespace:
-        """Hydra's options, and the overrides.
+        """The options, and the overrides.
 
         Raises:
             UserError: An unknown option, or an override after an option.
@@ -56,20 +55,16 @@ class CommandLine:
 
         parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
         parser.error = fail  # type: ignore[method-assign]
-        for names in FLAGS:
-            parser.add_argument(*names.split(), action="store_true")
-        for names in VALUES:
-            parser.add_argument(*names.split())
-        parser.add_argument("--cfg", "-c", choices=("job", "hydra", "all"))
-        parser.add_argument("--info", "-i", nargs="?", const="all")
+        parser.add_argument("--multirun", "-m", action="store_true")
+        parser.add_argument("--cfg", "-c", choices=("job",))
+        parser.add_argument("--resolve", action="store_true")
         parser.add_argument("overrides", nargs="*")
         options, others = parser.parse_known_args(list(self.arguments))
         for other in others:
             if not other.startswith("-"):
                 hint = "write all key=value before the options"
                 raise UserError(f"{shorten(other)} is after an option", hint=hint)
-            known = [name for names in (*FLAGS, *VALUES, "--cfg --info") for name in names.split() if name[:2] == "--"]
-            close = nearest(other, known, 1)
+            close = nearest(other, OPTIONS, 1)
             raise UserError(
                 f"unknown option {shorten(other)}", hint=f"did you mean {close[0]}?" if close else OPTION_HINT
             )
@@ -79,19 +74,6 @@ class CommandLine:
     def overrides(self) -> list[str]:
         """The keys and choices as they were typed, without options."""
         return list(self.options.overrides)
-
-    def _has_only(self, *options: str) -> bool:
-        """Reports whether these are the only options, and no override is about Hydra itself."""
-        given = {name for name, value in vars(self.options).items() if value and name != "overrides"}
-        return given == set(options) and not any(text.lstrip("+~").startswith("hydra") for text in self.overrides)
-
-    def is_sweep(self) -> bool:
-        """Reports whether it is `-m` with keys and choices alone; Hydra itself carries out other sweeps."""
-        return self._has_only("multirun") and not any("glob(" in text for text in self.overrides)
-
-    def is_one_job(self) -> bool:
-        """Reports whether it is keys and choices alone."""
-        return self._has_only()
 
     def compose(self) -> Any:
         """Composes the configuration of one job.
@@ -142,6 +124,16 @@ class CommandLine:
         yield from settings.notes(given)
         yield from _unused_scales(given, cfg)
 
+    def _swept_values(self) -> list[list[str]]:
+        """Lists for each override the overrides that a sweep over it consists of."""
+        overrides, problems = parse_overrides(self.overrides)
+        raise_problems(problems)
+        return [_values_of(override) for override in overrides]
+
+    def jobs(self) -> "list[CommandLine]":
+        """Lists the command lines of a sweep: every combination of the values."""
+        return [replace(self, arguments=arguments) for arguments in product(*self._swept_values())]
+
     def check_sweep(self, use: Callable[[Any], None] = lambda cfg: None) -> None:
         """Checks each value of a sweep once, with the first values of the other keys.
 
@@ -151,9 +143,7 @@ class CommandLine:
         Raises:
             UserError: Of the first job that is wrong, with every problem.
         """
-        overrides, problems = parse_overrides(self.overrides)
-        raise_problems(problems)
-        values = [_values_of(override) for override in overrides]
+        values = self._swept_values()
         first = [some[0] for some in values]
         jobs = [
             first,
@@ -165,18 +155,6 @@ class CommandLine:
             for _ in job.check(cfg):
                 pass
             use(cfg)
-
-    def check_for_hydra(self) -> None:
-        """Checks a command for `hydra.main`; where it names a folder of configurations, its syntax alone."""
-        overrides, problems = parse_overrides(self.overrides)
-        raise_problems(problems)
-        if self.options.config_dir is not None or self.options.config_path is not None:
-            return
-        if self.options.multirun and self.options.cfg is None:
-            self.check_sweep()
-        else:
-            own = [one for one in overrides if not (one.key_or_group.startswith("hydra") or one.is_sweep_override())]
-            raise_problems(compose_config(self.configs, self.config_name, own)[1])
 
     def _check_resumed(self, resume: Any) -> None:
         """Refuses to resume what is no run, or another script's."""

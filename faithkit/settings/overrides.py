@@ -27,9 +27,8 @@ def parse_overrides(texts: Sequence[str]) -> tuple[list[Override], list[UserErro
     for text in texts:
         try:
             override = parser.parse_override(text)
-        except HydraException as error:
-            if "ConfigLoader" not in str(error):  # glob(...) needs Hydra's loader, which reads it later
-                problems.append(_unreadable(text))
+        except HydraException:
+            problems.append(_unreadable(text))
             continue
         if override.key_or_group:
             overrides.append(override)

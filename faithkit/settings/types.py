@@ -30,6 +30,58 @@ class Conflict:
     hint: str
 
 
+@dataclass(frozen=True, slots=True)
+class Ineffective:
+    """A row of a table of keys that have no effect, so that a user who sets one is notified.
+
+    Args:
+        keys: The keys, or blocks.
+        reason: Completes "KEY has no effect ..."; `{s.key}` is replaced by a value.
+        when: Takes the settings; true where the keys have no effect.
+    """
+
+    keys: Iterable[str]
+    reason: str
+    when: Callable[[Any], Any] = lambda settings: True
+
+
+def holds(settings: Any, condition: str) -> bool:
+    """Evaluates a condition on settings: `key` is set, or `key=value`.
+
+    A key has its full name, in the table of a block too: there its first parts are left out. The value of a block with
+    a name, such as `engine`, is its name.
+    """
+    key, _, expected = condition.partition("=")
+    *blocks, last = key.split(".")
+    for block in blocks:
+        settings = getattr(settings, block, settings)
+    value = getattr(settings, last, None)
+    value = getattr(value, "name", value)
+    if expected:
+        return str(value).lower() == expected
+    return value is not None and value is not False and value not in ("", [], {})  # 0 is set
+
+
+def requires(condition: str, needed: str, hint: str | None = None) -> Conflict:
+    """Makes a row: a condition requires a key, written as `key=EXAMPLE`."""
+    key = needed.partition("=")[0]
+    return Conflict(
+        lambda s: holds(s, condition) and not holds(s, key), f"{condition} needs {key}", hint or f"set {needed}"
+    )
+
+
+def excludes(first: str, second: str, hint: str = "leave one of them out") -> Conflict:
+    """Makes a row: two conditions exclude each other."""
+    return Conflict(lambda s: holds(s, first) and holds(s, second), f"{first} and {second} exclude each other", hint)
+
+
+def no_effect(*keys: str, where: str = "", without: str = "") -> Ineffective:
+    """Makes a row: keys have no effect where a condition holds, or without one."""
+    if where:
+        return Ineffective(keys, f"with {where}", lambda s: holds(s, where))
+    return Ineffective(keys, f"without {without}", lambda s: not holds(s, without))
+
+
 def find_conflicts(settings: Any, table: Iterable[Conflict]) -> Iterator[UserError]:
     """Yields a problem for each row of the table that applies."""
     for row in table:
@@ -52,6 +104,14 @@ class Block(BaseModel):
     def _check_conflicts(self) -> Self:
         raise_problems(find_conflicts(self, self.conflicts))
         return self
+
+    def preflight(self, script: Any) -> Iterator[UserError]:
+        """Yields what is missing outside of the command line, besides what the marks of keys find.
+
+        Args:
+            script: The settings of the script, which this block is part of.
+        """
+        yield from ()
 
 
 class OpenBlock(Block):

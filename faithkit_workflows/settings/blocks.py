@@ -159,7 +159,7 @@ class NamedDataset(types.OpenBlock):
     target: types.Text | None = Field(None, alias="_target_")
     path: types.PathText | None = None
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: s.dataset is None and s.target is None,
             "{s.title} names no dataset",
@@ -264,7 +264,7 @@ class Data(types.OpenBlock):
     num_test: types.Count = 1
     corpus_seed: types.Seed = 0
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: not s.parts,
             "data.parts is empty",
@@ -280,9 +280,6 @@ class Data(types.OpenBlock):
             "data.validation_fraction is {s.validation_fraction}, data.test_fraction {s.test_fraction}",
             "lower them: nothing would be left to train on",
         ),
-        types.Conflict(
-            lambda s: s.streaming and s.negatives is not None,
-            "data.streaming with data.negatives: negatives are made from a whole split",
-            "set data.streaming=false, or data.negatives=null",
-        ),
+        # Negatives are made from a whole split.
+        types.excludes("data.streaming", "data.negatives", "set data.streaming=false, or data.negatives=null"),
     )

@@ -16,13 +16,15 @@ from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
-from faithkit.settings.check import AsBlock, Ineffective
+from faithkit.settings.check import AsBlock
+from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.ray import check_cluster, is_sharded
 
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert")
 RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")  # as in faithkit.statistics.label_sampling, without numpy
 EXTRA = "pip install 'faithkit[construction]'"
+NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
 
@@ -47,10 +49,6 @@ class Pipeline(types.Block):
     asks: ClassVar[bool] = True
     name: types.Text
 
-    def preflight(self, settings: Any) -> Iterator[UserError]:
-        """Yields what is missing outside of the command line, besides what the marks of keys find."""
-        yield from ()
-
 
 class DatasetPipeline(Pipeline):
     """A pipeline over the rows of a dataset."""
@@ -61,7 +59,7 @@ class DatasetPipeline(Pipeline):
     options: blocks.DatasetOptions
     on_bad_row: blocks.OnBadRow
 
-    def preflight(self, settings: Any) -> Iterator[UserError]:
+    def preflight(self, script: Any) -> Iterator[UserError]:
         yield from preflight.check_dataset_block("pipeline", self)
 
 
@@ -109,7 +107,7 @@ class Rag(Pipeline):
     test_fraction: types.PartialShare
     near_duplicates: NearDuplicates
 
-    def preflight(self, settings: Any) -> Iterator[UserError]:
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if self.path != EMBEDDED and not Path(self.path).expanduser().exists():
             hint = "name a source_info.jsonl in RAGTruth's layout, or the folder that has it"
             yield UserError("pipeline.path: no such file or folder", place=self.path, hint=hint)
@@ -129,13 +127,7 @@ class FaithdialEdit(DatasetPipeline):
     max_copied_words: types.NonNegativeInt
     language: Language
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
-        types.Conflict(
-            lambda s: s.which == "detector" and s.detector is None,
-            "pipeline.which=detector names no detector",
-            "pipeline.detector=runs/...",
-        ),
-    )
+    conflicts = (types.requires("pipeline.which=detector", "pipeline.detector=PATH"),)
 
 
 SomeDomains = Annotated[
@@ -169,27 +161,15 @@ class SelfDialogue(Pipeline):
     max_judgement_tokens: types.Count = 100
     detector: blocks.DetectorPath = None
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: s.min_rounds > s.rounds,
             "pipeline.min_rounds is {s.min_rounds}, and a dialogue has {s.rounds} rounds",
             "pipeline.min_rounds={s.rounds}",
         ),
-        types.Conflict(
-            lambda s: s.judge is not None and s.detector is not None,
-            "pipeline.judge and pipeline.detector are both named",
-            "leave one of them out",
-        ),
-        types.Conflict(
-            lambda s: s.judge_types and s.judge is None,
-            "pipeline.judge_types=true names no judge",
-            "pipeline.judge=NAME: a language model",
-        ),
-        types.Conflict(
-            lambda s: s.weigh_verdicts and s.judge is None,
-            "pipeline.weigh_verdicts=true names no judge",
-            "pipeline.judge=NAME: a language model",
-        ),
+        types.excludes("pipeline.judge", "pipeline.detector"),
+        types.requires("pipeline.judge_types", "pipeline.judge=NAME"),
+        types.requires("pipeline.weigh_verdicts", "pipeline.judge=NAME"),
         types.Conflict(
             lambda s: EMBEDDED in s.paths and len(s.paths) > 1,
             f"pipeline.topics names {EMBEDDED} and files",
@@ -202,11 +182,11 @@ class SelfDialogue(Pipeline):
         """The topic files and folders."""
         return [self.topics] if isinstance(self.topics, str) else self.topics
 
-    def preflight(self, settings: Any) -> Iterator[UserError]:
+    def preflight(self, script: Any) -> Iterator[UserError]:
         from construction.dialogues.topics import topic_files
 
         if self.judge is not None:
-            yield from engines.check_model("pipeline.judge", settings.engine.name, self.judge)
+            yield from engines.check_model("pipeline.judge", script.engine.name, self.judge)
         try:
             if EMBEDDED not in self.paths:
                 topic_files(self.paths)
@@ -262,12 +242,8 @@ class Estimate(Pipeline):
     power: Annotated[float | None, Field(ge=0, le=2), types.Hint("use 0 (labels alone), 1, or null to tune it")]
     num_resamples: blocks.Resamples
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
-        types.Conflict(
-            lambda s: s.width is not None and s.labels is None,
-            "pipeline.width needs labels to plan by",
-            "pipeline.labels=FILE",
-        ),
+    conflicts = (
+        types.requires("pipeline.width", "pipeline.labels=FILE"),
         types.Conflict(
             lambda s: not s.is_sharded and s.columns.id is None,
             "pipeline.columns.id=null names the rows of shards, and this is a single file",
@@ -290,13 +266,13 @@ class Estimate(Pipeline):
         """Whether the predictions are shards."""
         return is_sharded(self.predictions)
 
-    def preflight(self, settings: Any) -> Iterator[UserError]:
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if self.is_sharded:
-            if settings.engine.name == engines.RAY:
-                yield from check_cluster(settings.ray.address)
+            if script.engine.name == engines.RAY:
+                yield from check_cluster(script.ray.address)
             return
         yield from preflight.check_file("pipeline.predictions", self.predictions)
-        if settings.engine.name == engines.RAY:
+        if script.engine.name == engines.RAY:
             yield UserError("engine=ray reads scored shards", hint="pipeline.predictions=FOLDER; or leave engine out")
         if self.labels is None and self.label_next is None:
             hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
@@ -330,17 +306,9 @@ class Annotate(DatasetPipeline):
     decisions: blocks.InputFile
     min_annotators: types.Count
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
-        types.Conflict(
-            lambda s: s.suggest == "predictions" and s.predictions is None,
-            "pipeline.suggest=predictions, and there are none",
-            "pipeline.predictions=FILE",
-        ),
-        types.Conflict(
-            lambda s: s.adjudicate == "expert" and s.expert is None,
-            "pipeline.adjudicate=expert, and no expert is named",
-            "pipeline.expert=NAME, or a file",
-        ),
+    conflicts = (
+        types.requires("pipeline.suggest=predictions", "pipeline.predictions=FILE"),
+        types.requires("pipeline.adjudicate=expert", "pipeline.expert=NAME", "set pipeline.expert=NAME, or a file"),
     )
 
 
@@ -352,7 +320,7 @@ class Agreement(Pipeline):
     title: Annotated[str, Field(pattern="^[^/]+$")] | None
     num_resamples: types.Count
 
-    def preflight(self, settings: Any) -> Iterator[UserError]:
+    def preflight(self, script: Any) -> Iterator[UserError]:
         from faithkit_workflows.pipelines.agreement import annotations_file
 
         yield from preflight.check_file("pipeline.annotations", str(annotations_file(self.annotations)))
@@ -396,7 +364,7 @@ class ConstructSettings(blocks.ExtensibleScript):
     dry_run: types.Switch
     verbose: types.Switch = False
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: s.pipeline.asks and s.engine.name == engines.RAY,
             "engine=ray asks no model, as pipeline={s.pipeline.name} does",
@@ -408,23 +376,11 @@ class ConstructSettings(blocks.ExtensibleScript):
             "engine=transformers engine.model=smollm2-135m, or engine=openai engine.base_url=URL engine.model=NAME",
         ),
     )
-    ineffective: ClassVar[tuple[Ineffective, ...]] = (
-        engines.WITHOUT_RAY,
-        Ineffective(
-            ("labels",),
-            "without pipeline.detector",
-            lambda s: getattr(s.pipeline, "detector", None) is None,
-        ),
-        Ineffective(
-            ("models", "prompts"),
-            "with pipeline={s.pipeline.name}",
-            lambda s: not s.pipeline.asks,
-        ),
-        Ineffective(
-            ("engine",),
-            "with pipeline={s.pipeline.name}",
-            lambda s: not s.pipeline.asks and s.engine.name != engines.RAY,
-        ),
+    ineffective = (
+        types.no_effect("ray", without="engine=ray"),
+        types.no_effect("labels", without="pipeline.detector"),
+        Ineffective(("models", "prompts"), NAMED, lambda s: not s.pipeline.asks),
+        Ineffective(("engine",), NAMED, lambda s: not s.pipeline.asks and s.engine.name != engines.RAY),
         Ineffective(engines.LOCAL_KEYS, "with engine=openai", lambda s: s.pipeline.asks and s.engine.name == OPENAI),
         Ineffective(
             engines.SERVER_KEYS,
@@ -433,13 +389,11 @@ class ConstructSettings(blocks.ExtensibleScript):
         ),
     )
 
-    def preflight(self) -> Iterator[UserError]:
-        yield from super().preflight()
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if self.pipeline.asks:
             yield from engines.check_model("engine.model", self.engine.name, self.engine.model)
             for key, name, model in self._writers():
                 yield from engines.check_model(key, name, model)
-        yield from self.pipeline.preflight(self)
 
     def _writers(self) -> Iterator[tuple[str, str, str]]:
         """Yields the models that write: key, engine and name."""

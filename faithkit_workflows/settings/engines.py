@@ -15,7 +15,7 @@ from faithkit.files.saved_config import read_config
 from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
-from faithkit.settings.check import AsBlock, Ineffective, check_fields, check_settings
+from faithkit.settings.check import AsBlock, check_fields, check_settings
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from judge.asking import AskOptions
@@ -191,7 +191,7 @@ class DetectorFile(types.Block):
     judge: Ask
     cascade: Cascade
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: any(value is not None for value in (s.cascade.budget, s.cascade.precision, s.cascade.max_budget)),
             "a file of a cascade gives its band: a budget or a precision is chosen on rows",
@@ -326,11 +326,3 @@ def check_baseline(settings: Any) -> Iterator[UserError]:
         yield from preflight.check_weights("selfcheck.encoder", selfcheck.encoder)
     if engine.name != OPENAI:
         yield from preflight.check_weights("examiner.examinee", examiner.examinee)
-
-
-# Of the block `engine` where it asks a language model.
-ENGINE_KEYS = (
-    Ineffective(LOCAL_KEYS, "with engine=openai", lambda s: s.engine.name == OPENAI),
-    Ineffective(SERVER_KEYS, "without engine=openai", lambda s: s.engine.name != OPENAI),
-)
-WITHOUT_RAY = Ineffective(("ray",), "without engine=ray", lambda s: s.engine.name != RAY)

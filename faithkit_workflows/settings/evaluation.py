@@ -8,9 +8,11 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
+from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
-from faithkit.settings.check import Ineffective, with_options
+from faithkit.settings.check import with_options
+from faithkit.settings.types import Ineffective
 from faithkit.training.options import Aim
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.preflight import USER_DATASETS
@@ -137,8 +139,7 @@ class Transfer(types.Block):
     validation_fraction: types.OpenShare | None = None
     overrides: list[types.Text]
 
-    def preflight(self) -> Iterator[UserError]:
-        """Yields problems for the corpora."""
+    def preflight(self, script: Any) -> Iterator[UserError]:
         for name, training in self.train.items():
             if not training.checkpoint:
                 one = {"dataset": name, "path": training.path, "split": None}
@@ -202,8 +203,7 @@ class Domains(types.Block):
                 raise UserError(f"benchmark.only names no domain: {name!r}", hint=hint)
         return self
 
-    def preflight(self) -> Iterator[UserError]:
-        """Yields problems for the corpora."""
+    def preflight(self, script: Any) -> Iterator[UserError]:
         root = Path(self.path).expanduser()
         if self.path != EMBEDDED and not root.is_dir():
             hint = preflight.suggest_path("benchmark.path", root, "the folder that holds the corpora")
@@ -251,7 +251,7 @@ class SystemFiles(types.Block):
 class System(with_options(SystemFiles, EngineOptions, "SystemEngine")):  # type: ignore[misc]
     """A language model whose responses are judged: an engine that writes them, or files that hold them."""
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: not (s.name or s.gold_predictions or s.self_predictions),
             "a system without an engine and without predictions",
@@ -273,8 +273,7 @@ class Rates(Protocol):
     judge_labels: list[blocks.LabelledSet]
     plots: blocks.Plots
 
-    def preflight(self) -> Iterator[UserError]:
-        """Yields problems for the language models."""
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if not self.systems:
             yield UserError("no language models are named", place="benchmark.systems", hint=SYSTEMS)
         for name, one in (self.systems or {}).items():
@@ -324,10 +323,6 @@ def _asks(settings: Any) -> bool:
     return judged and bool(settings.engine.name) and settings.engine.name != engines.RAY
 
 
-def _with_judge(row: Ineffective) -> Ineffective:
-    return Ineffective(row.keys, row.reason, lambda s: _asks(s) and row.when(s))
-
-
 NAMED = "with benchmark={s.benchmark.name}"
 JUDGING_KEYS = ("judge.ask", "judge.num_samples", "judge.temperature")
 DETECTOR_KEYS = ("checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels", "precision")
@@ -362,7 +357,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
     num_examples: types.NonNegativeInt
     verbose: types.Switch = False
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: isinstance(s.benchmark, Protocol) and s.html,
             "the page is for answers with marked spans, as of benchmark=ragtruth",
@@ -382,23 +377,18 @@ class EvaluateSettings(blocks.ExtensibleScript):
             "evaluate each dataset by itself, or give judge.examples=FILE",
         ),
     )
-    ineffective: ClassVar[tuple[Ineffective, ...]] = (
-        Ineffective(
-            ("engine.name", "engine.model", "judge"), "with engine=ray", lambda s: s.engine.name == engines.RAY
-        ),
+    ineffective = (
+        types.no_effect("engine.name", "engine.model", "judge", where="engine=ray"),
         Ineffective(
             ("engine", "judge"),
             "without a language model as judge",
             lambda s: s.engine.name != engines.RAY and not _asks(s),
         ),
-        *(_with_judge(row) for row in engines.ENGINE_KEYS),
-        engines.WITHOUT_RAY,
+        Ineffective(engines.LOCAL_KEYS, "with engine=openai", lambda s: _asks(s) and s.engine.name == OPENAI),
+        Ineffective(engines.SERVER_KEYS, "without engine=openai", lambda s: _asks(s) and s.engine.name != OPENAI),
+        types.no_effect("ray", without="engine=ray"),
         Ineffective(("against", "predictions", "max_length"), NAMED, _is(Rates)),
-        Ineffective(
-            ("decoding.strategy", "decoding.temperature"),
-            "with benchmark.temperatures",
-            lambda s: isinstance(s.benchmark, Rates) and s.benchmark.temperatures is not None,
-        ),
+        types.no_effect("decoding.strategy", "decoding.temperature", where="benchmark.temperatures"),
         Ineffective(("against", *DETECTOR_KEYS, *JUDGING_KEYS), NAMED, _is(Comparative, MetaJudging)),
         Ineffective(("predictions",), NAMED, _is(MetaJudging)),
         Ineffective(("max_windows",), NAMED, _is(Responses)),
@@ -421,14 +411,12 @@ class EvaluateSettings(blocks.ExtensibleScript):
         ),
     )
 
-    def preflight(self) -> Iterator[UserError]:
-        yield from super().preflight()
+    def preflight(self, script: Any) -> Iterator[UserError]:
         block: Any = self.benchmark
         if self.engine.name == engines.RAY:
             judges = isinstance(block, Detection | Domains) and block.name != ANALYSIS
             yield from check_evaluating(self, is_supported=judges or isinstance(block, Responses))
         if isinstance(block, Transfer):
-            yield from block.preflight()
             return
         yield from preflight.check_file("predictions", self.predictions)
         yield from preflight.check_file("against", self.against)
@@ -439,16 +427,12 @@ class EvaluateSettings(blocks.ExtensibleScript):
             yield from self._check_checkpoint("generator", has_predictions=bool(self.predictions or block.datasets))
         else:
             yield from self._check_detector(block)
-        if isinstance(block, Domains):
-            yield from block.preflight()
-        else:
+        if not isinstance(block, Domains):
             yield from _check_benchmark_sets(block)
 
     def _check_protocol(self, block: Protocol) -> Iterator[UserError]:
         takes_checkpoint = isinstance(block, Rates)
         has_replies = bool(self.predictions) and isinstance(block, Comparative)
-        if isinstance(block, Rates):
-            yield from block.preflight()
         if isinstance(block, MetaJudging):
             has_replies = bool(block.labels)
             for path in block.labels:

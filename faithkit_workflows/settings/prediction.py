@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS
 from faithkit.settings import types
-from faithkit.settings.check import Ineffective
+from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.ray import check_answering, check_shards
 
@@ -25,7 +25,6 @@ NEEDS_DETECTOR = types.Conflict(
     "best_of={s.decoding.num_samples} needs a judge",
     "detector=PATH of a critic or a tagger",
 )
-WITHOUT_OUT = Ineffective(("out",), "without engine=ray", lambda s: s.engine.name != engines.RAY)
 
 
 class GenerateSettings(blocks.ExtensibleScript):
@@ -52,37 +51,31 @@ class GenerateSettings(blocks.ExtensibleScript):
     out: blocks.Folder = None
     ray: engines.AnswerRay
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         NEEDS_DETECTOR,
-        types.Conflict(
-            lambda s: s.resample is not None and s.detector,
-            "resample={s.resample} chooses by features, and detector= by a detector's score",
-            "leave one of them out; evaluate.py judges what was resampled",
-        ),
+        types.excludes("resample", "detector", "leave one out; evaluate.py judges what was resampled"),
         types.Conflict(
             lambda s: s.resample is not None and s.decoding.strategy != NUCLEUS,
             "{s.decoding.strategy} decoding writes the same again",
             "use decoding=nucleus",
         ),
     )
-    ineffective: ClassVar[tuple[Ineffective, ...]] = (
+    ineffective = (
         Ineffective([f"data.{key}" for key in TRAINING_KEYS], "in generate: nothing is trained"),
-        Ineffective(("entailment",), "without resample", lambda s: s.resample is None),
+        types.no_effect("entailment", without="resample"),
         Ineffective(
             RUN_KEYS,
             "with engine=ray, which puts bad rows aside and keeps no run's folder",
             lambda s: s.engine.name == engines.RAY,
         ),
-        WITHOUT_OUT,
-        engines.WITHOUT_RAY,
+        types.no_effect("out", "ray", without="engine=ray"),
     )
 
-    def preflight(self) -> Iterator[UserError]:
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if self.engine.name == engines.RAY:
             yield from check_answering(self)
         else:
             yield from preflight.check_parts(self.data)
-        yield from super().preflight()
         yield from engines.check_engine(self.engine.name)
 
 
@@ -98,7 +91,7 @@ class ChatSettings(blocks.Script):
     control_tokens: blocks.Names
     best_of: blocks.BestOf
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (NEEDS_DETECTOR,)
+    conflicts = (NEEDS_DETECTOR,)
 
 
 class Columns(types.Block):
@@ -138,17 +131,16 @@ class ScoreSettings(blocks.RunScript):
     out: blocks.Folder = None
     ray: engines.Ray
 
-    ineffective: ClassVar[tuple[Ineffective, ...]] = (
+    ineffective = (
         Ineffective(
             ("on_bad_row", "save_texts"),
             "with engine=ray, which puts bad rows aside and keeps no predictions file",
             lambda s: s.engine.name == engines.RAY,
         ),
-        WITHOUT_OUT,
-        engines.WITHOUT_RAY,
+        types.no_effect("out", "ray", without="engine=ray"),
     )
 
-    def preflight(self) -> Iterator[UserError]:
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if self.engine.name == engines.RAY:
             yield from check_shards(self, self.path)
         else:
@@ -158,4 +150,3 @@ class ScoreSettings(blocks.RunScript):
                 columns = self.columns.model_dump()
                 yield from preflight.check_columns(self.path, columns, self.by, self.encoding)
             yield from preflight.check_output_table("output", self.output, self.path)
-        yield from super().preflight()

@@ -8,7 +8,7 @@ from data_modules.reading.shards import is_address, is_glob
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI, VLLM
-from faithkit.settings.types import Conflict, find_conflicts
+from faithkit.settings.types import Conflict, excludes, find_conflicts
 from faithkit_workflows.settings.engines import RAY, is_detector_file, read_detector_file
 from faithkit_workflows.settings.preflight import check_output_folder, check_package
 
@@ -17,11 +17,7 @@ CLIENT = "ray://"
 SINGLE_FILE_KEYS = {"output": "out=FOLDER", "num_rows": "leave it out", "run_dir": "out=FOLDER", "resume": "out=FOLDER"}
 
 ANSWERING = (
-    Conflict(
-        lambda s: s.resample is not None,
-        "resample does not work with engine=ray",
-        "best_of=8 detector=PATH chooses among answers; or leave engine=ray out",
-    ),
+    excludes("engine=ray", "resample", "best_of=8 detector=PATH chooses among answers; or leave engine=ray out"),
     Conflict(
         lambda s: (s.ray.gpus or 1) > 1 and s.ray.gpus != int(s.ray.gpus),
         "ray.gpus={s.ray.gpus:g} is no whole number of GPUs",
@@ -35,23 +31,11 @@ ANSWERING = (
 )
 FILE_HINT = "checkpoint=FILE.yaml describes it"
 EVALUATING = (
-    Conflict(
-        lambda s: s.predictions,
-        "engine=ray and predictions are given: nothing is left to predict",
-        "leave one out",
-    ),
-    Conflict(lambda s: s.engine.model, "engine.model is set, and engine=ray judges with checkpoint alone", FILE_HINT),
-    Conflict(lambda s: s.cascade.is_on, "cascade is set, and engine=ray judges with checkpoint alone", FILE_HINT),
-    Conflict(
-        lambda s: s.selfcheck.measure,
-        "selfcheck is set, and engine=ray judges with checkpoint alone",
-        "leave engine=ray out",
-    ),
-    Conflict(
-        lambda s: s.examiner.turns,
-        "examiner is set, and engine=ray judges with checkpoint alone",
-        "leave engine=ray out",
-    ),
+    excludes("engine=ray", "predictions"),
+    excludes("engine=ray", "engine.model", FILE_HINT),
+    Conflict(lambda s: s.cascade.is_on, "engine=ray and cascade exclude each other", FILE_HINT),
+    excludes("engine=ray", "selfcheck.measure", "leave engine=ray out"),
+    excludes("engine=ray", "examiner.turns", "leave engine=ray out"),
 )
 
 

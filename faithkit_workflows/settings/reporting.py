@@ -3,14 +3,13 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.settings import types
-from faithkit.settings.check import Ineffective
 from faithkit.weights.publish import REPOSITORY, has_token
 from faithkit_workflows.settings import blocks
 from faithkit_workflows.settings.preflight import check_package, has_wandb_account, read_kind
@@ -32,8 +31,7 @@ class ReportSettings(blocks.Script):
     max_rows: types.Count
     num_resamples: blocks.Resamples
 
-    def preflight(self) -> Iterator[UserError]:
-        yield from super().preflight()
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if self.wandb is not None:
             yield from self._check_wandb()
         if self.runs is not None:
@@ -64,28 +62,22 @@ class ExportSettings(blocks.Script):
     private: types.Switch
     dry_run: types.Switch
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: s.output_dir is None and s.push_to is None and s.format == PLAIN,
             "output_dir is not set",
             "set output_dir=DIR, or push_to=OWNER/NAME, or format=onnx",
         ),
-        types.Conflict(
-            lambda s: s.dry_run and s.push_to is None,
-            "dry_run shows what a push would do, and push_to is not set",
-            "set push_to=OWNER/NAME",
-        ),
+        types.requires("dry_run", "push_to=OWNER/NAME"),
     )
-    ineffective: ClassVar[tuple[Ineffective, ...]] = (
-        Ineffective(("private",), "without push_to", lambda s: s.push_to is None),
-    )
+    ineffective = (types.no_effect("private", without="push_to"),)
 
-    def preflight(self) -> Iterator[UserError]:
-        problems = list(super().preflight())
-        yield from problems
+    def preflight(self, script: Any) -> Iterator[UserError]:
         if self.format != PLAIN:
-            is_readable = Path(self.checkpoint).expanduser().exists() and not problems
-            if is_readable and (kind := read_kind(self.checkpoint)) in (GENERATOR, JUDGE):
+            if Path(self.checkpoint).expanduser().exists() and (kind := read_kind(self.checkpoint)) in (
+                GENERATOR,
+                JUDGE,
+            ):
                 problem = f"format={self.format} is for encoders, and this is a {kind}"
                 yield UserError(problem, place=self.checkpoint, hint="leave format out")
             for package in ("onnx", "onnxscript", "onnxruntime"):

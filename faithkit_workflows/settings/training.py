@@ -1,7 +1,7 @@
 """The keys of train.py, with the blocks `model`, `objective`, `control` and `sweep`."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -11,7 +11,8 @@ from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
 from faithkit.settings import types
-from faithkit.settings.check import Ineffective, with_options
+from faithkit.settings.check import with_options
+from faithkit.settings.types import Ineffective
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, COST, ERROR_RATE, SIMILARITY, MetricKind
 from faithkit_workflows.settings import blocks, preflight
 from generation.objectives.options import InfoNceOptions, LossTruncationOptions
@@ -180,31 +181,23 @@ class TrainSettings(blocks.ExtensibleScript):
     optimizer: blocks.Optimizer
     sweep: Sweep | None = None  # of the command line alone: runs do not keep it
 
-    conflicts: ClassVar[tuple[types.Conflict, ...]] = (
+    conflicts = (
         types.Conflict(
             lambda s: s.data.batch_size is None and s.data.max_tokens is None,
             "neither data.batch_size nor data.max_tokens is set",
             "set model.batch_size=16",
         ),
     )
-    ineffective: ClassVar[tuple[Ineffective, ...]] = (
+    ineffective = (
         Ineffective(("sweep",), "without -m: faithkit train -m ..."),
         Ineffective(
             ("data.embedded_rows",),
             "on files: data.path=embedded reads so many rows",
             lambda s: not _is_embedded(s),
         ),
-        Ineffective(
-            ("data.num_readers", "data.num_buffer_rows"),
-            "without data.streaming=true",
-            lambda s: not s.data.streaming,
-        ),
-        Ineffective(("data.num_folds",), "without data.fold", lambda s: s.data.fold is None),
-        Ineffective(
-            ("optimizer.floor",),
-            "with optimizer.schedule=constant",
-            lambda s: s.optimizer.schedule == "constant",
-        ),
+        types.no_effect("data.num_readers", "data.num_buffer_rows", without="data.streaming=true"),
+        types.no_effect("data.num_folds", without="data.fold"),
+        types.no_effect("optimizer.floor", where="optimizer.schedule=constant"),
     )
 
     @model_validator(mode="after")
@@ -225,8 +218,7 @@ class TrainSettings(blocks.ExtensibleScript):
             raise UserError(problem, hint=f"set callbacks.mode={best}")
         return self
 
-    def preflight(self) -> Iterator[UserError]:
-        yield from super().preflight()
+    def preflight(self, script: Any) -> Iterator[UserError]:
         model: Any = self.model
         yield from preflight.check_weights("model.weights", getattr(model, "weights", None))
         yield from preflight.check_prompts("model", getattr(model, "ask", None), getattr(model, "prompts", None))

@@ -3,6 +3,7 @@
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.settings.check import find_missing
 from faithkit_workflows.settings.evaluation import EvaluateSettings
 from tests.running import compose
 
@@ -16,7 +17,7 @@ def problems(*overrides: str) -> str:
     assert isinstance(config, dict)
     config = {key: value for key, value in config.items() if key != "hydra"}
     try:
-        found = list(EvaluateSettings.model_validate(config).preflight())
+        found = list(find_missing(EvaluateSettings.model_validate(config)))
     except ValueError as error:
         return str(error)
     return " | ".join(str(one) for one in found)
@@ -51,6 +52,7 @@ def test_a_whole_command_has_no_problem() -> None:
 
 def test_a_system_without_replies_is_refused() -> None:
     with pytest.raises((UserError, ValueError)):
-        from faithkit_workflows.settings.evaluation import System
+        from faithkit.settings.check import find_missing
+from faithkit_workflows.settings.evaluation import System
 
         System.model_validate({})

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from faithkit.settings.check import find_missing
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.reporting import ReportSettings
 from tests.running import plain_config
@@ -15,7 +16,7 @@ ACCOUNT = "wandb login"
 
 def problems(*overrides: str) -> str:
     settings = ReportSettings.model_validate(plain_config("report", "html=null", *overrides))
-    return "\n".join(str(problem) for problem in settings.preflight())
+    return "\n".join(str(problem) for problem in find_missing(settings))
 
 
 @pytest.fixture(autouse=True)

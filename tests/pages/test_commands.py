@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -34,10 +33,10 @@ def check_script(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
     read: list[str] = []
 
     def stop(main: Any, config_name: str, doc: str, groups: tuple[str, ...], settings: str, **sweep: Any) -> None:
-        monkeypatch.setattr(resolve_name(settings), "preflight", lambda self: iter(()))
+        monkeypatch.setattr("faithkit.settings.check.find_missing", lambda script: iter(()))
         line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
-        if not line.is_one_job():
-            line.check_for_hydra()
+        if line.options.multirun:
+            line.check_sweep()
             return
         cfg = line.compose()
         if cfg.get("resume") is None:  # else the settings of a folder count, which a page cannot have

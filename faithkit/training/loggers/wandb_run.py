@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from faithkit.cli import COMMAND_VARIABLE, SWEEP_VARIABLE
+from faithkit.cli import SWEEP_VARIABLE
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_jsonl
@@ -94,14 +94,8 @@ def _read(path: Path) -> WandbNames:
 
 def _sweep() -> str | None:
     """Returns the name of the sweep that this process runs a job of."""
-    from hydra.core.hydra_config import HydraConfig
-    from hydra.types import RunMode
-
-    if name := os.environ.get(SWEEP_VARIABLE):
-        return f"sweep-{name}"
-    is_sweep = HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
-    command = os.environ.get(COMMAND_VARIABLE)
-    return f"sweep-{command}" if is_sweep and command else None
+    name = os.environ.get(SWEEP_VARIABLE)
+    return f"sweep-{name}" if name else None
 
 
 def tags_of(config: Mapping[str, Any]) -> list[str]:
