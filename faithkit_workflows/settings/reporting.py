@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -74,10 +73,11 @@ class ExportSettings(blocks.Script):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.format != PLAIN:
-            if Path(self.checkpoint).expanduser().exists() and (kind := read_kind(self.checkpoint)) in (
-                GENERATOR,
-                JUDGE,
-            ):
+            try:
+                kind = read_kind(self.checkpoint)
+            except UserError:  # reported with the checkpoint
+                kind = None
+            if kind in (GENERATOR, JUDGE):
                 problem = f"format={self.format} is for encoders, and this is a {kind}"
                 yield UserError(problem, place=self.checkpoint, hint="leave format out")
             for package in ("onnx", "onnxscript", "onnxruntime"):

@@ -4,7 +4,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.settings.check import find_missing
-from faithkit_workflows.settings.evaluation import EvaluateSettings
+from faithkit_workflows.settings.evaluation import EvaluateSettings, System
 from tests.running import compose
 
 LOCAL = ["engine=transformers", "engine.model=smollm2-135m"]
@@ -52,7 +52,4 @@ def test_a_whole_command_has_no_problem() -> None:
 
 def test_a_system_without_replies_is_refused() -> None:
     with pytest.raises((UserError, ValueError)):
-        from faithkit.settings.check import find_missing
-from faithkit_workflows.settings.evaluation import System
-
         System.model_validate({})
