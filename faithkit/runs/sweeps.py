@@ -14,7 +14,7 @@ from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import SWEEP_FILE
 
-DONE, FAILED, PRUNED, INTERRUPTED = "done", "failed", "pruned", "interrupted"
+DONE, FAILED, INTERRUPTED = "done", "failed", "interrupted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class SweepJob:
     Args:
         name: The name of its subfolder.
         settings: The varied settings as on the command line: `optimizer.lr` to `1e-3`.
-        ended: done, failed, pruned or interrupted; None while it is running.
+        ended: done, failed or interrupted; None while it is running.
         problem: Why it failed.
     """
 

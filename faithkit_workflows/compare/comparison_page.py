@@ -24,12 +24,7 @@ from faithkit.pages.page_parts import (
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import ComparedSet, Comparison
-from faithkit_workflows.compare.comparison_plots import (
-    plot_curves,
-    plot_precision_recall,
-    plot_reliability,
-    plot_sweep,
-)
+from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit_workflows.compare.comparison_tables import best_run_command
 from faithkit_workflows.compare.paired import LABELS, SPANS, Pair
 from faithkit_workflows.compare.slices import METRICS, sort_values, title_of
@@ -37,10 +32,6 @@ from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking, short
 
 MAX_PROBLEMS = 12  # further ones are folded away
 MAX_NOTES = 12
-EFFECTS_NOTE = (
-    "p: a permutation test of runs assigned to the values at random, corrected by Holm for the settings. Means over "
-    "runs with different other settings, with 95% intervals (Student's t)."
-)
 PAIRS_NOTE = (
     "Every two runs on the rows that both have judged. The interval and its p are a paired bootstrap over groups "
     "(dialogues, documents); McNemar's test assumes independent rows, so prefer the bootstrap where groups have several"
@@ -88,11 +79,7 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
 
 def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
     for name, sweep, ranking in _named_rankings(comparison.sweeps):
-        plot = plot_sweep(ranking)
-        body = _figure(plot, f"{ranking.monitor} of each run by setting.") if plot else ""
-        body += _box(f"{name}-ranking", "Runs of the sweep, ranked") + _sweep_notes(sweep, ranking)
-        if ranking.effects:
-            body += "<h3>Effect of settings</h3>\n" + _box(f"{name}-effects", "Settings") + _note(EFFECTS_NOTE)
+        body = _box(f"{name}-ranking", "Runs of the sweep, ranked") + _sweep_notes(sweep, ranking)
         yield name, f"Sweep {sweep.name}: the best {ranking.monitor} first", body
     runs = (
         '<p class="choices"><label>Find <input id="run-filter" type="search" placeholder="run or setting" '
@@ -139,10 +126,9 @@ def _named_rankings(sweeps: Sequence[RankedSweep]) -> Iterator[tuple[str, Ranked
 
 
 def _sweep_notes(sweep: RankedSweep, ranking: Ranking) -> str:
-    notes = [*sweep.notes, *ranking.effect_notes]
-    items = [f"<li>{html.escape(escape_terminal(note, 400))}</li>" for note in notes[:MAX_NOTES]]
-    if len(notes) > MAX_NOTES:
-        items.append(f"<li>and {len(notes) - MAX_NOTES} more</li>")
+    items = [f"<li>{html.escape(escape_terminal(note, 400))}</li>" for note in sweep.notes[:MAX_NOTES]]
+    if len(sweep.notes) > MAX_NOTES:
+        items.append(f"<li>and {len(sweep.notes) - MAX_NOTES} more</li>")
     code = html.escape(escape_terminal(best_run_command(sweep, ranking)))
     return f'<ul class="note">{"".join(items)}</ul>\n<p class="command">Repeat: <code>{code}</code></p>\n'
 
@@ -268,13 +254,8 @@ def _ranking_data(name: str, ranking: Ranking) -> dict[str, Any]:
         ]
         for place, row in enumerate(ranking.rows)
     ]
-    effects = [
-        [effect.key, effect.p_value, effect.corrected, value, _metric_data(mean), mean.n]
-        for effect in ranking.effects
-        for value, mean in effect.values.items()
-    ]
     test = ranking.test_name or "test"
-    return {"name": name, "keys": keys, "monitor": ranking.monitor, "test": test, "rows": rows, "effects": effects}
+    return {"name": name, "keys": keys, "monitor": ranking.monitor, "test": test, "rows": rows}
 
 
 def _metrics_data(part: str, metrics: Mapping[int, Mapping[str, Metric]], names: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Plots the comparison as SVG: learning curves, sweeps, precision-recall curves, and reliability diagrams."""
+"""Plots the comparison as SVG: learning curves, precision-recall curves, and reliability diagrams."""
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -11,9 +11,8 @@ from faithkit.calibration.thresholds import reliability
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
 from faithkit.runs.reading import Curve, read_curves
-from faithkit.runs.run import Run, parts_of
+from faithkit.runs.run import Run
 from faithkit_workflows.compare.comparison import ComparedSet
-from faithkit_workflows.compare.sweep_ranking import MAX_NUMBERS, Ranking, SettingEffect, group_values, parse_numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +23,6 @@ MAX_PANELS = 6
 MAX_POINTS = 400  # of a curve
 NUM_BINS = 10
 MIN_STEPS = 12  # shorter curves have a mark at each step
-LOG_RATIO = 30.0  # positive numbers with a larger ratio are plotted on a log scale
-MEAN_OFFSET = 0.16  # of the means from the runs, to the right
 GREY = "#999999"
 FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity", "lr")
 
@@ -78,54 +75,6 @@ def _choose_curves(curves: Sequence[Mapping[str, Curve]]) -> list[str]:
         return place, -counts[name], name
 
     return sorted(counts, key=rank)[:MAX_PANELS]
-
-
-def plot_sweep(ranking: Ranking) -> bytes | None:
-    """Plots the ranked figure against each setting, with the mean of each value; None where no setting varies."""
-    shown = ranking.effects[:MAX_PANELS]
-    if not shown:
-        return None
-    scores = [one.chosen.metric.value for one in ranking.runs]
-    margin = max(0.15 * (max(scores) - min(scores)), 1e-3)
-
-    def draw() -> "Figure":
-        figure, panels = _new_panels(len(shown), width=4.6 * min(len(shown), 2), height=2.8)
-        for axes, effect in zip(panels, shown, strict=True):
-            _plot_setting(axes, ranking, effect)
-            axes.set_ylim(min(scores) - margin, max(scores) + margin)
-        _shared_legend(figure, columns=3)
-        return figure
-
-    return render_svg(draw)
-
-
-def _plot_setting(axes: "Axes", ranking: Ranking, effect: SettingEffect) -> None:
-    runs = [one for one in ranking.runs if effect.key in one.settings]
-    values = [one.settings[effect.key] for one in runs]
-    scores = [one.chosen.metric.value for one in runs]
-    numbers = parse_numbers(values)
-    if numbers is not None and len(set(values)) > MAX_NUMBERS:
-        places = numbers
-        if numbers.min() > 0 and numbers.max() / numbers.min() >= LOG_RATIO:
-            axes.set_xscale("log")
-    else:
-        names = list(effect.values)
-        places = np.array([names.index(value) for value in group_values(values)], dtype=float)
-        axes.set_xticks(range(len(names)), [plot_name(name) for name in names])
-        axes.set_xlim(-0.6, len(names) - 0.4)
-        if len(names) > 8 or max(map(len, names)) > 12:
-            axes.tick_params(axis="x", labelrotation=30)
-        style: dict[str, Any] = {"fmt": "D", "color": COLOURS[2], "markersize": 5, "capsize": 3, "linewidth": 1.2}
-        for place, mean in enumerate(effect.values.values()):
-            low, high = (mean.value if bound is None else bound for bound in (mean.low, mean.high))
-            interval = [[mean.value - low], [high - mean.value]]
-            axes.errorbar([place + MEAN_OFFSET], [mean.value], yerr=interval, label="mean, 95% interval", **style)
-    axes.scatter(places, scores, s=26, color=COLOURS[0], marker=MARKERS[0], alpha=0.8, label="a run", zorder=3)
-    best: dict[str, Any] = {"facecolors": "none", "edgecolors": COLOURS[1], "linewidths": 1.6, "zorder": 4}
-    axes.scatter(places[:1], scores[:1], s=110, label="the best run", **best)
-    axes.set_title(plot_name(effect.key))
-    axes.set_xlabel(plot_name(effect.key))
-    axes.set_ylabel(f"validation {plot_name(parts_of(ranking.monitor)[2])}")
 
 
 def plot_precision_recall(compared: ComparedSet) -> bytes | None:

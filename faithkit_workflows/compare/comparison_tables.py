@@ -15,7 +15,6 @@ from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking
 MAX_RUNS = 30  # of a table; the page has all
 MAX_SWEEP_ROWS = 15
 MAX_SETTINGS = 6
-MAX_VALUES = 6  # of a setting
 MAX_METRICS = 3
 MAX_PAIRS = 10
 MAX_CHARACTERS = 60  # of a name or a setting
@@ -35,7 +34,6 @@ def comparison_tables(comparison: Comparison, *, against: str | None = None) -> 
     """
     for sweep in comparison.sweeps:
         yield from ranking_tables(sweep)
-        yield from (_effects_table(sweep, ranking) for ranking in sweep.rankings if ranking.effects)
     yield _settings_table(comparison)
     for part, metrics in comparison.metrics.items():
         if part.count("/") == 1:
@@ -70,31 +68,9 @@ def ranking_tables(sweep: RankedSweep) -> Iterator[Table]:
         yield table
 
 
-def _effects_table(sweep: RankedSweep, ranking: Ranking) -> Table:
-    title = f"sweep {sweep.name}: effect of settings on {ranking.monitor}"
-    table = new_number_table(title, "setting", ["p (Holm)", "mean by value (runs)"], min_width=12)
-    for effect in ranking.effects:
-        best_first = sorted(effect.values.items(), key=lambda item: item[1].value, reverse=not ranking.is_lower_better)
-        lines = [f"{escape_terminal(name, 24)}: {_format(mean)} ({mean.n})" for name, mean in best_first[:MAX_VALUES]]
-        if len(best_first) > MAX_VALUES:
-            lines.append(f"and {len(best_first) - MAX_VALUES} more")
-        p = f"{format_p(effect.p_value)}\n({format_p(effect.corrected)})"
-        table.add_row(Text(_shorten(effect.key)), p, "\n".join(lines), end_section=True)
-    table.caption = Text(
-        "p: a permutation test, in brackets corrected by Holm;\n"
-        "means over runs with different other settings, with 95% intervals (Student's t)"
-    )
-    return table
-
-
-def sweep_lines(sweep: RankedSweep, *, effects: bool = True) -> Iterator[str]:
-    """Formats the notes on a sweep, and the command that repeats its best run.
-
-    Args:
-        effects: Includes the notes on the effects of settings.
-    """
-    notes = [*sweep.notes, *(note for ranking in sweep.rankings if effects for note in ranking.effect_notes)]
-    yield from (escape_terminal(f"note: {note}", 400) for note in notes)
+def sweep_lines(sweep: RankedSweep) -> Iterator[str]:
+    """Formats the notes on a sweep, and the command that repeats its best run."""
+    yield from (escape_terminal(f"note: {note}", 400) for note in sweep.notes)
     for ranking in sweep.rankings:
         yield f"best: {escape_terminal(ranking.runs[0].run.name)}: {best_run_command(sweep, ranking)}"
 

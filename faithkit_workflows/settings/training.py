@@ -155,7 +155,6 @@ class Sweep(types.Block):
     num_trials: types.Count = 20
     sampler: Annotated[str, types.OneOf(("tpe", "random"))] = "tpe"
     seed: types.Seed = 0
-    prune: types.Switch = False
 
 
 def _is_embedded(settings: Any) -> bool:

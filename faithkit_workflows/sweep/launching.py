@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -122,8 +123,8 @@ def _leave_time_out_to_parent() -> None:
 class Launcher(Protocol):
     """Runs jobs and returns their exit codes; used by several threads."""
 
-    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
-        """Runs a job with its output in `log`; when `should_stop` is true, the job is stopped (exit code 130)."""
+    def run(self, job: TrainJob, log: Path) -> int:
+        """Runs a job with its output in `log`."""
         ...
 
     def stop(self) -> None:
@@ -145,18 +146,11 @@ class Processes:
         self.running: set[subprocess.Popen[bytes]] = set()
         self.lock, self.stopped = threading.Lock(), False
 
-    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
+    def run(self, job: TrainJob, log: Path) -> int:
         slot = self.slots.get()
         try:
             with log.open("ab") as output:
-                process = self._start(job, slot, output)
-                while True:
-                    try:
-                        return process.wait(timeout=POLL_SECONDS)
-                    except subprocess.TimeoutExpired:
-                        if should_stop():
-                            process.send_signal(signal.SIGTERM)
-                            return process.wait()
+                return self._start(job, slot, output).wait()
         finally:
             self.slots.put(slot)
 
@@ -218,19 +212,15 @@ class Submitit:
         self.running: dict[str, Any] = {}
         self.lock, self.stopped = threading.Lock(), False
 
-    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
+    def run(self, job: TrainJob, log: Path) -> int:
         with self.lock:  # submitit is not thread-safe while it submits
             if self.stopped:
                 raise signals.Interrupted
             submitted = self.running[job.folder] = self.executor.submit(job)
-        is_stopped = False
         while not submitted.done():
-            if not is_stopped and should_stop():
-                submitted.cancel()
-                is_stopped = True
-            threading.Event().wait(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         _copy_output(submitted, log)
-        if is_stopped or self.stopped:
+        if self.stopped:
             return signals.EXIT_CODE
         error = submitted.exception()
         return 1 if error is not None else int(submitted.result())

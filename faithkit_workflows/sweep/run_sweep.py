@@ -14,8 +14,8 @@ from faithkit.errors import UserError, raise_problems
 from faithkit.files.run_folder import log_to
 from faithkit.files.run_lock import run_lock
 from faithkit.runs.listing import chosen_of
-from faithkit.runs.reading import read_curves, read_run
-from faithkit.runs.run import Curve, State
+from faithkit.runs.reading import read_run
+from faithkit.runs.run import State
 from faithkit.runs.sweeps import DONE, SweepRecord, write_sweep
 from faithkit.settings.command_line import CommandLine
 from faithkit_workflows.settings.preflight import check_package
@@ -109,12 +109,11 @@ def _search(plan: Plan, record: SweepRecord, options: Sweep, monitors: list[tupl
         return found, len(found.all)
     from faithkit_workflows.sweep.sweep_search import OptunaSearch
 
-    results: dict[str, tuple[float, Curve]] = {}
+    results: dict[str, float] = {}
     for job in record.jobs.values():
         run = read_run(plan.folder / job.name)
         if run.state == State.FINISHED and job.ended == DONE and (chosen := chosen_of(run)) is not None:
-            curve = read_curves(run.curves).get(chosen.monitor, []) if run.curves else []
-            results[job.name] = chosen.metric.value, curve
+            results[job.name] = chosen.metric.value
     return OptunaSearch(plan, record, options, mode=monitors[0][1], results=results), options.num_trials
 
 
@@ -128,6 +127,6 @@ def show_result(record: SweepRecord) -> None:
     runs = [read_run(folder) for name in record.jobs if is_run(folder := record.folder / name)]
     ranked = rank_sweep(record, runs)
     print_tables(*ranking_tables(ranked))
-    print(*sweep_lines(ranked, effects=False), sep="\n")
-    print(f"effect of settings: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
+    print(*sweep_lines(ranked), sep="\n")
+    print(f"compare: faithkit report {shlex.quote(f'runs={record.folder}/*')}")
     print(record.folder)

@@ -4,7 +4,6 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +12,9 @@ from faithkit.cli import SWEEP_VARIABLE
 from faithkit.errors import UserError
 from faithkit.files.run_lock import is_locked
 from faithkit.runs.listing import chosen_of
-from faithkit.runs.reading import CURVES, read_curves, read_run
+from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
-from faithkit.runs.sweeps import DONE, FAILED, INTERRUPTED, PRUNED, SweepJob, SweepRecord, write_sweep
+from faithkit.runs.sweeps import DONE, FAILED, INTERRUPTED, SweepJob, SweepRecord, write_sweep
 from faithkit_workflows.sweep.launching import Launcher, TrainJob
 from faithkit_workflows.sweep.sweep_search import Search
 
@@ -39,7 +38,6 @@ class Jobs:
     ):
         self.record, self.search, self.launcher, self.monitor, self.total = record, search, launcher, monitor, total
         self.lock = threading.Lock()
-        self.pruned: set[str] = set()
 
     def run(self, num_parallel: int) -> None:
         """Runs all jobs; a failed job does not stop the others."""
@@ -63,7 +61,6 @@ class Jobs:
         began = time.monotonic()
         code = 0 if read_run(folder).state == State.FINISHED else self._run(job, folder, output)
         seconds = round((job.seconds or 0.0) + time.monotonic() - began, 1)
-        self._pruning_check(job, folder)()  # the pruner also gets the last validations
         ended, value = self._judge(replace(job, seconds=seconds), folder, output, code)
         self.search.add_result(ended, value)
         self._write(ended)
@@ -78,27 +75,12 @@ class Jobs:
         quiet = [] if any("progress_bar" in text for text in shared) else [QUIET]
         environ = {SWEEP_VARIABLE: self.record.folder.resolve().name}
         train = TrainJob(folder=str(folder), arguments=(*shared, *quiet), environ=environ)
-        return self.launcher.run(train, output, self._pruning_check(job, folder))
-
-    def _pruning_check(self, job: SweepJob, folder: Path) -> Callable[[], bool]:
-        path, seen = folder / CURVES, 0
-
-        def should_stop() -> bool:
-            nonlocal seen
-            size = path.stat().st_size if path.exists() else 0
-            if size == seen:
-                return False
-            seen = size
-            if self.search.should_stop(job, read_curves(path).get(self.monitor or "", [])):
-                self.pruned.add(job.name)
-            return job.name in self.pruned
-
-        return should_stop
+        return self.launcher.run(train, output)
 
     def _judge(self, job: SweepJob, folder: Path, output: Path, code: int) -> tuple[SweepJob, float | None]:
         """Finds out how a job ended, and its value for the ranking."""
         if code == signals.EXIT_CODE:
-            return replace(job, ended=PRUNED if job.name in self.pruned else INTERRUPTED), None
+            return replace(job, ended=INTERRUPTED), None
         if code:
             return replace(job, ended=FAILED, problem=find_failure(output, code)), None
         chosen = chosen_of(read_run(folder))

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from faithkit.errors import UserError
-from faithkit.runs.run import Curve
-from faithkit.runs.sweeps import DONE, PRUNED, SweepJob, SweepRecord
+from faithkit.runs.sweeps import DONE, SweepJob, SweepRecord
 from faithkit_workflows.settings.training import Sweep
 from faithkit_workflows.sweep.sweep_plan import Plan, grid, make_job
 
@@ -23,10 +22,6 @@ class Search(Protocol):
 
     def add_result(self, job: SweepJob, value: float | None) -> None:
         """Records the result of a job that has ended; None if it has none."""
-        ...
-
-    def should_stop(self, job: SweepJob, curve: Curve) -> bool:
-        """Decides whether a job should be stopped early, by its validations so far."""
         ...
 
 
@@ -47,20 +42,15 @@ class GridSearch:
     def add_result(self, job: SweepJob, value: float | None) -> None:
         pass
 
-    def should_stop(self, job: SweepJob, curve: Curve) -> bool:
-        return False
-
 
 class OptunaSearch:
     """Proposes settings until there are `num_trials` results.
 
     Args:
-        results: The final value and the validations of each finished job, by name.
+        results: The value of each finished job, by name.
     """
 
-    def __init__(
-        self, plan: Plan, record: SweepRecord, options: Sweep, *, mode: str, results: Mapping[str, tuple[float, Curve]]
-    ):
+    def __init__(self, plan: Plan, record: SweepRecord, options: Sweep, *, mode: str, results: Mapping[str, float]):
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -69,25 +59,20 @@ class OptunaSearch:
         # A resumed search needs another seed: the same one would draw the first settings again.
         seed = (options.seed + len(self.known)) % 2**32
         samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
-        pruner = optuna.pruners.MedianPruner() if options.prune else optuna.pruners.NopPruner()
         directions = optuna.study.StudyDirection
         direction = directions.MINIMIZE if mode == "min" else directions.MAXIMIZE
-        self.study = optuna.create_study(
-            sampler=samplers[options.sampler](seed=seed), pruner=pruner, direction=direction
-        )
-        self.options, self.trials = options, dict[str, Any]()
+        self.study = optuna.create_study(sampler=samplers[options.sampler](seed=seed), direction=direction)
+        self.trials = dict[str, Any]()
         self.lock = threading.Lock()
         pending = []
         for job in self.known.values():
             params = self._params(job)
             if job.name in results:
-                value, curve = results[job.name]
-                known: dict[str, Any] = {"distributions": self.space, "intermediate_values": dict(curve)}
-                self.study.add_trial(optuna.create_trial(params=params, value=value, **known))
-            elif job.ended != PRUNED:
+                trial = optuna.create_trial(params=params, value=results[job.name], distributions=self.space)
+                self.study.add_trial(trial)
+            else:
                 pending.append(params)
-        ended = len(results) + sum(job.ended == PRUNED for job in self.known.values())
-        self.left = max(options.num_trials - ended, 0)
+        self.left = max(options.num_trials - len(results), 0)
         for params in pending[: self.left]:
             self.study.enqueue_trial(params)
 
@@ -103,26 +88,13 @@ class OptunaSearch:
             yield job
 
     def add_result(self, job: SweepJob, value: float | None) -> None:
-        """Records a result; a job without one has failed or was pruned."""
-        import optuna
+        """Records a result; a job without one has failed."""
+        from optuna.trial import TrialState
 
-        trial = self.trials[job.name]
-        states = {DONE: optuna.trial.TrialState.COMPLETE, PRUNED: optuna.trial.TrialState.PRUNED}
-        state = states.get(job.ended or "", optuna.trial.TrialState.FAIL)
+        is_done = job.ended == DONE
+        state = TrialState.COMPLETE if is_done else TrialState.FAIL
         with self.lock:
-            self.study.tell(trial, value if job.ended == DONE else None, state=state)
-
-    def should_stop(self, job: SweepJob, curve: Curve) -> bool:
-        """Asks the pruner, which compares validations at the same step."""
-        if not self.options.prune:
-            return False
-        with self.lock:
-            trial = self.trials[job.name]
-            known = self.study.get_trials(deepcopy=False)[trial.number].intermediate_values
-            for step, value in curve:
-                if step not in known:
-                    trial.report(value, step)
-            return bool(trial.should_prune())
+            self.study.tell(self.trials[job.name], value if is_done else None, state=state)
 
     def _params(self, job: SweepJob) -> dict[str, Any]:
         """Converts the settings of a job to Optuna's parameters.

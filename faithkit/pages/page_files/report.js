@@ -24,12 +24,9 @@ function showRuns() {
 }
 
 function showSweeps() {
-  for (const { name, keys, monitor, test, rows, effects } of report.sweeps) {
+  for (const { name, keys, monitor, test, rows } of report.sweeps) {
     const heads = [["place", ""], ...keys.map((key) => [key, "a setting that varies"]), [monitor, "at its best validation; ranks"], [test, "ranks nothing"], ["runs", "their mean, where there are several"], ["names", "of their folders"]];
     table(box(`${name}-ranking`), heads, rows);
-    if (!effects.length) continue;
-    const columns = [["setting", ""], ["p", "permutation test"], ["p (Holm)", "corrected for the settings"], ["value", ""], [`mean ${spell(monitor.split("/").pop())}`, "over runs, with its 95% interval"], ["runs", ""]];
-    table(box(`${name}-effects`), columns, effects.map(([key, p, corrected, ...rest]) => [key, pValue(p), pValue(corrected), ...rest]));
   }
 }
 

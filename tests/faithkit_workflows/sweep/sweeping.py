@@ -1,6 +1,7 @@
 """Sweeps in this process, with a launcher that writes finished runs immediately."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,16 +40,10 @@ class Trainings:
 
     Args:
         score: Computes the validation of a job from its settings, or raises Failure.
-        shows: Computes the validations that a job writes before its end, at steps 1, 2, ...
     """
 
-    def __init__(
-        self,
-        score: Score,
-        shows: Callable[[Mapping[str, str]], list[float]] = lambda settings: [],
-        monitor: str = MONITOR,
-    ):
-        self.score, self.shows, self.monitor = score, shows, monitor
+    def __init__(self, score: Score, monitor: str = MONITOR):
+        self.score, self.monitor = score, monitor
         self.started: list[TrainJob] = []
         self.num_stops = 0
         self.lock = threading.Lock()
@@ -58,28 +53,19 @@ class Trainings:
         """The folders of the jobs that were started, in order."""
         return [Path(job.folder).name for job in self.started]
 
-    def run(self, job: TrainJob, log: Path, should_stop: Callable[[], bool]) -> int:
+    def run(self, job: TrainJob, log: Path) -> int:
         with self.lock:
             self.started.append(job)
         settings = {key.lstrip("+"): value for key, _, value in (text.partition("=") for text in job.arguments)}
         folder = Path(job.folder)
-        (folder / "csv").mkdir(parents=True, exist_ok=True)
-        lines = [f"step,{MONITOR}\n"]
-        for step, value in enumerate(self.shows(settings), start=1):
-            lines.append(f"{step},{value}\n")
-            (folder / "csv" / "metrics.csv").write_text("".join(lines))
-            if should_stop():
-                write_config(folder / "config.yaml", {"callbacks": {"monitor": MONITOR, "mode": "max"}})
-                return 130
+        folder.mkdir(exist_ok=True)
         try:
             value = self.score(settings)
         except Failure as failure:
             write_config(folder / "config.yaml", {"callbacks": {"monitor": MONITOR, "mode": "max"}})
             log.write_text(f"some words\n{failure.output}\n")
             return failure.code
-        for path in sorted(folder.rglob("*"), reverse=True):
-            path.rmdir() if path.is_dir() else path.unlink()
-        folder.rmdir()
+        shutil.rmtree(folder)
         write_job(folder, value, monitor=self.monitor)
         return 0
 

@@ -1,6 +1,5 @@
-"""Searches by Optuna: results, the number of trials, resuming, failures, pruning."""
+"""Searches by Optuna: results, the number of trials, resuming, failures."""
 
-import json
 import math
 
 import pytest
@@ -78,22 +77,6 @@ def test_integers_are_searched_as_integers(tmp_path):
     sweep_here(trainings, "sweep=optuna", *counts, "sweep.num_trials=3", f"run_dir={tmp_path / 'sweep'}")
     given = [dict(text.partition("=")[::2] for text in job.arguments) for job in trainings.started]
     assert all(100 <= int(one["data.num_train"]) <= 900 and one["model.num_epochs"] in "123" for one in given)
-
-
-def test_a_job_below_the_median_at_the_same_step_is_ended_early(tmp_path, capsys):
-    def validations(settings) -> list[float]:
-        return [peak(settings) / 2, peak(settings)]
-
-    trainings = Trainings(peak, validations)
-    options = ("sweep.num_trials=12", "sweep.sampler=random", "sweep.prune=true", f"run_dir={tmp_path / 'sweep'}")
-    sweep_here(trainings, *SEARCH, *options)
-    record = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
-    ended = [job["ended"] for job in record["jobs"].values()]
-    assert ended[:5] == ["done"] * 5 and ended.count("pruned") >= 2 and len(ended) == 12
-    assert "were ended early by their validations" in capsys.readouterr().out
-    again = Trainings(peak)
-    sweep_here(again, f"resume={tmp_path / 'sweep'}")
-    assert not again.started, "what was ended early counts as tried"
 
 
 def test_settings_outside_of_the_search_are_refused(tmp_path):

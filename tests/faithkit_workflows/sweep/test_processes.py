@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,14 @@ def test_cores_and_gpus_are_divided_among_parallel_jobs(monkeypatch):
 def test_a_stopped_job_gets_one_signal_and_its_output_is_kept(tmp_path, monkeypatch):
     script = ["sh", "-c", "echo begun; trap 'echo stopped; exit 130' TERM; while true; do sleep 0.05; done"]
     monkeypatch.setattr(TrainJob, "command", lambda self: script)
-    monkeypatch.setattr("faithkit_workflows.sweep.launching.POLL_SECONDS", 0.3)
+    launcher, log = Processes(1, []), tmp_path / "a.log"
     job = TrainJob(folder=str(tmp_path / "a"), arguments=(), environ={})
-    code = Processes(1, []).run(job, tmp_path / "a.log", lambda: True)
-    assert code == 130 and (tmp_path / "a.log").read_text() == "begun\nstopped\n"
+    with ThreadPoolExecutor() as pool:
+        code = pool.submit(launcher.run, job, log)
+        while not log.exists() or "begun" not in log.read_text():
+            time.sleep(0.05)
+        launcher.stop()
+    assert code.result() == 130 and (tmp_path / "a.log").read_text() == "begun\nstopped\n"
 
 
 def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
