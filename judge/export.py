@@ -12,8 +12,7 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.metrics.results import read_metrics
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
-from faithkit.weights.adapter_folder import AdapterFolder
-from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
+from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
 from faithkit.weights.export import Report, compared_examples, export_folder, model_card
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading

