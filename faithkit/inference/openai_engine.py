@@ -7,14 +7,13 @@ vLLM is recognised by its list of models. It also gets `choices` of a form as `s
 
 import asyncio
 import logging
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from queue import SimpleQueue
+from itertools import islice
 from typing import Any, TypeVar
 
-from faithkit.checks import check_number
 from faithkit.errors import UserError
 from faithkit.inference.decoding import BEAM, Decoding
 from faithkit.inference.openai_server import (
@@ -34,46 +33,27 @@ from faithkit.inference.text import Form, Reply, Request, check_requests
 
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0
-FIRST_WAIT, MAX_WAIT = 0.5, 8.0  # seconds before an unusable answer is requested again, like the client's own waits
 MAX_RETRY_AFTER = 120.0  # seconds that the client waits at most for a server's Retry-After
 MIN_LOST = 3  # requests in a row without any answer before the server counts as stopped
 TOP_LOGPROBS = {20: 5, 5: 0}  # how many likeliest tokens are requested, and how many after a refusal
-CLOSING_SECONDS = 5.0  # for open connections to close; the thread never blocks the end of the process
 THREAD_NAME = "faithkit-requests"
-MILLION = 1_000_000
+UNUSABLE_RETRIES = 2  # after an answer that is truncated or in another format
 
 Session = TypeVar("Session")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """The price of a model's tokens, in US dollars per million.
-
-    Args:
-        prompt: For tokens that it reads.
-        new: For tokens that it writes.
-    """
-
-    prompt: float
-    new: float
-
-    def __post_init__(self) -> None:
-        check_number("price.prompt", self.prompt, 0, MILLION)
-        check_number("price.new", self.new, 0, MILLION)
-
-
 @dataclass(slots=True, kw_only=True)
 class Usage:
-    """Counts over the life of an engine; tokens are counted by the server, including those of unusable answers.
+    """Counts over the life of an engine; tokens are counted by the server.
 
     Args:
         sent: Requests sent over the network, including retries.
         retries: Requests sent again after a failure.
         answered: Requests with a reply.
         failed: Requests with a problem instead.
-        price: Without it the cost is unknown.
+        price: US dollars for a million tokens that are read, and that are written; without it the cost is unknown.
     """
 
     sent: int = 0
@@ -82,14 +62,14 @@ class Usage:
     failed: int = 0
     prompt_tokens: int = 0
     new_tokens: int = 0
-    price: Price | None = None
+    price: tuple[float, float] | None = None
 
     @property
     def cost(self) -> float | None:
         """Returns US dollars at the full price; discounts, as for cached prompts, are not known."""
         if self.price is None:
             return None
-        return (self.prompt_tokens * self.price.prompt + self.new_tokens * self.price.new) / MILLION
+        return (self.prompt_tokens * self.price[0] + self.new_tokens * self.price[1]) / 1_000_000
 
     def __str__(self) -> str:
         failed = f", {self.failed:,} failed" if self.failed else ""
@@ -110,7 +90,6 @@ class OpenAiEngine:
         api_key_variable: The environment variable with the key; optional with a `base_url`.
         concurrency: Requests that are open at a time.
         max_retries: Tries after the first.
-        malformed_retries: Tries after an unusable answer: truncated, not JSON, or empty.
         timeout_seconds: Maximum silence in one try.
         price: For the cost in `usage`.
     """
@@ -123,18 +102,12 @@ class OpenAiEngine:
         api_key_variable: str = "OPENAI_API_KEY",
         concurrency: int = 8,
         max_retries: int = 6,
-        malformed_retries: int = 2,
         timeout_seconds: float = 120.0,
-        price: Price | None = None,
+        price: tuple[float, float] | None = None,
     ):
-        check_number("engine.concurrency", concurrency, 1, 1000, whole=True)
-        check_number("engine.max_retries", max_retries, 0, 100, whole=True)
-        check_number("engine.malformed_retries", malformed_retries, 0, 100, whole=True)
-        check_number("engine.timeout_seconds", timeout_seconds, 0.001, 86_400)
         self._server = read_server(model, base_url, api_key_variable)
         self._openai = _import_openai()
-        self.concurrency, self.max_retries, self.malformed_retries = concurrency, max_retries, malformed_retries
-        self.timeout_seconds = timeout_seconds
+        self.concurrency, self.max_retries, self.timeout_seconds = concurrency, max_retries, timeout_seconds
         self.usage = Usage(price=price)
         self._models: Models | None = None  # until the first session
         self._num_lost = 0  # requests in a row without any answer
@@ -152,8 +125,8 @@ class OpenAiEngine:
         async def write(client: Any, request: Request) -> Reply:
             reply = Reply(id=request.id)
             while len(reply.texts) < decoding.num_samples:  # some servers ignore `n` and return one text
-                answer, texts = await self._write(client, request, decoding, form, len(reply.texts))
-                reply = add_samples(reply, answer, texts[: decoding.num_samples - len(reply.texts)])
+                answer = await self._write(client, request, decoding, form, len(reply.texts))
+                reply = add_samples(reply, answer, read_texts(answer)[: decoding.num_samples - len(reply.texts)])
             return reply
 
         return self._run(requests, write)
@@ -165,8 +138,10 @@ class OpenAiEngine:
             while count := self._top_logprobs:
                 settings = {"temperature": 0.0, "logprobs": True, "top_logprobs": count}
                 try:
-                    answer, found = await self._ask(client, request, settings, 1, lambda a: weigh_choices(a, choices))
-                    return replace(add_samples(Reply(id=request.id), answer, []), probabilities=found)
+                    answer = await self._ask(client, request, settings, 1)
+                    return replace(
+                        add_samples(Reply(id=request.id), answer, []), probabilities=weigh_choices(answer, choices)
+                    )
                 except self._openai.APIStatusError as error:
                     if not is_about(error, "logprobs"):
                         raise
@@ -198,7 +173,7 @@ class OpenAiEngine:
             timeout=self._openai.Timeout(self.timeout_seconds, connect=min(CONNECT_SECONDS, self.timeout_seconds)),
             # The default transport parses HTTP in Python and needs twice the processor time.
             http_client=self._openai.DefaultAioHttpClient(
-                event_hooks={"request": [self._count_request], "response": [self._note_rate_limit]}
+                event_hooks={"request": [self._count_request], "response": [self._note_response]}
             ),
         ) as client:
             if self._models is None:
@@ -210,7 +185,8 @@ class OpenAiEngine:
             self.usage.sent += 1
             self.usage.retries += request.headers.get("x-stainless-retry-count", "0") != "0"  # the client's count
 
-    async def _note_rate_limit(self, response: Any) -> None:
+    async def _note_response(self, response: Any) -> None:
+        self._num_lost = 0
         if response.status_code == 429 and not self._limits_rate:
             self._limits_rate = True
             log.info("the server limits the rate: requests wait as it asks; a lower engine.concurrency may help")
@@ -225,14 +201,12 @@ class OpenAiEngine:
         except self._openai.APIError:
             return Models()  # some servers have no list, and some keys may not read it
 
-    async def _write(
-        self, client: Any, request: Request, decoding: Decoding, form: Form | None, first: int
-    ) -> tuple[Answer, list[tuple[str, bool]]]:
+    async def _write(self, client: Any, request: Request, decoding: Decoding, form: Form | None, first: int) -> Answer:
         sent_form = form if self._takes_schema else None
         on_vllm = self._models is not None and self._models.are_vllm
         settings = generation_settings(decoding, sent_form, request, first=first, on_vllm=on_vllm)
         try:
-            return await self._ask(client, request, settings, decoding.max_new_tokens, read_texts)
+            return await self._ask(client, request, settings, decoding.max_new_tokens)
         except self._openai.APIStatusError as error:
             if sent_form is None or not is_about(error, "response_format", "json_schema", "structured_outputs"):
                 raise
@@ -241,32 +215,24 @@ class OpenAiEngine:
             log.warning("the server refuses to constrain replies to a form; requests are sent without it")
         return await self._write(client, request, decoding, None, first)
 
-    async def _ask(
-        self, client: Any, request: Request, settings: dict[str, Any], max_tokens: int, read: Callable[[Answer], Result]
-    ) -> tuple[Answer, Result]:
-        """Sends a request until its answer can be read."""
+    async def _ask(self, client: Any, request: Request, settings: dict[str, Any], max_tokens: int) -> Answer:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         limit = "max_completion_tokens" if self._server.is_openai else "max_tokens"  # OpenAI's newer models refuse it
         sent = {"model": self._server.model, "messages": messages, limit: max_tokens, **settings}
-        for tries in range(self.malformed_retries + 1):
+        for remaining in range(UNUSABLE_RETRIES, -1, -1):
+            # The client's timeout is for each read: a server could send one byte at a time for ever.
+            async with asyncio.timeout((self.max_retries + 1) * (self.timeout_seconds + MAX_RETRY_AFTER)):
+                response = await client.chat.completions.with_raw_response.create(**sent)
             try:
-                # The client's timeout is for each read: a server could send one byte at a time for ever.
-                async with asyncio.timeout((self.max_retries + 1) * (self.timeout_seconds + MAX_RETRY_AFTER)):
-                    response = await client.chat.completions.with_raw_response.create(**sent)
-                self._num_lost = 0
                 answer = read_answer(response.content)
-                self.usage.prompt_tokens += answer.tokens.prompt_tokens
-                self.usage.new_tokens += answer.tokens.completion_tokens
-                return answer, read(answer)
-            except UnusableAnswer as error:
-                if error.final or tries == self.malformed_retries:
+                break
+            except UnusableAnswer:
+                if not remaining:
                     raise
                 self.usage.retries += 1
-                await asyncio.sleep(min(FIRST_WAIT * 2**tries, MAX_WAIT))
-            except self._openai.APIStatusError:
-                self._num_lost = 0
-                raise
-        raise AssertionError("the last try returns or raises")
+        self.usage.prompt_tokens += answer.tokens.prompt_tokens
+        self.usage.new_tokens += answer.tokens.completion_tokens
+        return answer
 
     def _explain(self, error: Exception) -> str:
         """Explains why a request has no reply; raises an error that concerns all requests."""
@@ -314,53 +280,23 @@ def run_concurrently(
         work: An exception in it ends the iteration, after the results that have arrived are yielded.
         open_session: Opens what the items share, such as a client's connections.
     """
-    loop = asyncio.new_event_loop()
-    free_places = asyncio.Semaphore(concurrency)
-    outcomes: SimpleQueue[tuple[Any, BaseException | None] | None] = SimpleQueue()
+    from anyio.from_thread import start_blocking_portal  # a dependency of the client
 
-    async def run_item(session: Session, item: Item) -> None:
+    unstarted = iter(items)
+    running: set[Future[Result]] = set()
+    with (
+        start_blocking_portal(name=THREAD_NAME) as portal,
+        portal.wrap_async_context_manager(open_session()) as session,
+    ):
         try:
-            outcomes.put((await work(session, item), None))
-        except Exception as error:
-            outcomes.put((None, error))
-
-    async def run_all() -> None:
-        async with open_session() as session, asyncio.TaskGroup() as tasks:
-            for item in items:
-                await free_places.acquire()
-                tasks.create_task(run_item(session, item))
-
-    def run_loop() -> None:
-        try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(run_all())
-        except asyncio.CancelledError:
-            pass
-        except BaseException as error:
-            outcomes.put((None, error))
-        outcomes.put(None)
-
-    def call_in_loop(function: Callable[[], Any]) -> None:
-        with suppress(RuntimeError):  # the loop is closed: all work has ended
-            loop.call_soon_threadsafe(function)
-
-    def stop() -> None:
-        call_in_loop(lambda: [task.cancel() for task in asyncio.all_tasks(loop)])
-        if thread.ident is not None:
-            thread.join(CLOSING_SECONDS)
-
-    thread = threading.Thread(target=run_loop, name=THREAD_NAME, daemon=True)
-    try:
-        thread.start()
-        while (outcome := outcomes.get()) is not None:
-            result, error = outcome
-            if error is not None:
-                stop()
-                while not outcomes.empty():  # replies that have arrived may have cost money
-                    if (outcome := outcomes.get()) is not None and outcome[1] is None:
-                        yield outcome[0]
-                raise error
-            yield result
-            call_in_loop(free_places.release)
-    finally:
-        stop()
+            running = {portal.start_task_soon(work, session, item) for item in islice(unstarted, concurrency)}
+            while running:
+                wait(running, return_when=FIRST_COMPLETED)
+                # Failures last: the replies that have arrived may have cost money.
+                for future in sorted((f for f in running if f.done()), key=lambda f: f.exception() is not None):
+                    running.discard(future)
+                    yield future.result()
+                    running |= {portal.start_task_soon(work, session, item) for item in islice(unstarted, 1)}
+        finally:
+            for future in running:
+                future.cancel()

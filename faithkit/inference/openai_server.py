@@ -36,15 +36,7 @@ WITHHELD = "content_filter"
 
 
 class UnusableAnswer(Exception):
-    """An answer that contains no text.
-
-    Args:
-        final: The request would get the same answer again.
-    """
-
-    def __init__(self, problem: str, *, final: bool = False):
-        super().__init__(problem)
-        self.final = final
+    """An answer that is not in OpenAI's format, or contains no text."""
 
 
 class _Part(BaseModel):
@@ -143,11 +135,11 @@ def read_texts(answer: Answer) -> list[tuple[str, bool]]:
         return texts
     first = answer.choices[0]
     if first.message.refusal:
-        raise UnusableAnswer("the model refuses to answer", final=True)
+        raise UnusableAnswer("the model refuses to answer")
     if first.finish_reason == WITHHELD:
-        raise UnusableAnswer("the server's content filter withholds the answer", final=True)
+        raise UnusableAnswer("the server's content filter withholds the answer")
     if first.finish_reason == CUT:  # as with models that reason before they answer
-        raise UnusableAnswer("the answer is empty: max_new_tokens were spent before it began", final=True)
+        raise UnusableAnswer("the answer is empty: max_new_tokens were spent before it began")
     raise UnusableAnswer("the answer is empty")
 
 

@@ -77,7 +77,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
         raise UserError(f"engine={options.name} without a model", hint=hint)
     if options.name == OPENAI:
-        from faithkit.inference.openai_engine import OpenAiEngine, Price
+        from faithkit.inference.openai_engine import OpenAiEngine
 
         engine: TextEngine = OpenAiEngine(
             options.model,
@@ -86,7 +86,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
             concurrency=options.concurrency,
             max_retries=options.max_retries,
             timeout_seconds=options.timeout_seconds,
-            price=Price(prompt=options.price[0], new=options.price[1]) if options.price else None,
+            price=options.price,
         )
     else:
         from faithkit.inference.local_text import LocalOptions, load_local

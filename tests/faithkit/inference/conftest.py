@@ -9,7 +9,6 @@ import pytest
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits between tries are short; no key of the user's, and no proxy, comes into it."""
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr("faithkit.inference.openai_engine.FIRST_WAIT", 0.01)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from faithkit.inference.openai_engine import THREAD_NAME, Price
+from faithkit.inference.openai_engine import THREAD_NAME
 from faithkit.inference.text import USER, Message, Request
 from tests.faithkit.inference.asking import GREEDY, engine_for, questions
 from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering
@@ -38,13 +38,13 @@ def test_each_request_gets_its_own_reply_however_many_are_open() -> None:
 
 def test_usage_is_counted() -> None:
     with ChatServer(LIMITED, Fault(body=HALF), answering(), always=None) as server:
-        engine = engine_for(server, price=Price(prompt=1.0, new=2.0))
+        engine = engine_for(server, price=(1.0, 2.0))
         assert len(list(engine.generate(questions(3), GREEDY))) == 3
     usage = engine.usage
-    assert (usage.answered, usage.failed, usage.sent, usage.retries) == (3, 0, 6, 3)
-    assert (usage.prompt_tokens, usage.new_tokens) == (9, 6)
-    assert usage.cost == pytest.approx(21e-6)
-    assert str(usage) == "3 requests answered, 3 retries, 9 tokens read, 6 written, 0.0000 dollars"
+    assert (usage.answered, usage.failed, usage.sent, usage.retries) == (2, 1, 5, 2)
+    assert (usage.prompt_tokens, usage.new_tokens) == (6, 4)
+    assert usage.cost == pytest.approx(14e-6)
+    assert str(usage) == "2 requests answered, 1 failed, 2 retries, 6 tokens read, 4 written, 0.0000 dollars"
 
 
 def test_half_a_character_is_one_requests_problem() -> None:

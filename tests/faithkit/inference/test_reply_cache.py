@@ -145,7 +145,7 @@ def test_thousands_are_found_in_one_call(path: Path) -> None:
 @pytest.mark.usefixtures("quickly")
 def test_a_problem_of_the_server_is_asked_again_by_the_next_run(path: Path) -> None:
     with ChatServer(FAILED, answering()) as server:
-        engine = OpenAiEngine(MODEL, base_url=server.url, max_retries=0, malformed_retries=0, concurrency=1)
+        engine = OpenAiEngine(MODEL, base_url=server.url, max_retries=0, concurrency=1)
         problems = [reply.problem for reply in CachedEngine(engine, path).generate(ask("a", "b", "c"), GREEDY)]
         assert [bool(problem) for problem in problems] == [True, True, False]
         again = CachedEngine(engine, path)

@@ -40,7 +40,6 @@ pytestmark = pytest.mark.usefixtures("quickly")
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits between tries are short."""
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    monkeypatch.setattr("faithkit.inference.openai_engine.FIRST_WAIT", 0.01)
 
 
 def read(dataset: Any) -> dict[str, list[Example]]:
