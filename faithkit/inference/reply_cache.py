@@ -13,9 +13,8 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from faithkit.checks import check_number
 from faithkit.errors import UserError
@@ -42,7 +41,6 @@ _SYSTEM_ERRORS = {
     sqlite3.SQLITE_CANTOPEN: errno.EACCES,
     sqlite3.SQLITE_PERM: errno.EPERM,
 }
-Result = TypeVar("Result")
 
 
 class CachedEngine:
@@ -136,14 +134,8 @@ class CachedEngine:
                 store.add(waiting)
 
 
-class _LostRow(sqlite3.DatabaseError):
-    """A row that was written and cannot be found: a damaged index, which SQLite does not notice."""
-
-    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-
-
 class ReplyStore:
-    """Finds and adds replies by key. A damaged file is renamed and replaced; a damaged row is ignored.
+    """Finds and adds replies by key. A damaged file is renamed, and a new one replaces it; a damaged row is ignored.
 
     Args:
         path: The file; created if missing.
@@ -154,14 +146,25 @@ class ReplyStore:
 
         self.path = Path(os.path.realpath(Path(path).expanduser()))
         make_folder(self.path.parent)
-        self._lock = FileLock(self.path.with_name(f".{self.path.name}.lock"))
-        with self._disk_errors(), self._lock:
-            self._db = self._open_or_replace()
+        with self._explained_errors(), FileLock(self.path.with_name(f".{self.path.name}.lock")):
+            try:
+                self._db = self._open()
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+                log.warning("the cache of replies is damaged: a new one is created, and %s", self._set_aside())
+                self._db = self._open()
+            self._opened = self.path.stat().st_ino
 
     def find(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, Reply]]:
         """Yields the keys that have a reply, and the reply."""
         for start in range(0, len(keys), KEYS_PER_QUERY):
-            for key, row, checksum in self._do(partial(_select, keys=keys[start : start + KEYS_PER_QUERY])):
+            part = keys[start : start + KEYS_PER_QUERY]
+            marks = ",".join("?" * len(part))
+            with self._explained_errors():
+                rows = self._db.execute(f"SELECT key, reply, checksum FROM replies WHERE key IN ({marks})", part)
+                found = rows.fetchall()
+            for key, row, checksum in found:
                 if checksum == _checksum(key, row):
                     yield key, _from_json(row)
 
@@ -169,46 +172,11 @@ class ReplyStore:
         """Adds all replies or none; afterwards no kill of the process loses them."""
         written = [(key, _to_json(reply)) for key, reply in replies]
         rows = [(key, row, _checksum(key, row)) for key, row in written]
-
-        def insert(db: sqlite3.Connection) -> None:
-            with db:
-                db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?)", rows)
-                for start in range(0, len(rows), KEYS_PER_QUERY):
-                    keys = {key for key, _, _ in rows[start : start + KEYS_PER_QUERY]}
-                    if len(_select(db, list(keys))) < len(keys):
-                        raise _LostRow("a written row is not found")
-
-        self._do(insert)
+        with self._explained_errors(), self._db:
+            self._db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?)", rows)
 
     def close(self) -> None:
         self._db.close()
-
-    def _do(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Runs an action; if the file is damaged, again after another process or this one has replaced it."""
-        with self._disk_errors():
-            try:
-                return action(self._db)
-            except sqlite3.DatabaseError as error:
-                _raise_unless_damaged(error)
-            with self._lock:
-                self._db.close()
-                self._db = self._open_or_replace()
-                try:
-                    return action(self._db)  # another process may have replaced the file
-                except sqlite3.DatabaseError as error:
-                    _raise_unless_damaged(error)
-                self._db.close()
-                self._set_aside()
-                self._db = self._open()
-            return action(self._db)
-
-    def _open_or_replace(self) -> sqlite3.Connection:
-        try:
-            return self._open()
-        except sqlite3.DatabaseError as error:
-            _raise_unless_damaged(error)
-        self._set_aside()
-        return self._open()
 
     def _open(self) -> sqlite3.Connection:
         # A generator that holds the store may be closed by another thread than the one that started it.
@@ -231,26 +199,37 @@ class ReplyStore:
             raise
         return db
 
-    def _set_aside(self) -> None:
+    def _set_aside(self, opened: int | None = None) -> str:
+        """Renames the damaged file; returns the sentence that names the new place.
+
+        Args:
+            opened: The inode of the damaged file, in case another process has replaced it.
+        """
+        if opened is not None and self.path.exists() and self.path.stat().st_ino != opened:
+            return "another process has replaced it"
         names = (f"{self.path}.damaged{number or ''}" for number in range(10**6))
         aside = next(name for name in names if not os.path.lexists(name))
-        with disk_errors(self.path):
-            for suffix in ("", "-wal", "-shm"):  # the files of SQLite
-                if os.path.lexists(f"{self.path}{suffix}"):
-                    Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-        log.warning("the cache of replies is damaged: a new one is created, and the old one is now %s", aside)
+        for suffix in ("", "-wal", "-shm"):  # the files of SQLite
+            if os.path.lexists(f"{self.path}{suffix}"):
+                Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
+        return f"the old one is now {aside}"
 
     @contextmanager
-    def _disk_errors(self) -> Iterator[None]:
-        """Turns SQLite's errors of the disk into a `UserError` with a hint."""
+    def _explained_errors(self) -> Iterator[None]:
+        """Turns SQLite's errors of the file and the disk into a `UserError` with a hint."""
         with disk_errors(self.path):
             try:
                 yield
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 kind = (error.sqlite_errorcode or 0) & 0xFF  # the primary code
                 if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                     problem = f"another process has locked the cache of replies for {LOCK_SECONDS:.0f} s"
                     hint = "wait for it, or choose another path"
+                    raise UserError(problem, place=str(self.path), hint=hint) from error
+                if _is_damage(error):
+                    self._db.close()
+                    problem = f"the cache of replies is damaged: {self._set_aside(self._opened)}"
+                    hint = "run the same command again: it creates a new cache"
                     raise UserError(problem, place=str(self.path), hint=hint) from error
                 if kind not in _SYSTEM_ERRORS:
                     raise
@@ -258,14 +237,8 @@ class ReplyStore:
                 raise OSError(number, os.strerror(number), str(self.path)) from error
 
 
-def _select(db: sqlite3.Connection, keys: Sequence[bytes]) -> list[tuple[bytes, bytes, bytes]]:
-    marks = ",".join("?" * len(keys))
-    return db.execute(f"SELECT key, reply, checksum FROM replies WHERE key IN ({marks})", keys).fetchall()
-
-
-def _raise_unless_damaged(error: sqlite3.DatabaseError) -> None:
-    if ((error.sqlite_errorcode or 0) & 0xFF) not in _DAMAGED:
-        raise error
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    return ((error.sqlite_errorcode or 0) & 0xFF) in _DAMAGED
 
 
 def _checksum(key: bytes, row: bytes) -> bytes:

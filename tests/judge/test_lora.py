@@ -146,7 +146,7 @@ def test_a_resume_on_other_base_weights_is_refused(
     ):
         Judge.load(tmp_path / "run" / "adapter")
     shutil.rmtree(base)
-    with pytest.raises(UserError, match="base.* is not a folder"):
+    with pytest.raises(UserError, match=r"base.* is not a folder"):
         Judge.load(tmp_path / "run" / "adapter")
     assert Judge.load(tmp_path / "run").judge("The river is long.", "the river is old").probability is not None
 
