@@ -4,15 +4,13 @@
     tasks.json         import it; suggested answers are in it as predictions
     rows.jsonl         needed to read an export
 
-`row` in a task names its line of rows.jsonl. Label Studio's Text tag counts code points from 0, as Python does;
-releases before 1.5 counted UTF-16 units, so every emoji before a span moved it by one. A browser shows "\\r\\n" and
-"\\r" as one line break each. Therefore tasks contain the text as a browser shows it, and offsets are converted back.
+`row` in a task names its line of rows.jsonl. Label Studio's Text tag counts code points from 0, as Python does. A
+browser shows "\\r\\n" and "\\r" as one line break each. Therefore tasks contain the text as a browser shows it, and
+offsets are converted back.
 
 >>> text = "one\\r\\ntwo"
 >>> shown_text(text), to_shown(text, 5), to_original(text, 4)
 ('one\\ntwo', 4, 5)
->>> from_utf16("🙂 hi", 3)
-2
 """
 
 import re
@@ -53,16 +51,6 @@ def to_original(text: str, offset: int) -> int:
     return offset + removed
 
 
-def from_utf16(text: str, offset: int) -> int | None:
-    """Converts an offset in UTF-16 units to characters; None inside a character and beyond the text."""
-    units = 0
-    for place, character in enumerate(text):
-        if units >= offset:
-            return place if units == offset else None
-        units += 2 if ord(character) > 0xFFFF else 1
-    return len(text) if units == offset else None
-
-
 def same_quote(quoted: str, text: str) -> bool:
     """Compares a span's text with Label Studio's quote, which may have "\\\\n" as two characters and fewer spaces."""
     return _visible(quoted.replace("\\n", "\n")) == _visible(text.replace("\\n", "\n"))
@@ -73,9 +61,9 @@ def _visible(text: str) -> str:
 
 
 CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
-KEY = "row"  # not `id`: in JSON-MIN that is Label Studio's number
-# Keeps spaces, and the direction of right-to-left texts. The second name is that of old releases.
-STYLE = ".lsf-htx-richtext, .htx-text { white-space: pre-wrap; unicode-bidi: plaintext; }"
+KEY = "row"  # not `id`, which Label Studio uses for its number
+# Keeps spaces, and the direction of right-to-left texts.
+STYLE = ".lsf-htx-richtext { white-space: pre-wrap; unicode-bidi: plaintext; }"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +147,7 @@ def label_config(scheme: Scheme, fields: Iterable[str]) -> str:
 
 def _add_text(view: Element, field: str) -> None:
     SubElement(view, "Header", {"value": field.capitalize(), "size": "4"})
-    # ModelReply outright: where Label Studio runs in its secure mode, it would take the text for an address.
+    # The type is named because Label Studio in its secure mode would take the text for an address.
     SubElement(view, "Text", {"name": field, "value": f"${field}", "valueType": "text", "saveTextResult": "yes"})
 
 

@@ -63,7 +63,7 @@ class Question(ABC):
         return [{"id": self.name, **head, "value": {self.kind if self.kind != "textarea" else "text": answer}}]
 
     @abstractmethod
-    def read(self, values: Sequence[Any]) -> Any:
+    def read(self, values: Sequence[Mapping[str, Any]]) -> Any:
         """Reads the values of all results of this question in one annotation."""
 
 
@@ -84,20 +84,20 @@ class Choices(Question):
         for label, definition in self.labels.items():
             SubElement(tag, "Choice", {"value": label, "hint": definition})
 
-    def read(self, values: Sequence[Any]) -> list[str]:
+    def read(self, values: Sequence[Mapping[str, Any]]) -> list[str]:
         chosen = {label for value in values for label in read_labels(value, "choices", self.labels)}
         if len(chosen) > 1 and not self.multiple:
             raise BadAnswer("several labels", f"{self.name} allows one label, got {', '.join(sorted(chosen))}")
         return [label for label in self.labels if label in chosen]
 
 
-def read_labels(value: Any, key: str, known: Mapping[str, str]) -> list[str]:
+def read_labels(value: Mapping[str, Any], key: str, known: Mapping[str, str]) -> list[str]:
     """Reads the labels of a result.
 
     Raises:
         BadAnswer: They are no list of known labels.
     """
-    given = value.get(key) if isinstance(value, Mapping) else value
+    given = value.get(key)
     labels = [given] if isinstance(given, str) else given
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise BadAnswer("unreadable answer", f"{key} must be a list of labels, got {shorten(given)}")
@@ -117,8 +117,8 @@ class Number(Question):
     def _add_tag(self, view: Element, attributes: dict[str, str]) -> None:
         SubElement(view, "Number", attributes | {"min": "1", "step": "1"})
 
-    def read(self, values: Sequence[Any]) -> int:
-        given = values[-1].get(self.kind) if isinstance(values[-1], Mapping) else values[-1]
+    def read(self, values: Sequence[Mapping[str, Any]]) -> int:
+        given = values[-1].get(self.kind)
         if isinstance(given, float) and given.is_integer():
             given = int(given)
         if not isinstance(given, int) or isinstance(given, bool):
@@ -159,10 +159,10 @@ class FreeText(Question):
         """Writes an answer as a list of one piece."""
         return Question.results(self, [answer], target, text)
 
-    def read(self, values: Sequence[Any]) -> str:
+    def read(self, values: Sequence[Mapping[str, Any]]) -> str:
         pieces: list[Any] = []
         for value in values:
-            given = value.get("text") if isinstance(value, Mapping) else value
+            given = value.get("text")
             pieces += given if isinstance(given, list) else [given]
         if not all(isinstance(piece, str) for piece in pieces):
             raise BadAnswer("unreadable answer", f"{self.name} must be text, got {shorten(values)}")
@@ -212,7 +212,7 @@ class Spans(Question):
                 found.append({**head, "from_name": self.flags_name, "type": "choices", "value": flags})
         return found
 
-    def read(self, values: Sequence[Any]) -> list[dict[str, Any]]:
+    def read(self, values: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         """Reads spans and their flags, which have the same offsets; offsets are not checked against the text."""
         found: list[dict[str, Any]] = []
         flags: dict[tuple[int, int], list[str]] = {}
@@ -230,8 +230,8 @@ class Spans(Question):
         return sorted(found, key=lambda span: (span["start"], span["end"], span["label"]))
 
 
-def _read_offsets(value: Any) -> tuple[int, int]:
-    numbers = [value.get(name) for name in ("start", "end")] if isinstance(value, Mapping) else [None, None]
+def _read_offsets(value: Mapping[str, Any]) -> tuple[int, int]:
+    numbers = [value.get(name) for name in ("start", "end")]
     if not all(isinstance(number, int) and not isinstance(number, bool) for number in numbers):
         raise BadAnswer("unreadable answer", f"a span needs start and end, got {shorten(value)}")
     return numbers[0], numbers[1]  # type: ignore[return-value]

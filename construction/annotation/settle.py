@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from construction.annotation.export import Annotation, join_overlaps
+from construction.annotation.export import Annotation, check_spans, join_overlaps
 from construction.annotation.project import AnnotationRow
 from construction.annotation.questions import Answer, Answers, Choices, FreeText, Question, Spans
 from construction.annotation.schemes import Scheme
@@ -247,22 +247,14 @@ def check_answers(scheme: Scheme, row: AnnotationRow, answers: Any, place: str) 
             raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
         try:
             checked[name] = _checked(question, answer, row.text)
-        except (ValueError, TypeError, IndexError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{name}: {error}", place=place, hint=hint) from error
     return checked
 
 
 def _checked(question: Question, answer: Any, text: str) -> Answer:
+    checked = question.read([result["value"] for result in question.results(answer, "", text)])
     if not isinstance(question, Spans):
-        return question.read(answer if isinstance(answer, list) and answer else [answer])
-    as_results = [{**span, "labels": [span.get("label")]} for span in answer]
-    flags = [
-        {"start": span["start"], "end": span["end"], "choices": span["flags"]} for span in answer if span.get("flags")
-    ]
-    spans = question.read([*as_results, *flags])
-    for span in spans:
-        if not 0 <= span["start"] < span["end"] <= len(text):
-            raise ValueError(f"{span['start']} to {span['end']} is no stretch of a text of {len(text)} characters")
-    return join_overlaps(
-        [{name: span[name] for name in ("start", "end", "label", "flags") if name in span} for span in spans]
-    )[0]
+        return checked
+    check_spans(checked, text)
+    return join_overlaps([{name: value for name, value in span.items() if name != "text"} for span in checked])[0]

@@ -13,11 +13,13 @@ from construction.annotation.project import AnnotationRow
 from construction.annotation.questions import Answers
 from construction.annotation.schemes import YES, rounds_text
 from construction.dialogues.dialogue_turns import turn_row
-from construction.official_layouts import GOOD, halludial_row
+from construction.official_layouts import DIAHALU_FILE, FAITHDIAL_FILES, GOOD, halludial_row
+from data_modules.datasets.begin import LAYOUTS as BEGIN_LAYOUTS
 from data_modules.datasets.ragtruth import RESPONSES, SOURCES, render
+from data_modules.embedded.layouts.common import write_tsv
 from data_modules.reading.dialogues import verdict_of
 from data_modules.reading.fields import SEEKER
-from faithkit.files.atomic import atomic_folder, write_json, write_text
+from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 from faithkit.records import Example
 
@@ -122,7 +124,6 @@ def write_layout(scheme: str, folder: Path, answered: Sequence[Answered]) -> Cou
 def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     """Writes FaithDial's dialogues: the edit is the response, and the tags are about the original one."""
     counts: Counter[str] = Counter()
-    files = {"train": "train.json", "validation": "valid.json"}
     for split, rows in _by_split(answered, "train", "validation").items():
         dialogues: dict[str, list[dict[str, Any]]] = {}
         for row, answers in rows:
@@ -145,7 +146,7 @@ def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             )
         rows_of = [{"dialog_idx": name, "utterances": utterances} for name, utterances in dialogues.items()]
         if rows_of:
-            write_json(folder / files.get(split, "test.json"), rows_of)
+            write_json(folder / FAITHDIAL_FILES.get(split, "test.json"), rows_of)
     return counts
 
 
@@ -187,7 +188,7 @@ def write_diahalu(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             }
         )
     if rows:
-        write_jsonl(folder / "DiaHalu.jsonl", rows)
+        write_jsonl(folder / DIAHALU_FILE, rows)
     return counts
 
 
@@ -228,7 +229,6 @@ BEGIN_WORDS = {
     "Hallucination": "Not fully attributable",
     "Generic": "Generic",
 }
-BEGIN_HEADER = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
 
 
 def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
@@ -237,7 +237,7 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     A table has no room for tabs and line breaks: they become spaces, and such rows are counted.
     """
     counts: Counter[str] = Counter()
-    lines = ["\t".join(BEGIN_HEADER)]
+    rows = []
     for row, answers in answered:
         if not answers.get("faithful"):
             counts["left out: not interpretable, or no verdict"] += 1
@@ -246,12 +246,11 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
         message = example.history[-1].text if example.history else ""
         cells = [row.system or str(example.meta.get("model") or "unknown"), example.source, example.knowledge, message]
         cells += [example.response, BEGIN_WORDS[answers["faithful"][0]]]
-        plain = [" ".join(cell.split()) for cell in cells]
-        counts["white space made plain"] += plain != cells
+        counts["white space made plain"] += any(" ".join(cell.split()) != cell for cell in cells)
         counts["rows"] += 1
-        lines.append("\t".join(plain))
-    if len(lines) > 1:
-        write_text(folder / "begin_test_wow.tsv", "".join(f"{line}\n" for line in lines))
+        rows.append(cells)
+    if rows:
+        write_tsv(folder / "begin_test_wow.tsv", BEGIN_LAYOUTS["2022"], rows)
     write_jsonl(folder / "ratings.jsonl", _ratings(answered))
     return +counts
 

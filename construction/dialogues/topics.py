@@ -3,15 +3,15 @@
 Files are JSON lines, JSON lists or CSV, of one of the layouts in `LAYOUTS`; a folder means all such files in it. A row
 has the domain, the source as DiaHalu's files name it, and a text for the system prompt of each side.
 
-The embedded topics need no file: the same `NUM_TOPICS` for each domain at every call.
+`embedded` means the topics of embedded_topics.jsonl: 56 of each domain, the questions with common misconceptions and
+some without a known answer.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import chain, islice, zip_longest
 from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 
 from construction.chain.steps import KEY, Row
@@ -21,122 +21,9 @@ from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.hashes import hash_files
+from faithkit.files.jsonl import read_jsonl
 
-NUM_TOPICS = 56
-
-# Questions, some with common misconceptions or without a known answer.
-_QUESTIONS = """
-Why does ice float on water?|Do goldfish really forget everything after a few seconds?|Which is the longest river?
-Why are there leap years?|Can you see the Great Wall of China from the Moon?|Who painted the first picture ever?
-Does sugar make children restless?|Why is the sky blue during the day and red in the evening?|How do bees find home?
-Which metal melts in a hand?|Do we use only a tenth of the brain?|Why does bread rise?|How old can a tortoise get?
-Does lightning never strike the same place twice?|Who built the first clock?|Why do cats purr?
-Which country has the most time zones?|Is a tomato a fruit?|Why do onions make us cry?|How do submarines dive?
-Can people sneeze with open eyes?|What did the Romans eat for breakfast?|Why is the sea salty?|Do bulls hate red?
-Which planet has the longest day?|How does a refrigerator make things cold?|Why do leaves change colour in autumn?
-Was Napoleon really small?|What is inside a black hole?|How many words does English have?|Why do we dream?
-Does cold weather give you a cold?|Which bird cannot fly backwards?|How is glass made?|Who invented the zero?
-Why do some stones glow?|Can plants hear?|What makes a rainbow round?|How do magnets know where north is?
-Do chameleons change colour to hide?|Why does soap clean?|Which is the driest place on Earth?|How are pearls made?
-What will be the most spoken language in a hundred years?|Did vikings wear horns?|Why does a boomerang come back?
-How do whales sleep?|Is there gold in the sea?|Why do we have two eyes?|Who named the days of the week?
-Does water turn the other way round in the south?|How high can a balloon rise?|Why do peppers taste hot?
-What was the first animal in space?|How do spiders get a thread across a river?|Can sound travel through space?
-"""
-QUESTIONS = [question for line in _QUESTIONS.strip().splitlines() for question in line.strip("|").split("|")]
-_TASKS = {
-    "a table in a restaurant": {
-        "food": "Italian|Indian|vegan|Turkish|Thai|seafood",
-        "part of town": "the centre|the north|near the station|by the river",
-        "price": "cheap|moderate|expensive",
-        "people": "2|3|4|7",
-        "time": "Friday at 19:00|tonight at 20:30|Sunday at 12:15",
-    },
-    "a room in a hotel": {
-        "stars": "2|3|4",
-        "nights": "1|3|5",
-        "people": "1|2|4",
-        "needs": "parking|wireless internet|breakfast|a quiet room",
-        "arrival": "Monday|Thursday|next Saturday",
-    },
-    "a train": {
-        "from": "Cambridge|Norwich|Ely",
-        "to": "London|Peterborough|Birmingham",
-        "day": "Tuesday|Saturday",
-        "leave after": "8:15|13:30|17:00",
-        "tickets": "1|2|5",
-    },
-    "a taxi": {"from": "the museum|the hotel|the cinema", "to": "the airport|the station|the hospital"}
-    | {"arrive by": "9:45|18:30|22:00", "luggage": "none|three cases|a bicycle"},
-    "a museum to visit": {"kind": "art|trains|science|toys", "entrance": "free|at most 10 pounds"}
-    | {"day": "Sunday|Wednesday", "who comes along": "two children|a grandmother in a wheelchair|nobody"},
-    "a bus": {"from": "the university|the market|the stadium", "to": "the lake|the castle|the harbour"}
-    | {"leave at": "7:20|12:00|23:10", "rule": "without a change|the fewest stops|not line 61"},
-    "a doctor's appointment": {"why": "a cough|a sore knee|a vaccination"}
-    | {"when": "in the morning|after work|as soon as possible", "insurance": "public|private"},
-}
-_PERSONAS = {
-    "I work as {}.": "a nurse|a baker|a teacher of music|a gardener|a pilot|a librarian|a carpenter|a vet",
-    "I have {}.": "three dogs|a parrot that talks|two small daughters|a twin brother|no car|a boat|an old piano",
-    "I love {}.": "hiking|old films|chess|cooking for friends|swimming in lakes|science fiction|knitting|karaoke",
-    "I cannot stand {}.": "coffee|heights|loud music|cold weather|spiders|long journeys|getting up early",
-    "I live {}.": "on an island|in a big city|on a farm|in a small flat above a shop|near the mountains",
-    "I dream of {}.": "seeing Japan|writing a book|my own restaurant|running a marathon|learning to fly",
-}
-_PROBLEMS = (
-    "A shop sells {a} boxes of {b} pens each, and takes {c} dollars for a pen. How much does it take for all pens?",
-    "{name} reads {a} pages a day for {b} days, and the book has {d} pages more. How many pages does the book have?",
-    "A train goes {b} hours at {d} miles an hour, rests {c} minutes, and goes {a} hours more. How far does it go?",
-    "{name} has {d} coins, gives {a} to each of {c} friends and finds {b} more. How many coins are there now?",
-    "A tank of {d}0 litres loses {b} litres an hour and gets {c}. After how many hours is half of it left?",
-    "{name} saves {b} dollars a week, and spends a third of it. What is saved after {a}2 weeks?",
-    "Of {d} pupils {a} have a dog, {b} have a cat, and {c} have both. How many have neither?",
-    "A garden is {a} metres wide and {b} metres longer than that. What do {c} fences around it take in metres?",
-)
-_NAMES = "Amira|Jonas|Mei|Pavel|Rosa|Tom"
-
-
-def embedded_topics(domain: str) -> Iterator[tuple[str, str]]:
-    """Yields the texts for both sides of each dialogue."""
-    for number in range(NUM_TOPICS):
-        yield _MAKERS[domain](number)
-
-
-def _question(number: int) -> tuple[str, str]:
-    return (QUESTIONS[number],) * 2
-
-
-def _task(number: int) -> tuple[str, str]:
-    scene = list(_TASKS)[number % len(_TASKS)]
-    wishes = list(product(*(values.split("|") for values in _TASKS[scene].values())))
-    drawn = Random(scene).sample(wishes, NUM_TOPICS // len(_TASKS) + 1)[number // len(_TASKS)]
-    wishes_text = ", ".join(f"{name}: {value}" for name, value in zip(_TASKS[scene], drawn, strict=True))
-    return (f"You look for {scene} ({wishes_text}), and want it booked or settled in the end.",) * 2
-
-
-def _personas(number: int) -> tuple[str, str]:
-    random = Random(f"persona:{number}")
-    drawn = {text: random.sample(values.split("|"), 2) for text, values in _PERSONAS.items()}
-    for_a, for_b = ("\n".join(text.format(values[side]) for text, values in drawn.items()) for side in (0, 1))
-    return for_a, for_b
-
-
-def _problem(number: int) -> tuple[str, str]:
-    random = Random(f"problem:{number}")
-    ranges = {"a": (3, 19), "b": (4, 29), "c": (2, 3), "d": (60, 97)}
-    values = {name: random.randint(*bounds) for name, bounds in ranges.items()}
-    text = _PROBLEMS[number % len(_PROBLEMS)].format(name=random.choice(_NAMES.split("|")), **values)
-    return text, text
-
-
-_MAKERS: Mapping[str, Callable[[int], tuple[str, str]]] = {
-    KNOWLEDGE: _question,
-    TASK: _task,
-    CHAT: _personas,
-    REASONING: _problem,
-}
-
-
+EMBEDDED_TOPICS = Path(__file__).with_name("embedded_topics.jsonl")  # 56 of each domain
 QUESTION_DOMAINS = (KNOWLEDGE, REASONING)  # their topics can be the first turn
 SUFFIXES = (".jsonl", ".json", ".csv")
 _TAG = re.compile(r"<[^<>]{1,80}>")  # MultiWOZ marks values in its goals
@@ -272,11 +159,10 @@ class Topics:
         self.report.rejects.clear()
         # Bad rows have no domain: only the first reader reports them.
         readers = [self._of(domain, self.report if not i else None) for i, domain in enumerate(self.domains)]
+        rows = filter(None, chain.from_iterable(zip_longest(*readers)))
         number = 0
-        for number, row in enumerate(_in_turn(readers), start=1):
+        for number, row in enumerate(islice(rows, self.limit), start=1):  # noqa: B007
             yield row
-            if number == self.limit:
-                return
         if not number:
             raise UserError("no topic is here", place=", ".join(self.paths), hint=f"pipeline.topics={EMBEDDED}")
 
@@ -297,8 +183,9 @@ class Topics:
 
     def _topics(self, domain: str, report: ReadReport) -> Iterator[tuple[str, Topic]]:
         if EMBEDDED in self.paths:
-            for number, (for_a, for_b) in enumerate(embedded_topics(domain)):
-                yield f"{domain}:{number}", Topic(domain, EMBEDDED, for_a, for_b)
+            topics = (row for row in read_jsonl(EMBEDDED_TOPICS) if row["domain"] == domain)
+            for number, row in enumerate(topics):
+                yield f"{domain}:{number}", Topic(domain, EMBEDDED, row["for_a"], row.get("for_b", row["for_a"]))
             return
         for file in topic_files(self.paths):
             for row in read_rows(file, report):
@@ -318,14 +205,3 @@ def _read(row: FileRow) -> Iterator[tuple[str, Topic]]:
         yield from ((name, _goal(row.inside(row.values[name]))) for name in goals)
         return
     yield row.default_id, LAYOUTS[row.layout(fields)].read(row)
-
-
-def _in_turn(readers: Iterable[Iterator[Row]]) -> Iterator[Row]:
-    rest = list(readers)
-    while rest:
-        for reader in list(rest):
-            row = next(reader, None)
-            if row is None:
-                rest.remove(reader)
-            else:
-                yield row

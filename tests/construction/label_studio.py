@@ -103,8 +103,8 @@ class LabelStudio:
         made = self.call("POST", f"/api/tasks/{task}/annotations/", {"result": results, **others})
         return int(made["id"])
 
-    def export(self, project: int, path: Path, kind: str = "JSON") -> Path:
-        """Exports a project: JSON or JSON_MIN."""
-        found = self.call("GET", f"/api/projects/{project}/export?exportType={kind}&download_all_tasks=true")
+    def export(self, project: int, path: Path) -> Path:
+        """Exports a project as JSON."""
+        found = self.call("GET", f"/api/projects/{project}/export?exportType=JSON&download_all_tasks=true")
         path.write_text(json.dumps(found), encoding="utf-8")
         return path
