@@ -7,7 +7,7 @@ Types, positions, lengths and generators are figures 2 and 3 and tables 3 and 4 
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,7 @@ _TYPE_COLOURS = {
 
 
 def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -> list[Path]:
-    """Writes types.png, positions.png, lengths.png and models.png; and with `full` those of FULL_PLOTS.
+    """Writes the plots of `PLOTS` for which the corpus has data; those marked `full` only on request.
 
     Raises:
         UserError: matplotlib is not installed, or the folder cannot be written.
@@ -49,49 +49,39 @@ def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -
     require_plots()
     from matplotlib import rc_context
 
-    plots: dict[str, tuple[bool, Callable[[CorpusStats], Figure]]] = {
-        "types": (bool(stats.types), plot_types),
-        "positions": (stats.has_spans, plot_positions),
-        "lengths": (bool(stats.response_buckets), plot_lengths),
-        "models": (bool(stats.models) and stats.has_spans, plot_models),
-    }
-    if full:
-        plots |= {name: (wanted(stats), plot) for name, (wanted, plot) in FULL_PLOTS.items()}
+    plots = {name: plot for name, plot in PLOTS.items() if (full or not plot.full) and plot.has_data(stats)}
     with rc_context(STYLE):
-        return [
-            save_figure(plot(stats), Path(folder) / f"{name}.png") for name, (wanted, plot) in plots.items() if wanted
-        ]
+        return [save_figure(plot.draw(stats), Path(folder) / f"{name}.png") for name, plot in plots.items()]
 
 
 def plot_types(stats: CorpusStats) -> "Figure":
     """Plots the share of each type among the spans of a task."""
     rows = {name: counts for name, counts in stats.types.items() if counts}
     figure, axes = new_figure(7, 1.3 + 0.42 * len(rows))
-    names = [f"{plot_name(name)}  (n = {sum(counts.values()):,})" for name, counts in rows.items()]
-    left = [0.0] * len(rows)
-    for place, label in enumerate(sort_labels(label for counts in rows.values() for label in counts)):
-        shares = [counts.get(label, 0) / sum(counts.values()) for counts in rows.values()]
-        colour = _TYPE_COLOURS.get(label, COLOURS[place % len(COLOURS)])
-        axes.barh(
-            names,
-            shares,
-            left=left,
-            height=0.7,
-            color=colour,
-            edgecolor="white",
-            label=plot_name(label.replace("_", " ")),
-        )
-        for row, share in enumerate(shares):
-            if share >= 0.06:
-                middle, ink = left[row] + share / 2, "white" if _dark(colour) else "black"
-                axes.text(middle, row, f"{share:.0%}", ha="center", va="center", color=ink, fontsize=8)
-        left = [start + share for start, share in zip(left, shares, strict=True)]
-    axes.set_xlim(0, 1)
-    axes.xaxis.set_major_formatter(percent_axis())
-    axes.invert_yaxis()
+    labels = sort_labels(label for counts in rows.values() for label in counts)
+    colours = {label: _TYPE_COLOURS.get(label, COLOURS[place % len(COLOURS)]) for place, label in enumerate(labels)}
+    _stack_shares(axes, rows, colours)
     what = "hallucinated spans by task" if stats.has_spans else "hallucination by part"
     legend_above(axes, f"Types of {what}")
     return figure
+
+
+def _stack_shares(axes: Any, rows: Mapping[str, Mapping[str, int]], colours: Mapping[str, str]) -> None:
+    """Draws a bar for each row, divided by the shares of its labels, which are written where they fit."""
+    names = [f"{plot_name(name)}  (n = {sum(counts.values()):,})" for name, counts in rows.items()]
+    left = np.zeros(len(rows))
+    for label, colour in colours.items():
+        shares = np.array([counts.get(label, 0) / sum(counts.values()) for counts in rows.values()])
+        shown = plot_name(label.replace("_", " "))
+        axes.barh(names, shares, left=left, height=0.72, color=colour, edgecolor="white", label=shown)
+        for row, share in enumerate(shares):
+            if share >= 0.06:
+                style = {"ha": "center", "va": "center", "color": "white" if _dark(colour) else "black", "fontsize": 8}
+                axes.text(left[row] + share / 2, row, f"{share:.0%}", **style)
+        left += shares
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_major_formatter(percent_axis())
+    axes.invert_yaxis()
 
 
 def plot_positions(stats: CorpusStats) -> "Figure":
@@ -227,22 +217,9 @@ def plot_classes(stats: CorpusStats) -> "Figure":
     figure, _ = new_figure(
         7, 0.3 + sum(rows if acts else rows[:1]), rows=2 if acts else 1, height_ratios=rows[: 1 + bool(acts)]
     )
-    axes, left = figure.axes[0], np.zeros(len(systems))
     colours = dict(zip(CLASSES, ("#009e73", "#cc79a7", "#777777", "#f0c05a", "#d55e00"), strict=True))
-    names = [f"{plot_name(system or 'all')}  (n = {sum(counts.values()):,})" for system, counts in systems.items()]
-    for name in CLASSES:
-        shares = np.array([counts[name] / sum(counts.values()) for counts in systems.values()])
-        axes.barh(names, shares, left=left, height=0.75, color=colours[name], edgecolor="white", label=name)
-        for row, share in enumerate(shares):
-            if share >= 0.06:
-                axes.text(
-                    left[row] + share / 2, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color="black"
-                )
-        left += shares
-    axes.set_xlim(0, 1)
-    axes.invert_yaxis()
-    axes.xaxis.set_major_formatter(percent_axis())
-    legend_above(axes, "BEGIN's classes")
+    _stack_shares(figure.axes[0], {system or "all": counts for system, counts in systems.items()}, colours)
+    legend_above(figure.axes[0], "BEGIN's classes")
     if acts:
         _heat_map(figure, stats, acts)
     return figure
@@ -289,10 +266,72 @@ def _topic_facet(stats: CorpusStats) -> str:
     return next((name for name in TOPICS if name in stats.facets), "")
 
 
-# By file name: whether a corpus has the data, and the plot.
-FULL_PLOTS: Mapping[str, tuple[Callable[[CorpusStats], bool], Callable[[CorpusStats], "Figure"]]] = {
-    "rates": (lambda stats: any(name and name not in TOPICS for name in stats.rates), plot_rates),
-    "topics": (lambda stats: bool(_topic_facet(stats)), plot_topics),
-    "classes": (lambda stats: bool(stats.classes), plot_classes),
-    "copying": (lambda stats: bool(stats.extraction), plot_extraction),
+class Plot(NamedTuple):
+    """A plot with its title and alternative text in the page.
+
+    Args:
+        has_data: Whether a corpus has the data.
+        full: Whether RAGTruth's analysis leaves it out.
+    """
+
+    title: str
+    description: str
+    has_data: Callable[[CorpusStats], bool]
+    draw: "Callable[[CorpusStats], Figure]"
+    full: bool = False
+
+
+PLOTS: Mapping[str, Plot] = {  # by file name
+    "types": Plot(
+        "Types",
+        "Share of each type of hallucination by part; the table of types has the numbers.",
+        lambda stats: bool(stats.types),
+        plot_types,
+    ),
+    "positions": Plot(
+        "Positions",
+        "Heat map of the positions of hallucinated spans in the responses, a strip for each part.",
+        lambda stats: stats.has_spans,
+        plot_positions,
+    ),
+    "lengths": Plot(
+        "Length and hallucination",
+        "Hallucination against the length of context and response, by part.",
+        lambda stats: bool(stats.response_buckets),
+        plot_lengths,
+    ),
+    "models": Plot(
+        "Generators",
+        "Hallucinated spans per hundred words by generator and task; see the table by generator.",
+        lambda stats: bool(stats.models) and stats.has_spans,
+        plot_models,
+    ),
+    "rates": Plot(
+        "Rates by part",
+        "Hallucinated share of each part with its interval; the table by part has the numbers.",
+        lambda stats: any(name and name not in TOPICS for name in stats.rates),
+        plot_rates,
+        full=True,
+    ),
+    "topics": Plot(
+        "Topics",
+        "Bars of how many responses each topic has; the table by topic has the numbers.",
+        lambda stats: bool(_topic_facet(stats)),
+        plot_topics,
+        full=True,
+    ),
+    "classes": Plot(
+        "BEGIN and VRM",
+        "Shares of BEGIN's classes by system, and heat map of the speech acts in each class.",
+        lambda stats: bool(stats.classes),
+        plot_classes,
+        full=True,
+    ),
+    "copying": Plot(
+        "Copying",
+        "How many responses have which coverage and density with their knowledge.",
+        lambda stats: bool(stats.extraction),
+        plot_extraction,
+        full=True,
+    ),
 }

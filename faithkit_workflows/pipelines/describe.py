@@ -16,12 +16,15 @@ from data_modules.reading.rows import ReadReport
 from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.environment import environment
 from faithkit.errors import UserError
+from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.begin_tags import GENERIC, begin_class
+from faithkit.metrics.results import write_results
 from faithkit.published.figures import are_comparable_models
 from faithkit_workflows.corpus.corpus_columns import Columns
-from faithkit_workflows.corpus.corpus_report import describe_corpus
+from faithkit_workflows.corpus.corpus_report import rate_metrics, report_corpus
+from faithkit_workflows.corpus.datasheet import datasheet
 
 GENERIC_OPTION = "generic"
 ADDRESS = re.compile(r"https?://\S+ ?")
@@ -49,19 +52,21 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     is_embedded, known = block["path"] == EMBEDDED, built_here(Path(source.path))
     no_paper = is_embedded or known or not _is_the_papers(block["dataset"], columns)
     title = display_name(block["dataset"], block["path"])
-    reading = {"path": source.path, "num_rejects": len(report.rejects), "notes": _notes(neither, config["limit"])}
-    describe_corpus(
+    stats = report_corpus(
         columns,
         run.path,
+        full=True,
         title=title,
-        reading=reading,
-        known=known,
-        plots=block["plots"],
         dataset="" if no_paper else block["dataset"],
+        notes=_notes(neither, config["limit"]),
+        plots=block["plots"],
         num_resamples=block["num_resamples"],
-        meta={"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()},
         verbose=config["verbose"],
     )
+    meta = {"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()}
+    write_results(run.metrics, rate_metrics(stats, title), meta)
+    reading = {"path": source.path, "num_rejects": len(report.rejects)}
+    write_text(run.path / "datasheet.md", datasheet(stats, title=title, reading=reading, known=known))
     log.info("%s: %s", title, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
 
 
