@@ -31,7 +31,7 @@ from faithkit_workflows.domains.domain_rows import DEV, Rows, read_all_domains
 from faithkit_workflows.domains.features import Features
 from faithkit_workflows.domains.leave_one_out import DomainBaselines
 from faithkit_workflows.domains.report import report_domains
-from faithkit_workflows.domains.response_only import find_label_words, measure_response_only
+from faithkit_workflows.domains.response_only import measure_response_only
 from faithkit_workflows.domains.scores import DomainTest
 
 NAME = "domains"
@@ -69,7 +69,6 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
                 baselines=[one.baseline for one in fitted],
                 extra=domain.extra,
                 response_only=measure_response_only(rows.inputs, num_resamples=num_resamples),
-                label_words=find_label_words(rows.inputs),
                 related_domains=domain.related_domains,
                 seen=origin.leaked if is_known else None,
             )

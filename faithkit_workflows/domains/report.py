@@ -16,8 +16,8 @@ from faithkit.pages.page_tables import (
 from faithkit.reports.report import Report, build_sample
 from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.domains.abstention import measure_abstention
 from faithkit_workflows.domains.scores import (
+    COVERAGES,
     MEAN,
     MODEL,
     RANKING,
@@ -34,10 +34,9 @@ def report_domains(
 ) -> Report:
     """Scores every domain and builds the report."""
     scores = score_domains(tests, num_resamples=num_resamples)
-    abstention, abstention_tables, abstention_notes = measure_abstention(
-        tests, title=title, num_resamples=num_resamples
-    )
-    tables = [_model_table(scores, title), _baselines_table(scores, title), *abstention_tables]
+    tables = [_model_table(scores, title), _baselines_table(scores, title)]
+    if any(domain.coverage for domain in scores.domains):
+        tables.append(_coverage_table(scores, title))
     if any(test.response_only for test in tests):
         tables.append(_response_only_table(tests, title))
     examples = [example for test in tests for example in test.examples]
@@ -47,12 +46,11 @@ def report_domains(
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     pairs = [(example, predictions[example.id]) for example in chosen]
     return Report(
-        metrics=scores.to_metrics() | abstention,
+        metrics=scores.to_metrics(),
         headline=(_headline_table(scores, title),),
         tables=tuple(tables),
-        notes=(*_compare_with_best_baselines(scores.domains), *abstention_notes),
+        notes=tuple(_compare_with_best_baselines(scores.domains)),
         samples=tuple(build_sample(e, gold=e.label, label=p.label, score=p.score) for e, p in pairs),
-        lines=tuple(_describe_label_words(tests)),
     )
 
 
@@ -72,18 +70,6 @@ def _compare_with_best_baselines(domains: Sequence[ScoredDomain]) -> list[str]:
     above = listed([name for name, difference in best.items() if difference.low > 0]).format(of=f" of {len(best)}")
     below = listed([name for name, difference in best.items() if difference.high < 0]).format(of="")
     return [f"against the best baseline of each domain: clearly above on {above}, clearly below on {below}"]
-
-
-def _describe_label_words(tests: Sequence[DomainTest]) -> list[str]:
-    def quoted(words: Sequence[str]) -> str:
-        return ", ".join(f"'{escape_terminal(word, 40)}'" for word in words)
-
-    return [
-        f"{test.title}: words that indicate hallucinated: {quoted(hallucinated)}; faithful: {quoted(faithful)}"
-        for test in tests
-        for hallucinated, faithful in [test.label_words]
-        if hallucinated or faithful
-    ]
 
 
 def _extra_last(domains: Sequence[ScoredDomain]) -> list[list[ScoredDomain]]:
@@ -170,6 +156,19 @@ def _baseline_cells(name: str, metrics: Mapping[str, Metric], difference: Differ
     values = [format_percent(metrics.get(RANKING)), format_percent(metrics.get("macro_f1"), bounds=False)]
     compared = ["-", "-"] if difference is None else [format_percent(difference.metric), format_p(difference.p_value)]
     return [f"  {escape_terminal(name)}", *values, *compared]
+
+
+def _coverage_table(scores: DomainScores, title: str) -> Table:
+    """Shows the model's accuracy on its most confident rows."""
+    heads = {f"accuracy_at_{coverage}": f"{coverage}%" for coverage in COVERAGES}
+    heads |= {"judged_at_90": "judged at 0.9", "accuracy_judged_at_90": "right of these"}
+    table = new_number_table(f"{title}: where it may abstain, percent", "domain", heads.values())
+    for domain in scores.domains:
+        if domain.coverage:
+            table.add_row(domain.test.row_title, *(format_percent(domain.coverage.get(key)) for key in heads))
+    line = "accuracy over the most confident 100, 80, 50% (ties included), and over those of at least 0.9"
+    table.caption = Text(line)
+    return table
 
 
 def _response_only_table(tests: Sequence[DomainTest], title: str) -> Table:

@@ -54,17 +54,6 @@ def measure_response_only(examples: Sequence[Example], *, num_resamples: int = 1
     return found
 
 
-def find_label_words(examples: Sequence[Example], limit: int = 4) -> tuple[list[str], list[str]]:
-    """Finds the words and pairs of words with the largest weights for hallucinated, and those for faithful."""
-    gold = np.array([example.label == HALLUCINATED for example in examples])
-    if not 0 < gold.sum() < len(gold):
-        return [], []
-    model = _fit([_count_words(example) for example in examples], gold)
-    names, weights = model[0].get_feature_names_out(), model[-1].coef_[0]
-    order = [i for i in np.argsort(weights) if names[i] != "#"]
-    return [str(names[i]) for i in order[::-1][:limit]], [str(names[i]) for i in order[:limit]]
-
-
 def _count_length(example: Example) -> Counts:
     words = unicode_words(example.response)
     characters = len(example.response)

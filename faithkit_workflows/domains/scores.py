@@ -6,19 +6,22 @@ of the mean over these domains, not over all possible ones.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.baselines.simple_detectors import Baseline
-from faithkit.metrics.classification import KINDS, classification_metrics, classification_statistic
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.classification import KINDS, classification_metrics, classification_statistic, safe_ratio
+from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import Example, Prediction
-from faithkit.statistics.bootstrap import Difference, Resamples, resample
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap, resample
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit.statistics.spread import Values
 
+COVERAGES = (100, 80, 50)  # percent of the rows that are judged, the most confident first
+CONFIDENCE = 0.9  # of `abstain_at`
 SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC", "average_precision": "AP", "ece": "ECE"}
 RANKING, MEAN, MODEL = "auroc", "mean", "model"
 
@@ -32,7 +35,6 @@ class DomainTest:
         extra: Shown, and left out of the means.
         related_domains: Names of the domains that share texts, corpora or authors with it.
         response_only: AUROC of classifiers that do not see the knowledge, by kind of features.
-        label_words: Words that indicate hallucinated responses, and words that indicate faithful ones.
         seen: Marks the rows that the model was trained on [N]; None where this is unknown.
     """
 
@@ -44,7 +46,6 @@ class DomainTest:
     extra: bool = False
     related_domains: frozenset[str] = frozenset()
     response_only: Mapping[str, Metric] = field(default_factory=dict)
-    label_words: tuple[Sequence[str], Sequence[str]] = ((), ())
     seen: NDArray[np.bool_] | None = None
 
     @property
@@ -58,11 +59,13 @@ class ScoredDomain:
     """A domain's metrics by system, and the resamples that paired differences are computed from.
 
     Args:
+        coverage: The model's accuracy on its most confident rows; empty where it gives no probabilities.
         differences: The model's AUROC minus each baseline's, by the baseline's key.
     """
 
     test: DomainTest
     metrics: dict[str, dict[str, Metric]]
+    coverage: dict[str, Metric]
     draws: dict[str, Resamples]
     differences: dict[str, Difference]
 
@@ -85,7 +88,8 @@ class DomainScores:
         metrics: dict[str, Metric] = {}
         for domain in self.domains:
             name = domain.test.name
-            metrics |= {f"{name}/{metric}": value for metric, value in domain.metrics[MODEL].items()}
+            of_model = domain.metrics[MODEL] | domain.coverage
+            metrics |= {f"{name}/{metric}": value for metric, value in of_model.items()}
             for key, of_baseline in domain.metrics.items():
                 if key != MODEL:
                     metrics |= {f"{name}/{key}_{one}": of_baseline[one] for one in SHOWN if one in of_baseline}
@@ -120,7 +124,7 @@ def score_domains(tests: Sequence[DomainTest], *, num_resamples: int = 1000) -> 
     differences = {
         key: difference
         for key, of_system in draws.items()
-        if key != MODEL and (difference := average_differences(draws[MODEL], of_system, RANKING)) is not None
+        if key != MODEL and (difference := average_domains(draws[MODEL], RANKING, minus=of_system)) is not None
     }
     return DomainScores(scored, means, differences)
 
@@ -138,38 +142,39 @@ def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDoma
         for key in systems
         if key != MODEL and (difference := draws[MODEL].subtract(draws[key]).get(RANKING)) is not None
     }
-    return ScoredDomain(test, metrics, draws, differences)
+    joined = join_outcomes(test.examples, test.predictions)
+    coverage = measure_coverage(joined, num_resamples=num_resamples, seed=seed)
+    return ScoredDomain(test, metrics, coverage, draws, differences)
 
 
-def average_domains(draws: Sequence[Resamples], name: str) -> Difference | None:
-    """Averages a metric over domains; None where one of them does not have it.
+def average_domains(
+    draws: Sequence[Resamples], name: str, minus: Sequence[Resamples] | None = None
+) -> Difference | None:
+    """Averages a metric over domains, or its paired difference from another system; None where a domain lacks it.
 
     The p-value is that of the mean against 0, which is meaningful only for differences. The interval of a calibration
     error is corrected for bias, as that of one domain is (`bootstrap`), and stays within [0, 1]. Some bias remains: for
-    perfectly calibrated scores the mean over many domains lies above 0, and so may its interval.
+    perfectly calibrated scores the mean over many domains lies above 0, and so may its interval. A difference of
+    calibration errors is corrected once, by its bias: the system that is calibrated worse has less bias, so without the
+    correction it would look closer to the other one than it is.
+
+    Args:
+        minus: The other system's resamples, in the same order.
     """
-    if not draws or any(name not in one.values or not np.isfinite(one.values[name]) for one in draws):
+    systems = [draws, *([minus] if minus is not None else [])]
+    if not draws or any(not np.isfinite(one.values.get(name, np.nan)) for of_system in systems for one in of_system):
         return None
-    value = float(np.mean([one.values[name] for one in draws]))
-    samples = np.mean([one.samples[name] for one in draws], axis=0)
-    mean = _summarize(name, value, samples, sum(one.num_rows for one in draws))
-    if mean is None or not _is_debiased(name):
+    values, samples = (
+        [np.mean([getattr(one, part)[name] for one in of_system], axis=0) for of_system in systems]
+        for part in ("values", "samples")
+    )
+    value, drawn = float(values[0]), samples[0]
+    if minus is not None:
+        value, drawn = value - float(values[1]), drawn - samples[1]
+    mean = _summarize(name, value, drawn, sum(one.num_rows for one in draws))
+    if mean is None or minus is not None or not _is_debiased(name):
         return mean
     return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
-
-
-def average_differences(first: Sequence[Resamples], second: Sequence[Resamples], name: str) -> Difference | None:
-    """Averages the paired difference of two systems over domains; None where one of them lacks the metric.
-
-    The difference of calibration errors is corrected once, by its bias. The system that is calibrated worse has less
-    bias, so without the correction it would look closer to the other one than it is.
-    """
-    pairs = list(zip(first, second, strict=True))
-    if not pairs or any(name not in one.values or name not in other.values for one, other in pairs):
-        return None
-    value = float(np.mean([one.values[name] - other.values[name] for one, other in pairs]))
-    samples = np.mean([one.samples[name] - other.samples[name] for one, other in pairs], axis=0)
-    return _summarize(name, value, samples, sum(one.num_rows for one, _ in pairs))
 
 
 def _summarize(name: str, value: float, samples: Values, num_rows: int) -> Difference | None:
@@ -191,3 +196,26 @@ def _summarize(name: str, value: float, samples: Values, num_rows: int) -> Diffe
 
 def _is_debiased(name: str) -> bool:
     return name in KINDS and KINDS[name].is_debiased
+
+
+def measure_coverage(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Metric]:
+    """Measures the accuracy on the most confident rows, ties included, and on those with a confidence of 0.9 or more.
+
+    Returns nothing where a row has no probability.
+    """
+    if not outcomes.scored.all():
+        return {}
+    groups, correct = outcomes.groups, outcomes.called == outcomes.gold
+    confidence = np.where(outcomes.called == 1, outcomes.scores, 1 - outcomes.scores)
+    ordered = np.sort(confidence)[::-1]
+    among = {
+        f"accuracy_at_{coverage}": confidence >= ordered[ceil(coverage / 100 * len(ordered)) - 1]
+        for coverage in COVERAGES
+    } | {"accuracy_judged_at_90": confidence >= CONFIDENCE}
+    sums = {name: groups.sums(np.stack([correct & rows, rows], axis=1)) for name, rows in among.items()}
+    sums["judged_at_90"] = groups.sums(np.stack([confidence >= CONFIDENCE, np.ones(len(confidence), bool)], axis=1))
+
+    def shares(weights: Values) -> dict[str, Values]:
+        return {name: safe_ratio(*(weights @ counts).T) for name, counts in sums.items()}
+
+    return bootstrap(groups, shares, kinds=PROPORTION, num_resamples=num_resamples, seed=seed).metrics

@@ -1,7 +1,9 @@
 """Labels that can be predicted without the knowledge."""
 
 import random
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,6 @@ from faithkit_workflows.domains.response_only import (
     KNOWLEDGE,
     LENGTH,
     WORDS,
-    find_label_words,
     measure_response_only,
 )
 
@@ -43,22 +44,18 @@ def draw_examples(num: int, response: dict[bool, str], seed: int = 0, **authors:
     return found
 
 
-def test_lengths_that_predict_labels_are_found() -> None:
-    found = measure_response_only(draw_examples(80, {True: "and so on and so forth", False: ""}), num_resamples=50)
-    assert found[LENGTH].value > 0.95 and found[ALL].value > 0.95
+@pytest.mark.parametrize(
+    ("kind", "response", "meta"),
+    [
+        (LENGTH, {True: "and so on and so forth", False: ""}, {}),
+        (WORDS, {True: "perhaps", False: "surely"}, {}),
+        (AUTHOR, {True: "", False: ""}, {"model": {True: "small", False: "large"}}),
+    ],
+)
+def test_features_that_predict_labels_are_found(kind: str, response: dict[bool, str], meta: Any) -> None:
+    found = measure_response_only(draw_examples(80, response, **meta), num_resamples=50)
+    assert found[kind].value > 0.95 and (found[ALL].value > 0.95 or kind == AUTHOR)
     assert found[KNOWLEDGE].value == 0.5  # all of the same length
-
-
-def test_a_word_that_predicts_labels_is_found_and_named() -> None:
-    rows = draw_examples(80, {True: "perhaps", False: "surely"})
-    assert measure_response_only(rows, num_resamples=50)[WORDS].value > 0.95
-    hallucinated, faithful = find_label_words(rows, 1)
-    assert "perhaps" in hallucinated[0] and "surely" in faithful[0]
-
-
-def test_authors_that_predict_labels_are_found() -> None:
-    rows = draw_examples(80, {True: "", False: ""}, model={True: "small", False: "large"})
-    assert measure_response_only(rows, num_resamples=50)[AUTHOR].value > 0.95
 
 
 def test_labels_that_depend_on_the_knowledge_are_not_predicted() -> None:
@@ -71,5 +68,3 @@ def test_labels_that_depend_on_the_knowledge_are_not_predicted() -> None:
 def test_any_texts_are_measured_or_left_out(texts: list[tuple[str, bool]]) -> None:
     rows = [example(i, text, wrong) for i, (text, wrong) in enumerate(texts)]
     assert all(0 <= metric.value <= 1 for metric in measure_response_only(rows, num_resamples=2).values())
-    hallucinated, faithful = find_label_words(rows)
-    assert (hallucinated == faithful == []) or len({wrong for _, wrong in texts}) == 2

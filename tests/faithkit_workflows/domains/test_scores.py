@@ -10,7 +10,7 @@ from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, Resamples, mean_statistic, resample
 from faithkit_workflows.domains.report import report_domains
-from faithkit_workflows.domains.scores import DomainTest, average_differences, average_domains
+from faithkit_workflows.domains.scores import DomainTest, average_domains, measure_coverage
 
 
 def domain(name: str, *, noise: float, extra: bool = False, num: int = 60) -> DomainTest:
@@ -57,7 +57,7 @@ def test_predictions_without_scores_have_no_ranking_and_no_differences_in_it() -
     test = DomainTest(name="one", title="one", examples=plain.examples, predictions=unscored, baselines=plain.baselines)
     metrics = report_domains([test], title="t", num_resamples=20, num_examples=0).metrics
     assert "one/macro_f1" in metrics and "mean/macro_f1" in metrics and "mean/overlap_auroc" in metrics
-    assert not [name for name in metrics if "difference" in name or name == "mean/auroc"]
+    assert not [name for name in metrics if "difference" in name or "accuracy_at" in name or name == "mean/auroc"]
 
 
 def calibrated(number: int, *, shift: float = 0.0, num: int = 300) -> Resamples:
@@ -102,13 +102,13 @@ def test_a_difference_of_calibration_errors_is_corrected_once() -> None:
     """The worse one has less bias: uncorrected, the difference is too near to 0, corrected twice too far from it."""
     truth = -calibrated(0, shift=1.5, num=100_000).values["ece"]
     draws = [calibrated(number) for number in range(6)], [calibrated(number, shift=1.5) for number in range(6)]
-    found = average_differences(*draws, "ece")
+    found = average_domains(draws[0], "ece", minus=draws[1])
     assert found is not None
     drawn = np.mean([one.samples["ece"] - other.samples["ece"] for one, other in zip(*draws, strict=True)], axis=0)
     bias = drawn.mean() - found.value
     assert truth < found.value < found.value + bias, "resamples are further from the truth than the value"
     assert found.low == pytest.approx(np.quantile(drawn, 0.025) - 2 * bias)
-    none = average_differences(draws[0], draws[0], "ece")
+    none = average_domains(draws[0], "ece", minus=draws[0])
     assert none is not None and none.low == none.value == none.high == 0, "like biases cancel"
 
 
@@ -117,7 +117,25 @@ def test_a_system_does_not_differ_from_itself() -> None:
     values = np.random.default_rng(0).random(40)
     statistic = mean_statistic(groups, {"m": values})
     draws = [resample(groups, statistic, num_resamples=400, seed=seed) for seed in range(2)]
-    mean, none = average_domains(draws, "m"), average_differences(draws, draws, "m")
+    mean, none = average_domains(draws, "m"), average_domains(draws, "m", minus=draws)
     assert mean is not None and none is not None
     assert mean.value == pytest.approx(values.mean()) and (none.low, none.value, none.high) == (0, 0, 0)
     assert average_domains(draws, "other") is None and average_domains([], "m") is None
+
+
+@pytest.mark.parametrize(
+    ("gold", "scores", "expected"),
+    [
+        ([1, 0, 1, 0], [0.95, 0.08, 0.4, 0.7], (0.5, 0.5, 1.0, 1.0, 0.5)),  # the two most confident are right
+        ([1, 0], [0.9, 0.9], (0.5, 0.5, 0.5, 0.5, 1.0)),  # rows of equal confidence are judged together
+    ],
+)
+def test_accuracy_is_measured_over_the_most_confident_rows(
+    gold: list[int], scores: list[float], expected: tuple[float, ...]
+) -> None:
+    called = np.array([score > 0.5 for score in scores], np.int8)
+    groups = Groups.of(map(str, range(len(gold))))
+    outcomes = Outcomes(gold=np.array(gold, np.int8), called=called, scores=np.array(scores), groups=groups)
+    metrics = measure_coverage(outcomes, num_resamples=50)
+    names = ("accuracy_at_100", "accuracy_at_80", "accuracy_at_50", "accuracy_judged_at_90", "judged_at_90")
+    assert tuple(metrics[name].value for name in names) == expected
