@@ -163,7 +163,7 @@ def test_what_is_there_is_scored_when_that_is_asked_for(data, tmp_path, capsys):
 
 def test_a_critic_is_no_generator(data, tmp_path, trained):
     options = [f"checkpoint={trained}", f"run_dir={tmp_path / 'run'}", *NO_MODELS]
-    with pytest.raises(UserError, match="checkpoint is a critic, and a generator is wanted"):
+    with pytest.raises(UserError, match="checkpoint is a critic, not a generator"):
         evaluate_here("benchmark=faithdial", data, *options)
 
 
@@ -184,7 +184,7 @@ def test_the_page_of_responses_goes_where_it_is_asked_for(data, tmp_path, capsys
 def test_q2_needs_all_of_its_models(data, tmp_path):
     file = responses(tmp_path / "good.jsonl", GOOD)
     options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", "benchmark.q2.questions=a/b", *NO_MODELS]
-    with pytest.raises(UserError, match=r"Q2 lacks benchmark.q2.answers, benchmark.nli"):
+    with pytest.raises(UserError, match=r"Q2 needs benchmark.q2.answers, benchmark.nli"):
         evaluate_here("benchmark=faithdial", data, *options)
 
 

@@ -89,7 +89,7 @@ def test_parquet_keeps_its_types_and_a_saved_dataset_comes_back_as_parquet(tmp_p
         assert row.values["day"] == "2026-01-02" and row.values["label"] == "hallucinated", suffix
     table = datasets.Dataset.from_list([{"context": "k", "answer": "r"}])
     datasets.DatasetDict(train=table).save_to_disk(str(tmp_path / "saved"))
-    with pytest.raises(UserError, match=r"of the splits train(.|\n)*path=.*saved/train"):
+    with pytest.raises(UserError, match=r"with the splits train(.|\n)*path=.*saved/train"):
         open_user_table(str(tmp_path / "saved"), {}, join=" ".join)
     saved = open_user_table(str(tmp_path / "saved" / "train"), {}, join=" ".join)
     write_scored(tmp_path / "saved.parquet", saved, judged(saved))

@@ -190,7 +190,7 @@ def test_a_scored_table_is_no_file_of_predictions(suffix: str, tmp_path: Path) -
     rows = read(write_csv(tmp_path / "rows.csv", [{"knowledge": "k", "response": "r"}]))
     path = tmp_path / f"mine.{suffix}"
     write_scored(path, rows, [Prediction(id="rows:0", label="faithful", score=0.5)])
-    with pytest.raises(UserError, match=r"no predictions(.|\n)*JSON lines with id and label(.|\n)*RUN/predictions/"):
+    with pytest.raises(UserError, match=r"not (a )?predictions(.|\n)*JSON lines with id and label(.|\n)*RUN/"):
         read_predictions(path)
 
 
