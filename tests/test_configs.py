@@ -44,6 +44,7 @@ def test_every_model_composes_at_every_scale_on_every_trainer(model: str, traine
     assert isinstance(resolved, dict) and resolved["model"]["name"] == model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoding", choices("decoding"))
 def test_every_way_of_decoding_composes_over_every_dataset_and_is_built(decoding: str) -> None:
     for data in choices("data"):

@@ -93,6 +93,7 @@ def test_every_command_has_help_and_composes(command: str, installed: Path, else
     assert composed.returncode == 0 and "debug: false" in composed.stdout, composed.stderr
 
 
+@pytest.mark.slow
 def test_it_trains_and_scores_rows_of_ones_own(installed: Path, elsewhere: Path, tiny_bert: Path) -> None:
     options = (f"model.weights={tiny_bert}", "run_dir=critic", "logger=none", "callbacks.num_examples=0", *SMALL)
     trained = run_in(elsewhere, installed / "faithkit", "train", "model=critic", *options)

@@ -15,6 +15,7 @@ from faithkit.training.checkpoints import read_checkpoint
 from tests.critic.test_train import going_on_at, losses, wait_for
 from tests.running import ROOT, SMALL, run
 
+pytestmark = pytest.mark.slow
 TWO = ("trainer.strategy=fsdp", "trainer.accelerator=cpu", "trainer.devices=2")
 ONE = ("trainer.strategy=auto", "trainer.devices=1")
 SHARDS = tuple(f"shard-0000{number}-model-00001-of-00001.safetensors" for number in (1, 2))

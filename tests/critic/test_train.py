@@ -153,6 +153,7 @@ def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_tra
     assert json.loads((folder / "metrics.json").read_text())["metrics"] == results
 
 
+@pytest.mark.slow
 def test_a_signal_soon_after_the_beginning_loses_nothing_where_no_checkpoint_was_due(
     whole: Path, options: list[str], tmp_path: Path
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_loss_that_is_no_number_stops_the_run(options: list[str], tmp_path: Pa
         train_here(f"run_dir={tmp_path / 'run'}", *options, *steep)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
 def test_two_processes_take_the_steps_of_one(
     trainer: str, options: list[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
@@ -248,6 +250,7 @@ def test_rejected_rows_are_written_beside_the_run(options: list[str], tmp_path: 
     assert reject["line"] == 8 and "perhaps" in reject["problem"]
 
 
+@pytest.mark.slow
 def test_no_space_for_a_checkpoint_is_explained(options: list[str], tmp_path: Path) -> None:
     def small_files() -> None:  # a full disk for everything above 60 kB
         resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))

@@ -77,6 +77,7 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-W", "ignore", "-m", "faithkit_workflows.chat", *arguments]
 
 
+@pytest.mark.slow
 def test_fed_by_a_pipe_with_a_real_critic(tiny_t5: Path, trained: Path) -> None:
     done = subprocess.run(
         command(f"checkpoint={tiny_t5}", f"detector={trained}", "decoding.max_new_tokens=5"),

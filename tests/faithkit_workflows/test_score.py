@@ -15,7 +15,7 @@ from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
-from tests.running import compose
+from tests.running import commanded, compose
 
 COLUMNS: dict[str, str | None] = {
     "knowledge": "auto",
@@ -86,10 +86,9 @@ def test_what_is_unsure_is_left_out_and_may_be_asked_anew_without_judging_again(
         rows = list(csv.DictReader(file))
     assert [row["label"] for row in rows] == [""] * 3 and all(0 < float(row["probability"]) < 1 for row in rows)
     assert "3 rows on which it abstains do not count" in " ".join(capsys.readouterr().out.split())
-    from tests.running import run as run_command
-
-    done = run_command("faithkit_workflows/score.py", f"resume={run}", "abstain_at=0.5", PYTHONPATH=".")
-    assert done.returncode == 0, done.stderr
+    again = (f"resume={run}", "abstain_at=0.5")
+    with commanded(again):
+        score_here(*again)
     with output.open(newline="") as file:
         labels = [row["label"] for row in csv.DictReader(file)]
     sure = [json.loads(line) for line in judged.splitlines()]
@@ -105,14 +104,11 @@ def test_scoring_goes_on_after_an_interruption_to_the_same_file(trained: Path, t
     score_here(*options, f"run_dir={tmp_path / 'whole'}")
     whole = (tmp_path / "whole" / "predictions" / "rows.jsonl").read_bytes()
     assert whole.count(b"\n") == 9
-    from tests.running import run as run_command
-
     stopped = tmp_path / "stopped"
     score_here(*options, f"run_dir={stopped}")
     (stopped / "predictions" / "rows.jsonl").write_bytes(whole[: whole.index(b"\n") + 7])
     (stopped / "rows.scored.csv").unlink()
-    done = run_command("faithkit_workflows/score.py", f"resume={stopped}", PYTHONPATH=".")
-    assert done.returncode == 0, done.stderr
+    score_here(f"resume={stopped}")
     assert (stopped / "predictions" / "rows.jsonl").read_bytes() == whole
     assert (stopped / "rows.scored.csv").read_bytes() == (tmp_path / "whole" / "rows.scored.csv").read_bytes()
 

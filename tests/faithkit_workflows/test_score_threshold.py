@@ -10,7 +10,7 @@ from critic.tagger.predictor import Tagger
 from faithkit.errors import UserError
 from faithkit.files.saved_config import write_config
 from tests.faithkit_workflows.test_score import TEXTS, score_here, write_csv
-from tests.running import run as run_command
+from tests.running import commanded
 
 
 @pytest.fixture
@@ -37,8 +37,9 @@ def test_a_critic_calls_as_in_python(table: Path, trained: Path, tmp_path: Path)
     assert len({row["label"] for row in found}) == 2
     origin = json.loads((tmp_path / "run" / "predictions" / "z.origin.json").read_text())
     assert origin["models"][0]["threshold"] == f"{cut:.4g}, set by the command"
-    done = run_command("faithkit_workflows/score.py", f"resume={tmp_path / 'run'}", "threshold=0.9", PYTHONPATH=".")
-    assert done.returncode == 2 and "a resumed run keeps its settings: threshold=0.9" in done.stderr
+    again = (f"resume={tmp_path / 'run'}", "threshold=0.9")
+    with commanded(again), pytest.raises(UserError, match="a resumed run keeps its settings: threshold"):
+        score_here(*again)
 
 
 def test_a_tagger_calls_as_in_python_and_its_spans_agree(table: Path, trained_tagger: Path, tmp_path: Path) -> None:

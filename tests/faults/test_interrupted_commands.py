@@ -224,6 +224,7 @@ except signals.Interrupted:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_workers_of_a_loader_print_nothing(number: signal.Signals) -> None:
     done = run_program(WORKERS, str(int(number)))

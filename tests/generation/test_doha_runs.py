@@ -62,6 +62,7 @@ def test_what_it_writes_does_not_depend_on_the_batch(decoding: str, trained: Pat
     assert answers(tmp_path / "one") == answers(tmp_path / "many")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", [["loss_truncation", "objective.window=8"], ["infonce", NEGATIVES]])
 def test_every_objective_trains_it(objective: list[str], options: list[str], tmp_path: Path) -> None:
     name, *further = objective
@@ -69,6 +70,7 @@ def test_every_objective_trains_it(objective: list[str], options: list[str], tmp
     assert 1 < perplexity(tmp_path / "run", "embedded-faithdial") < 1000
 
 
+@pytest.mark.slow
 def test_a_second_stage_goes_on_from_the_first(options: list[str], tmp_path: Path) -> None:
     train_here(f"run_dir={tmp_path / 'run'}", *options, "data=wow_then_faithdial", "data.num_rows=16")
     first, second = (

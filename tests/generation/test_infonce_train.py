@@ -42,6 +42,7 @@ def weights_of(folder: Path) -> list[str]:
         return list(file.keys())
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_resumes_to_the_same_weights_and_projection(
     options: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights_and_window(
     assert max(curve(tmp_path / "run", "train/dropped")) > 0.2
 
 
+@pytest.mark.slow
 def test_two_stages_are_one_run_that_resumes_wherever_it_broke(
     options: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_plain_peft_loads_the_adapters_and_plain_transformers_the_merged_model(l
     torch.testing.assert_close(unmerged, merged, atol=1e-5, rtol=0)
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(
     options: list[str], lora_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_two_processes_take_the_steps_of_one(trainer: str, tmp_path: Path, tagge
         assert second["score"] == pytest.approx(first["score"], abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "more"),
     [

@@ -97,6 +97,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_two_processes_see_each_row_once(tmp_path: object) -> None:
     script = tmp_path / "two.py"  # type: ignore[operator]
     script.write_text(TWO)

@@ -112,6 +112,7 @@ def test_a_wrong_call_is_explained(arguments: dict[str, object], words: list[str
         assert word in str(error.value)
 
 
+@pytest.mark.slow
 def test_pytest_shows_the_line_that_called(trained: Path, tmp_path: Path) -> None:
     test = tmp_path / "test_answers.py"
     test.write_text(

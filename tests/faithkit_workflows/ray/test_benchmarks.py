@@ -61,6 +61,7 @@ def test_predictions_and_figures_are_those_of_one_machine(labelled: Path, traine
     assert len(found["ray"]["predictions/pairs.jsonl"].splitlines()) == NUM_ROWS
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_a_tagger_and_the_rows_to_fit_on_are_judged_by_the_workers_too(
     labelled: Path, trained_tagger: Path, tmp_path: Path
@@ -87,6 +88,7 @@ def test_a_generator_answers_on_workers_with_the_texts_of_one_machine(tiny_llama
     assert found["ray"] == found["none"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_asks_for_the_missing_chunks(
     labelled: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,7 @@ def test_without_an_address_the_machine_is_the_cluster(
     assert "rows/s" in errors and "100%" in errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listens", [False, True], ids=["closed", "silent"])
 def test_an_address_that_does_not_answer_is_reported(listens: bool, data: Path, trained: Path, tmp_path: Path) -> None:
     with socket.socket() as held:

@@ -104,6 +104,7 @@ def test_a_worker_that_sees_another_disk_is_refused(finished: Path, trained: Pat
         score(finished / "data", tmp_path / "out", trained, run=elsewhere)
 
 
+@pytest.mark.slow
 def test_a_shard_of_which_workers_die_is_given_up_and_the_others_are_scored(
     finished: Path, trained: Path, tmp_path: Path
 ) -> None:

@@ -77,6 +77,7 @@ RATE = Metric("describe", "all/diahalu/rate")
 NUMBER = Count("describe", ("basic", "all", "counts", "num_responses"))
 
 
+@pytest.mark.slow
 def test_a_step_is_run_once_and_resumed(corpora: Path, tmp_path: Path) -> None:
     place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
     assert step_state(DESCRIBE, place) == NEW

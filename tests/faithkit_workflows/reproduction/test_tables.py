@@ -53,6 +53,7 @@ def test_every_table_has_a_name_on_the_command_line() -> None:
         assert sorted(all_tables(scale)) == sorted(NAMES)
 
 
+@pytest.mark.slow
 def test_every_command_is_valid(tmp_path: Path) -> None:
     for scale, step in covering():
         place = Place(scale=scale, out=Path("out"), data_dir=tmp_path)
