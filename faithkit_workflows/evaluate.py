@@ -64,10 +64,9 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
 
     if config.get("logger"):
         from faithkit.metrics.results import read_test_rows
-        from faithkit.training.loggers.build_loggers import check_loggers, open_loggers
+        from faithkit.training.loggers.build_loggers import open_loggers
         from faithkit.training.loggers.logger_results import Finished
 
-        check_loggers(config["logger"])
         with open_loggers(config["logger"], run, config, job="evaluate") as loggers:
             scored = evaluate(run, config)
             data = {"fingerprints": read_test_rows(run.metrics)}

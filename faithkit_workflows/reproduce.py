@@ -71,7 +71,7 @@ def show_plan(tables: "Sequence[Table]", place: "Place") -> None:
 
 def run() -> None:
     """Runs the command line."""
-    run_script(main, "reproduce", __doc__ or "", GROUPS, "faithkit_workflows.settings.reproduction:ReproduceSettings")
+    run_script(main, "reproduce", __doc__ or "", GROUPS, "faithkit_workflows.settings.reporting:ReproduceSettings")
 
 
 if __name__ == "__main__":

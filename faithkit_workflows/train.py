@@ -101,7 +101,7 @@ def train(stage: "Stage") -> None:
     from faithkit.settings.types import KEEP_ALL
     from faithkit.training.callbacks import chosen_score
     from faithkit.training.checkpoints import drop_checkpoints
-    from faithkit.training.loggers.build_loggers import check_loggers, open_loggers
+    from faithkit.training.loggers.build_loggers import open_loggers
     from faithkit.training.loggers.logger_results import Finished
     from faithkit.training.task import FinishedTraining, finish_training
     from faithkit.training.trainer import build_trainer, resume_point, seed_and_threads
@@ -110,7 +110,6 @@ def train(stage: "Stage") -> None:
     run, config = stage.run, stage.config
     model, callbacks, seed = config["model"], config["callbacks"], config["seed"]
     log_to(run.log)
-    check_loggers(config["logger"])
     begin = resume_point(run)
     if begin is None and run.metrics.exists():
         log.info("%s is finished and has no checkpoint to resume from; its results are in the folder", run.path)

@@ -12,7 +12,7 @@ from faithkit.settings.check import find_problems
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit.settings.types import Block, Conflict
-from faithkit_workflows.settings import blocks, construction, engines, evaluation, prediction, training
+from faithkit_workflows.settings import benchmark_blocks, blocks, construction, engines, prediction, training
 from faithkit_workflows.settings.preflight import USER_DATASETS
 from tests.running import SMALL, compose, plain_config
 from tests.test_configs import choices, experiment_line
@@ -112,7 +112,10 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     assert set(judge_options.TRAINABLE) < set(ASKINGS)
     assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
     assert construction.RULES == SAMPLING_RULES
-    assert evaluation.BASELINES == RESPONSE_BASELINES and set(evaluation.STRATEGIES) == {RANDOM, *STRATEGIES}
+    assert benchmark_blocks.BASELINES == RESPONSE_BASELINES and set(benchmark_blocks.STRATEGIES) == {
+        RANDOM,
+        *STRATEGIES,
+    }
 
 
 def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:

@@ -66,13 +66,14 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
     """
     last = {override.key_or_group: override for override in overrides}
     groups = {key: override for key, override in last.items() if _is_choice(configs, override)}
-    problems, used = [], []
+    problems, used, unknown = [], [], []
+    known_groups = _groups_of(configs, config_name)
     for override in groups.values():
         wrong = list(_choice_problems(configs, override))
         problems += wrong
         if not wrong:
-            used.append(override)
-    cfg, unknown = _compose_known_groups(configs, config_name, used)
+            (used if override.key_or_group in known_groups else unknown).append(override)
+    cfg = deepcopy(_compose(configs, config_name, tuple(str(one.input_line) for one in used)))
     known = list(dict.fromkeys([*all_keys(cfg), *cfg.hydra.runtime.choices]))
     problems += [_no_such_key(cfg, override.key_or_group, known) for override in unknown]
     for key, override in last.items():
@@ -104,19 +105,10 @@ def _choice_problems(configs: Path, override: Override) -> Iterator[UserError]:
         yield UserError(f"{group}: {override.input_line} names a choice twice", hint="name each once")
 
 
-def _compose_known_groups(configs: Path, config_name: str, choices: Sequence[Override]) -> tuple[Any, list[Override]]:
-    """Composes choices of groups; gives those of groups that the script does not have apart."""
-    used, unknown = list(choices), list[Override]()
-    while True:
-        try:
-            return deepcopy(_compose(configs, config_name, tuple(str(one.input_line) for one in used))), unknown
-        except HydraException as error:
-            found = re.search(r"Could not (?:override|delete) '([^'@]+)'", str(error))
-            wrong = [one for one in used if found and one.key_or_group == found[1]]
-            if not wrong:
-                raise
-            unknown += wrong
-            used = [one for one in used if one not in wrong]
+def _groups_of(configs: Path, config_name: str) -> set[str]:
+    """Reads the groups that a script has: those of its list of defaults."""
+    text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
+    return set(re.findall(r"^  - (?:optional )?([\w/]+): ", text, re.MULTILINE))
 
 
 @cache

@@ -75,6 +75,12 @@ def excludes(first: str, second: str, hint: str = "leave one of them out") -> Co
     return Conflict(lambda s: holds(s, first) and holds(s, second), f"{first} and {second} exclude each other", hint)
 
 
+def where(condition: Callable[[Any], Any], *rows: Conflict) -> Iterator[Conflict]:
+    """Limits rows to settings for which a condition holds."""
+    for row in rows:
+        yield Conflict(lambda s, row=row: condition(s) and row.when(s), row.problem, row.hint)  # type: ignore[misc]
+
+
 def no_effect(*keys: str, where: str = "", without: str = "") -> Ineffective:
     """Makes a row: keys have no effect where a condition holds, or without one."""
     if where:

@@ -103,8 +103,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
         benchmark: Provides the other models' responses, together with `benchmark.fit_on`, where these are the samples.
     """
     options, prompts = SelfCheckOptions(**config["selfcheck"]), config["judge"]["prompts"]
-    needs_engine = options.samples == selfcheck.DRAWN or options.measure == selfcheck.PROMPT
-    engine = build_text_engine(EngineOptions(**config["engine"])) if needs_engine else None
+    engine = build_text_engine(EngineOptions(**config["engine"])) if options.asks_model else None
     samples: Drawn
     if options.samples == selfcheck.OTHERS:
         fitting_rows, _ = read_fitting_rows(config, benchmark)
@@ -133,14 +132,11 @@ def _build_measure(options: SelfCheckOptions, engine: TextEngine | None, prompts
         assert engine is not None
         return Prompted(engine, read_text_prompt("support", "context", "sentence", folder=prompts))
     if options.measure == selfcheck.NLI:
-        if options.nli is None:
-            hint = "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name"
-            raise UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
+        assert options.nli is not None
         return Nli(load_entailment(options.nli))
     from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
 
-    if options.encoder is None:
-        raise UserError("selfcheck.measure=bert_score needs an encoder", hint="selfcheck.encoder=minilm")
+    assert options.encoder is not None
     scorer, baseline = load_with_baseline(options.encoder, options.num_layers, options.baseline)
     return BertScores(RescaledBertScore(scorer, baseline or 0.0))
 

@@ -2,7 +2,7 @@
 detector.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -19,7 +19,7 @@ from faithkit.settings.check import AsBlock, check_fields, check_settings
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from judge.asking import AskOptions
-from judge.baselines.options import DRAWN, NLI, PROMPT, ExaminerOptions, SelfCheckOptions
+from judge.baselines.options import ExaminerOptions, SelfCheckOptions
 
 RAY = "ray"
 DETECTORS = (CRITIC, TAGGER, JUDGE)
@@ -274,55 +274,3 @@ def check_model(key: str, engine: str | None, model: str | None) -> Iterator[Use
     yield from check_engine(engine)
     if engine != OPENAI:
         yield from preflight.check_weights(key, model)
-
-
-def check_judge(
-    engine: EngineOptions, *, checkpoint: str | None, predictions: str | None, cascade: bool = False
-) -> Iterator[UserError]:
-    """Yields problems for a language model that judges: no model, or another detector without a cascade."""
-    hints = {"checkpoint": "leave one out, or make them a cascade: cascade.budget=0.2", "predictions": "leave one out"}
-    for key, value in {"checkpoint": checkpoint if not cascade else None, "predictions": predictions}.items():
-        if value:
-            yield UserError(f"engine={engine.name} and {key} are given, and one of them judges", hint=hints[key])
-    if not engine.model:
-        yield UserError(f"engine={engine.name} without a model", hint=MODEL_HINT)
-    yield from check_model("engine.model", engine.name, engine.model)
-
-
-def check_cascade(settings: Any, fit_on: Sequence[Any]) -> Iterator[UserError]:
-    """Yields problems for a cascade that lacks a detector, or the rows to choose its band on."""
-    fit_hint = "benchmark.fit_on=[{dataset: NAME, path: PATH, split: validation}]"
-    if not settings.cascade.band and not fit_on:
-        problem = "a cascade's band is chosen on rows that are not tested, and none are named"
-        yield UserError(problem, hint=fit_hint)
-    elif settings.cascade.max_budget is not None and not fit_on:
-        yield UserError("cascade.max_budget needs rows to choose bands on", hint=fit_hint)
-    if not settings.engine.name or not settings.checkpoint:
-        hint = "checkpoint=CRITIC engine=transformers engine.model=JUDGE"
-        yield UserError("a cascade needs a checkpoint and a language model", hint=hint)
-
-
-def check_baseline(settings: Any) -> Iterator[UserError]:
-    """Yields problems for a prompted baseline that lacks a model, or is given with another detector."""
-    selfcheck, examiner, engine = settings.selfcheck, settings.examiner, settings.engine
-    keys = {
-        "selfcheck.measure": selfcheck.measure,
-        "examiner.turns": examiner.turns,
-        "checkpoint": settings.checkpoint,
-    }
-    given = [key for key, value in keys.items() if value]
-    if len(given) > 1:
-        problem = f"{' and '.join(given)} are given, and one of them judges"
-        yield UserError(problem, hint=f"leave out {given[-1]}")
-    needs_model = bool(examiner.turns) or selfcheck.samples == DRAWN or selfcheck.measure == PROMPT
-    if needs_model and not engine.name:
-        hint = "engine=transformers engine.model=NAME" + ("" if examiner.turns else ", or selfcheck.samples=others")
-        yield UserError(f"{given[0]} asks a language model, and none is named", hint=hint)
-    if selfcheck.measure == NLI and selfcheck.nli is None:
-        hint = "selfcheck.nli=RUN of faithkit train model=critic data=snli, or an NLI model's name"
-        yield UserError("selfcheck.measure=nli needs an NLI model", hint=hint)
-    if selfcheck.measure:
-        yield from preflight.check_weights("selfcheck.nli", selfcheck.nli)
-        yield from preflight.check_weights("selfcheck.encoder", selfcheck.encoder)
-    if engine.name != OPENAI:
-        yield from preflight.check_weights("examiner.examinee", examiner.examinee)

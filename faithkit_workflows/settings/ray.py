@@ -29,14 +29,6 @@ ANSWERING = (
         "ray.gpus=1, or ray.engine=vllm, where GPUs share a model",
     ),
 )
-FILE_HINT = "checkpoint=FILE.yaml describes it"
-EVALUATING = (
-    excludes("engine=ray", "predictions"),
-    excludes("engine=ray", "engine.model", FILE_HINT),
-    Conflict(lambda s: s.cascade.is_on, "engine=ray and cascade exclude each other", FILE_HINT),
-    excludes("engine=ray", "selfcheck.measure", "leave engine=ray out"),
-    excludes("engine=ray", "examiner.turns", "leave engine=ray out"),
-)
 
 
 def check_answering(settings: Any) -> Iterator[UserError]:
@@ -60,23 +52,6 @@ def check_answering(settings: Any) -> Iterator[UserError]:
     if settings.ray.engine == VLLM:
         yield from check_package("ray.engine=vllm", VLLM, VLLM)
     yield from check_shards(settings, part["path"])
-
-
-def check_evaluating(settings: Any, *, is_supported: bool) -> Iterator[UserError]:
-    """Yields problems for `evaluate.py engine=ray`.
-
-    Args:
-        is_supported: A cluster can predict for the benchmark.
-    """
-    yield from check_cluster(settings.ray.address)
-    yield from check_worker_paths("checkpoint", settings.checkpoint)
-    if not is_supported:
-        hint = "leave engine=ray out; it judges benchmarks of labelled responses, and answers for a generator"
-        yield UserError(f"benchmark={settings.benchmark.name} does not run with engine=ray", hint=hint)
-    elif not settings.predictions and not settings.checkpoint:
-        hint = "checkpoint=PATH of a run, an hf/ folder, a hub name, or FILE.yaml of a language model"
-        yield UserError("engine=ray without a checkpoint", hint=hint)
-    yield from find_conflicts(settings, EVALUATING)
 
 
 def check_shards(settings: Any, data: str) -> Iterator[UserError]:

@@ -1,7 +1,8 @@
-"""The keys of scripts that read finished runs: report.py and export.py."""
+"""The keys of report.py and export.py, which read finished runs, and of `faithkit reproduce`."""
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,8 +11,9 @@ from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
+from faithkit_workflows.reproduction.registry import ALL, NAMES
 from faithkit_workflows.settings import blocks
-from faithkit_workflows.settings.preflight import check_package, has_wandb_account, read_kind
+from faithkit_workflows.settings.preflight import check_package, has_wandb_account, read_kind, suggest_path
 
 PLAIN, GRAPH, INT8_GRAPH = FORMATS = ("transformers", "onnx", "onnx_int8")
 
@@ -85,3 +87,21 @@ class ExportSettings(blocks.Script):
         if self.push_to is not None and not self.dry_run and not has_token():
             problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
             yield UserError(problem, hint="dry_run=true needs none")
+
+
+def _check_corpora(key: str, path: str) -> Iterator[UserError]:
+    if not Path(path).is_dir():
+        yield UserError("no such folder", place=path, hint=suggest_path(key, Path(path), "the folder of the corpora"))
+
+
+class ReproduceSettings(blocks.Script):
+    """faithkit reproduce."""
+
+    scale: dict[str, Any]
+    table: Annotated[Any, types.SomeOf((*NAMES, ALL))]
+    data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
+    out: types.PathText | None
+    report: blocks.OutputFile
+    hosted: types.Switch
+    dry_run: types.Switch
+    seed: types.Seed

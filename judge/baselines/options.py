@@ -48,6 +48,11 @@ class SelfCheckOptions:
     def __post_init__(self) -> None:
         check_fields(self, "selfcheck")
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether it asks the language model of the block `engine`."""
+        return self.samples == DRAWN or self.measure == PROMPT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExaminerOptions:

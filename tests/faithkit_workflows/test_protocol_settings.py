@@ -4,7 +4,8 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.settings.check import find_missing
-from faithkit_workflows.settings.evaluation import EvaluateSettings, System
+from faithkit_workflows.settings.benchmark_blocks import System
+from faithkit_workflows.settings.evaluation import EvaluateSettings
 from tests.running import compose
 
 LOCAL = ["engine=transformers", "engine.model=smollm2-135m"]

@@ -118,7 +118,7 @@ def test_an_exported_model_with_control_tokens_is_the_same(controlled: Path, tmp
         (["resample=3", "checkpoint={plain}"], "trained without control tokens"),
         (["resample=0"], "resample is 0"),
         (["resample=3", "decoding=greedy"], "writes the same again"),
-        (["resample=3", "detector=x"], "chooses by features"),
+        (["resample=3", "detector=x"], "resample and detector exclude each other"),
     ],
 )
 def test_what_cannot_be_asked_for_is_told(

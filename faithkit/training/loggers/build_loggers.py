@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from html import escape
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ from pytorch_lightning.loggers.logger import DummyLogger
 
 from faithkit.cli import DONE, FAILED, INTERRUPTED, USER_ERROR, Interrupted, explain
 from faithkit.environment import environment
-from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.training.loggers.csv_files import CsvFiles
 from faithkit.training.loggers.logger_results import Finished, Row, RunLogger
-from faithkit.training.loggers.wandb_run import WandbRun, check_account
+from faithkit.training.loggers.wandb_run import WandbRun
 
 
 class TensorBoardEvents:
@@ -59,22 +57,6 @@ def _plain(value: Any) -> str:
 
 CSV, TENSORBOARD, WANDB = "csv", "tensorboard", "wandb"
 Builder = Callable[..., RunLogger]
-
-
-def check_loggers(options: Mapping[str, Any]) -> None:
-    """Checks that all loggers can begin, before anything is read or trained.
-
-    Raises:
-        UserError: An unknown name, a missing package, or no account at W&B.
-    """
-    for name, settings in options.items():
-        if name not in BUILDERS:
-            known = ", ".join(BUILDERS)
-            raise UserError(f"unknown logger {name!r}", hint=f"use {known}, or several: logger=[csv,wandb]")
-        if name == TENSORBOARD and find_spec("tensorboard") is None:
-            raise UserError("logger=tensorboard needs the package tensorboard", hint="pip install '.[tensorboard]'")
-        if name == WANDB and process_rank() == 0:
-            check_account(offline=bool((settings or {}).get("offline")))
 
 
 class Loggers:

@@ -170,22 +170,6 @@ def _local_paths(block: Mapping[str, Any]) -> list[Path]:
     return list(dict.fromkeys(path.resolve() for path in given if path.exists()))
 
 
-def check_account(*, offline: bool) -> None:
-    """Checks that there is an account at W&B; at a terminal it asks for one.
-
-    Raises:
-        UserError: There is none.
-    """
-    if offline or os.environ.get("WANDB_MODE", "online") != "online":
-        return
-    import wandb
-
-    try:
-        wandb.login()
-    except wandb.Error as error:
-        raise UserError("logger=wandb needs an account at W&B, and none is known", hint=NO_ACCOUNT) from error
-
-
 def _address_names_account() -> bool:
     """Whether git's remote is https://NAME@...: W&B removes passwords, but the name may also be a token."""
     try:

@@ -95,11 +95,17 @@ def test_the_other_models_responses_need_no_language_model(measure: str, tiny_be
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["selfcheck.measure=nli", "selfcheck.samples=others"], r"needs an NLI model\n.*data=snli"),
+        (
+            ["selfcheck.measure=nli", "selfcheck.samples=others"],
+            r"selfcheck.measure=nli needs selfcheck.nli\n.*data=snli",
+        ),
         (["selfcheck.measure=ngram"], r"asks a language model, and none is named\n.*selfcheck.samples=others"),
-        (["examiner.turns=2"], r"asks a language model, and none is named"),
-        (["selfcheck.measure=ngram", "selfcheck.samples=others", "checkpoint={run}"], "one of them judges"),
-        (["selfcheck.measure=ngram", "examiner.turns=1", "engine=transformers", "engine.model={llama}"], "one of them"),
+        (["examiner.turns=2"], r"examiner.turns needs engine"),
+        (["selfcheck.measure=ngram", "selfcheck.samples=others", "checkpoint={run}"], "measure and checkpoint exclude"),
+        (
+            ["selfcheck.measure=ngram", "examiner.turns=1", "engine=transformers", "engine.model={llama}"],
+            "exclude each other",
+        ),
         (["selfcheck.measure=ngrams"], r"selfcheck.measure is 'ngrams'\n.*did you mean ngram"),
         (["selfcheck.measure=ngram", "selfcheck.samples=others"], "do not name the models that wrote them"),
     ],

@@ -26,7 +26,7 @@ from faithkit_workflows.domains.domain_rows import (
     read_domains,
 )
 from faithkit_workflows.domains.leave_one_out import select_training_rows
-from faithkit_workflows.settings import evaluation as settings
+from faithkit_workflows.settings import benchmark_blocks as settings
 from tests.faithkit_workflows.domains.corpora import write_corpora
 from tests.running import plain_config
 

@@ -175,8 +175,8 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (("pipeline=annotate", "pipeline.adjudicate=expert"), "no expert is named"),
-        (("pipeline=annotate", "pipeline.suggest=predictions"), "there are none"),
+        (("pipeline=annotate", "pipeline.adjudicate=expert"), "adjudicate=expert needs pipeline.expert"),
+        (("pipeline=annotate", "pipeline.suggest=predictions"), "suggest=predictions needs pipeline.predictions"),
         (("pipeline=annotate", "pipeline.export=nowhere.json"), "no such file"),
         (("pipeline=agreement", "pipeline.annotations=nowhere"), "no such file"),
     ],

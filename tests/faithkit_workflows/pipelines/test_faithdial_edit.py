@@ -197,7 +197,7 @@ def test_a_critic_finds_the_replies_and_checks_the_candidates(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        (("pipeline.which=detector",), "names no detector"),
+        (("pipeline.which=detector",), "which=detector needs pipeline.detector"),
         (("pipeline.detector=/nowhere",), "no such run or folder"),
         (("pipeline.candidates=0",), "from 1 to 100"),
         (("pipeline.dataset=wow", "pipeline.path=embedded"), "no reply is tagged"),

@@ -232,7 +232,7 @@ def test_dialogues_that_fail_are_counted_by_reason_and_can_be_retried(tmp_path: 
         ("pipeline.topics=/nowhere.jsonl", "no such file or folder"),
         ("pipeline.domains=[chitchat]", "chit-chat"),
         ("pipeline.rounds=0", "from 1 to 100"),
-        ("pipeline.judge_types=true", "names no judge"),
+        ("pipeline.judge_types=true", "pipeline.judge_types needs pipeline.judge"),
         ("pipeline.detector=/nowhere", "no such run or folder"),
     ],
 )

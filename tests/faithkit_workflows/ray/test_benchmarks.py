@@ -131,10 +131,10 @@ def test_a_worker_with_other_weights_judges_nothing(labelled: Path, trained: Pat
     [
         (["benchmark=transfer"], "benchmark=transfer does not run with engine=ray"),
         (["benchmark=analysis"], "benchmark=analysis does not run with engine=ray"),
-        (["predictions=p.jsonl"], "nothing is left to predict"),
-        (["checkpoint=null"], "engine=ray without a checkpoint"),
-        (["engine.model=smollm2-135m"], "engine.model is set, and engine=ray judges with checkpoint alone"),
-        (["selfcheck.measure=ngram"], "selfcheck is set, and engine=ray judges with checkpoint alone"),
+        (["predictions=p.jsonl"], "engine=ray and predictions exclude each other"),
+        (["checkpoint=null"], "engine=ray needs a checkpoint"),
+        (["engine.model=smollm2-135m"], "engine=ray and engine.model exclude each other"),
+        (["selfcheck.measure=ngram"], "engine=ray and selfcheck.measure exclude each other"),
         (["ray.address=head"], "ray.address is 'head'"),
     ],
 )

@@ -12,7 +12,7 @@ from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
 from tests.running import compose
 
-SETTINGS = "faithkit_workflows.settings.reproduction:ReproduceSettings"
+SETTINGS = "faithkit_workflows.settings.reporting:ReproduceSettings"
 
 
 def refusal(*arguments: str) -> str:

@@ -1,15 +1,13 @@
 """All loggers of real trainings: a sweep in one process, and TensorBoard's events read back."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from faithkit.environment import environment
-from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
-from faithkit.training.loggers.build_loggers import TensorBoardEvents, check_loggers
+from faithkit.training.loggers.build_loggers import TensorBoardEvents
 from faithkit.training.loggers.logger_results import Finished
 
 TINY = (
@@ -40,17 +38,6 @@ def test_tensorboard_holds_metrics_with_intervals_and_plain_texts(tmp_path: Path
     assert events.Tensors("test/a/predictions/text_summary")[-1].tensor_proto.string_val[0].decode() == (
         "| id | response | score |\n| --- | --- | --- |\n| 1 | &lt;b&gt;x&lt;/b&gt; &#124; &#42;y&#42; z |  |"
     )
-
-
-def test_an_unknown_logger_names_the_known_ones() -> None:
-    with pytest.raises(UserError, match="csv, tensorboard, wandb"):
-        check_loggers({"csvv": {}})
-
-
-def test_a_missing_tensorboard_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    with pytest.raises(UserError, match=r"pip install '\.\[tensorboard\]'"):
-        check_loggers({"tensorboard": {}})
 
 
 def test_the_environment_holds_no_secret_and_no_path(monkeypatch: pytest.MonkeyPatch) -> None:
