@@ -11,7 +11,7 @@ from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
-from faithkit_workflows.reproduction.registry import ALL, NAMES
+from faithkit_workflows.reproduction.all_tables import ALL, NAMES
 from faithkit_workflows.settings import blocks
 from faithkit_workflows.settings.preflight import check_package, has_wandb_account, read_kind, suggest_path
 
