@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from faithkit.errors import UserError
 from faithkit.records import Example, Prediction
 
+if TYPE_CHECKING:  # numpy is imported later
+    from numpy.typing import NDArray
+
 CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"  # the kinds of models trained here
 ENTRY_POINTS = "faithkit.detectors"
+ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of an entailment model's probabilities
 
 
 class Detector(Protocol):
@@ -121,3 +125,11 @@ def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
         return None
     kind = detector_kinds().get(name)
     return (kind, argument) if kind else None
+
+
+class Entailment(Protocol):
+    """Scores pairs of texts: any model of natural language inference."""
+
+    def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> "NDArray[Any]":
+        """Returns the probabilities [N, 3] of entailment, neutral and contradiction, independent of the batch."""
+        ...

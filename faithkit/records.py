@@ -1,19 +1,26 @@
 """The records that flow through the system: examples in, predictions out.
 
 A dataset file turns raw rows into `Example`s; a predictor turns them into `Prediction`s; metrics compare the two.
+Passages of knowledge become one text here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from faithkit.errors import shorten
+from faithkit.errors import UserError, shorten
 
 HALLUCINATED = "hallucinated"
 FAITHFUL = "faithful"
 UNPARSED = "unparsed"
 WHOLE_KNOWLEDGE = "whole_knowledge"  # in an example's `meta`: the knowledge before it was cut
 LABELS = (FAITHFUL, HALLUCINATED)  # the position is the class index: P(hallucinated) is column 1
+# The types of hallucinated spans in RAGTruth (Niu et al. 2024, section 3). Evident: clear from the source; subtle: a
+# matter of wording. Conflict: the source contradicts it; baseless: the source does not mention it.
+SPAN_TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
+UNTYPED = "hallucination"  # of corpora without types
+SPAN_LABELS = (*SPAN_TYPES, UNTYPED)
+TEXT_KEYS = ("text", "page_content", "content", "passage")  # of a passage object, as retrievers write them
 
 
 def _require(condition: bool, message: str) -> None:
@@ -160,3 +167,35 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
+
+
+def passage_text(passage: Any) -> Any:
+    """Returns the text of a passage object such as {title, text}; returns any other value unchanged.
+
+    Other fields, titles included, are not read: the training corpora of detectors have no titles.
+
+    Raises:
+        UserError: The object has no text, or several.
+    """
+    if not isinstance(passage, Mapping):
+        return passage
+    found = [key for key in TEXT_KEYS if passage.get(key) is not None]  # Parquet fills what an object lacks with None
+    if len(found) == 1:
+        return passage[found[0]]
+    hint = f"give its text under one of {', '.join(TEXT_KEYS)}"
+    if found:
+        raise UserError(f"an object with several texts: {', '.join(found)}", hint=hint)
+    inside = shorten(", ".join(map(str, passage)))[1:-1]
+    raise UserError(f"an object without a text: it has {inside or 'nothing'}", hint=hint)
+
+
+def join_passages(passages: Sequence[str]) -> str:
+    """Joins passages by a space, as the critics' corpora do."""
+    return " ".join(passages)
+
+
+def number_passages(passages: Sequence[str]) -> str:
+    """Joins passages with their numbers, as RAGTruth, the taggers' corpus, does; a single passage has no number."""
+    if len(passages) == 1:
+        return passages[0]
+    return "".join(f"passage {number}:{text}\n\n" for number, text in enumerate(passages, start=1))

@@ -1,6 +1,6 @@
-"""Words of a text: every tokenisation by regular expression stands here, side by side.
+"""Splits texts into words and sentences by regular expressions.
 
-They differ on purpose, and each metric, feature and baseline says which one it counts:
+The kinds of words differ on purpose, and each metric, feature and baseline names the one that it counts:
 
 | function           | "Don't, Zoë's 3.5" gives              | counted by                                          |
 |--------------------|---------------------------------------|-----------------------------------------------------|
@@ -139,3 +139,42 @@ def mark_ranges(counts: Callable[[str], object]) -> str:
     marks = (ord(c) for c in map(chr, range(0x300, 0x1F000)) if category(c) in ("Mn", "Mc") and counts(c))
     runs = ([code for _, code in run] for _, run in groupby(enumerate(marks), lambda pair: pair[1] - pair[0]))
     return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs)
+
+
+_ENDS = ".!?।॥۔؟።"  # Latin, Hindi, Urdu, Arabic and Amharic: white space follows
+_WIDE_ENDS = "。！？"  # of Chinese and Japanese: nothing follows but perhaps a closing mark
+_CLOSING = "」』）”’"
+_SENTENCE_END = re.compile(
+    rf"(?<=[{_ENDS};؛])\s+|(?:(?<=[{_WIDE_ENDS}；])|(?<=[{_WIDE_ENDS}；][{_CLOSING}]))(?![{_WIDE_ENDS}；{_CLOSING}])\s*"
+)
+_SENTENCE = re.compile(rf"\S[^\n]*?(?:[{_ENDS}]+(?=\s|$)|[{_WIDE_ENDS}]+[{_CLOSING}]*|(?=\n)|$)")
+
+
+def sentences(text: str) -> list[str]:
+    """Splits a text after `.`, `!`, `?` and `;` before white space, and after the same marks of other scripts."""
+    return [sentence for sentence in _SENTENCE_END.split(text) if sentence]
+
+
+def sentence_places(text: str) -> list[tuple[int, int]]:
+    """Finds where each sentence of a text begins and ends; a line end is the end of a sentence too."""
+    return [found.span() for found in _SENTENCE.finditer(text)]
+
+
+def best_sentences(knowledge: str, response: str, max_words: int) -> str:
+    """Cuts knowledge of more than `max_words` to the sentences that share most content words with the response.
+
+    Words of any script are compared. The sentences keep their order. The best one stays however long it is; after it,
+    each that still fits.
+    """
+    if len(knowledge.split()) <= max_words:
+        return knowledge
+    response_words, parts = set(unicode_content_words(response)), sentences(knowledge)
+    shared = [len(response_words & set(unicode_content_words(part))) for part in parts]
+    kept: list[int] = []
+    num_words = 0
+    for i in sorted(range(len(parts)), key=lambda i: -shared[i]):  # of equals, the first
+        length = len(parts[i].split())
+        if not kept or num_words + length <= max_words:
+            kept.append(i)
+            num_words += length
+    return " ".join(parts[i] for i in sorted(kept))

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, KNOWLEDGE, SEEKER, WIZARD, TurnLayout
-from faithkit.checks import check_mapping, check_names, check_numbers, check_text, check_texts
+from faithkit.arguments import check_mapping, check_names, check_numbers, check_text, check_texts
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar

@@ -19,8 +19,7 @@ True
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from faithkit.records import Span
-from faithkit.span_types import UNTYPED
+from faithkit.records import UNTYPED, Span
 from faithkit.words import unicode_words, word_places
 
 MIN_SIMILARITY = 0.8  # fraction of the words of both that must match

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from faithkit.arguments import check_mapping, check_names, check_number, check_text
 from faithkit.calibration.score_calibration import ScoreCalibration
-from faithkit.checks import check_mapping, check_names, check_number, check_text
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar

@@ -23,8 +23,7 @@ from data_modules.reading.dataset import GeneratedSource
 from data_modules.splits import MixPart
 from faithkit.files.cache import cache_dir
 from faithkit.files.run_folder import RunFolder
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit.span_types import TYPES
+from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, Example, Span
 from faithkit.training.options import OptimizerOptions
 from faithkit.training.trainer import build_trainer, seed_and_threads
 from speed.measure import cpu_seconds, run_process
@@ -109,7 +108,7 @@ def _draw_spans(response: str, rng: np.random.Generator) -> tuple[Span, ...]:
         if len(half):
             first = int(rng.choice(half))
             last = min(first + int(rng.integers(1, 12)), int(half[-1]))
-            found.append(Span(start=starts[first], end=ends[last], label=str(rng.choice(TYPES))))
+            found.append(Span(start=starts[first], end=ends[last], label=str(rng.choice(SPAN_TYPES))))
     return tuple(found)
 
 

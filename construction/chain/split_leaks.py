@@ -13,7 +13,7 @@ import numpy as np
 
 from data_modules.encoding.encoding_cache import group_hash
 from data_modules.splits import divide_groups
-from faithkit.checks import check_number
+from faithkit.arguments import check_number
 from faithkit.errors import UserError
 from faithkit.inference.decoding import seed_of
 from faithkit.words import unicode_words

@@ -35,8 +35,7 @@ from faithkit.arguments import read_examples
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError
-from faithkit.passages import join_passages
-from faithkit.records import Example, Prediction
+from faithkit.records import Example, Prediction, join_passages
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 from critic.sequence.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
 from data_modules.encoding.sequence_layout import ORDERS
+from faithkit.arguments import check_mapping, check_names, check_number, check_numbers, check_text
 from faithkit.calibration.score_calibration import ScoreCalibration
-from faithkit.checks import check_mapping, check_names, check_number, check_numbers, check_text
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar

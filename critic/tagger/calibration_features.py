@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.requests import Request
-from faithkit.sentences import sentence_places
-from faithkit.words import STOP_WORDS, unicode_words, word_places
+from faithkit.words import STOP_WORDS, sentence_places, unicode_words, word_places
 
 TOKEN_EVIDENCE = ("log-odds", "mean of its sentence", "word not in context", "share of such words in its sentence")
 RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context", "rate of such words")

@@ -11,8 +11,7 @@ from critic.tagger.calibration_features import response_evidence, words_of, wors
 from critic.tagger.span_calibration import SpanCalibration
 from critic.tagger.tagger_requests import Tagged, TaggedSpan
 from critic.tagger.windows import exact_log_odds
-from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.span_types import UNTYPED
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED
 
 
 def mark_responses(

@@ -28,8 +28,7 @@ from faithkit import arguments
 from faithkit.arguments import read_examples
 from faithkit.detector import TAGGER
 from faithkit.packing import use_packed_attention
-from faithkit.passages import number_passages
-from faithkit.records import Example, Prediction, Span
+from faithkit.records import Example, Prediction, Span, number_passages
 
 CHUNK = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768

@@ -5,12 +5,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from critic.tagger.span_calibration import SpanCalibration
-from faithkit.checks import check_mapping, check_names, check_number, check_texts
+from faithkit.arguments import check_mapping, check_names, check_number, check_texts
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar
-from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.span_types import TYPES
+from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES
 
 MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
 
@@ -70,7 +69,7 @@ class Settings:
 
 def tagger_labels(typed: bool) -> tuple[str, ...]:
     """Returns the labels of a head with or without types."""
-    return (FAITHFUL, *TYPES) if typed else (FAITHFUL, HALLUCINATED)
+    return (FAITHFUL, *SPAN_TYPES) if typed else (FAITHFUL, HALLUCINATED)
 
 
 def foreign_settings(config: Any, path: str) -> Settings:

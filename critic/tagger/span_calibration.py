@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from critic.logistic import linear, sigmoid
 from critic.tagger.calibration_features import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Words, token_evidence
 from critic.tagger.find_spans import FoundSpans, find_spans, match_labels
+from faithkit.arguments import check_number, check_numbers, check_text
 from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES
-from faithkit.checks import check_number, check_numbers, check_text
 from faithkit.errors import UserError
 
 MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far above fitted values

@@ -7,7 +7,7 @@ from typing import Any
 from critic.requests import Knowledge, Names, Request, read_request, read_requests, request_of
 from faithkit.arguments import ASSISTANTS, read_passages, read_turns
 from faithkit.errors import UserError
-from faithkit.passages import number_passages
+from faithkit.records import number_passages
 
 __all__ = ["Request", "Tagged", "TaggedSpan", "dialogue_requests", "read_question", "request_of"]
 

@@ -21,9 +21,8 @@ from data_modules.encoding.encoder import Subset
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
-from faithkit.records import Example, Prediction
+from faithkit.records import SPAN_TYPES, Example, Prediction
 from faithkit.reports.write_reports import Reports
-from faithkit.span_types import TYPES
 from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.weights.load import read_config
@@ -129,7 +128,7 @@ class TaggerTask:
 def _has_types(weights: str) -> bool:
     """Returns whether weights are those of a tagger with types."""
     with loading(weights) as source:
-        return set(TYPES) <= set((read_config(source).get("id2label") or {}).values())
+        return set(SPAN_TYPES) <= set((read_config(source).get("id2label") or {}).values())
 
 
 def compute_answers(

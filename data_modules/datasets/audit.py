@@ -16,7 +16,7 @@ from data_modules.reading.dataset import Source
 from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from faithkit.checks import FAR, check_number
+from faithkit.arguments import FAR, check_number
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 

@@ -13,9 +13,9 @@ from data_modules.reading.dataset import Source
 from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.checks import FAR, check_number
+from faithkit.arguments import FAR, check_number
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example
-from faithkit.sentences import best_sentences
+from faithkit.words import best_sentences
 
 ADDRESS = "https://github.com/google/BEGIN-dataset"
 FILES_2022 = {

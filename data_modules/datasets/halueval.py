@@ -17,9 +17,8 @@ from data_modules.reading.dialogues import read_transcript
 from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.checks import check_number
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
-from faithkit.span_types import UNTYPED
+from faithkit.arguments import check_number
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span, Turn
 
 ADDRESS = "https://github.com/RUCAIBox/HaluEval, folder data"
 ALL = "all"  # the one split

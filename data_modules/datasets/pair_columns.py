@@ -9,8 +9,7 @@ from typing import Any
 from data_modules.reading.fields import read_history
 from data_modules.reading.rows import BadRow, Row, check_text
 from faithkit.errors import UserError, nearest, shorten
-from faithkit.passages import TEXT_KEYS, passage_text
-from faithkit.records import Turn
+from faithkit.records import TEXT_KEYS, Turn, passage_text
 
 AUTO = "auto"  # the column is found by its name
 REQUIRED = ("knowledge", "response")

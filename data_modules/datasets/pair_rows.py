@@ -26,8 +26,7 @@ from data_modules.reading.rows import REJECTED, BadRow, ReadReport, Row
 from data_modules.reading.shards import ShardFile
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit.span_types import SPAN_LABELS, UNTYPED
+from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_LABELS, UNTYPED, Example, Span
 
 JSON = (".json", ".jsonl")
 LABELS = {label: label for label in SPAN_LABELS} | RAGTRUTH_LABELS  # of spans

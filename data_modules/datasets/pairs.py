@@ -26,9 +26,7 @@ from data_modules.reading.saved_datasets import saved_splits
 from data_modules.reading.shards import is_address, is_glob, shard_files
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.passages import number_passages
-from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit.span_types import UNTYPED
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, number_passages
 
 STEMS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 BY_SPLIT = {

@@ -19,11 +19,10 @@ from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
-from faithkit.checks import check_number
+from faithkit.arguments import check_number
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
-from faithkit.sentences import sentence_places
-from faithkit.words import unicode_words
+from faithkit.words import sentence_places, unicode_words
 
 BUILT, UNBUILT = Path("reading_sets", "post-build"), Path("reading_sets", "pre-build")
 WIKI = Path("src", "wiki", "wiki.json")

@@ -13,8 +13,7 @@ from data_modules.reading.fields import identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit.span_types import UNTYPED
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
 
 ADDRESS = "https://github.com/violet-zct/fairseq-detect-hallucination"
 FILES = {"all": ["xsum_token*.jsonl"]}

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from data_modules.embedded.dialogue import Exchange, Reply, exchanges
 from data_modules.reading.dataset import SPLITS, GeneratedSource
-from faithkit.checks import check_number
+from faithkit.arguments import check_number
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 

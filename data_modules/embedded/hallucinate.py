@@ -38,7 +38,7 @@ QUOTED = Wording(values=0.7, phrases=0.0)
 
 
 def span_type(kind: str, severity: str) -> str:
-    """Returns the span type (`faithkit.span_types`) of a kind of hallucination at a severity."""
+    """Returns the span type (`faithkit.records`) of a kind of hallucination at a severity."""
     return f"{severity}_{KIND_TO_TYPE[kind]}"
 
 

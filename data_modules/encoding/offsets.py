@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.records import Span
-from faithkit.span_types import SPAN_LABELS, UNTYPED
+from faithkit.records import SPAN_LABELS, UNTYPED, Span
 
 NOTHING = -1  # the tag of a token that covers no visible character
 OUTSIDE = 0  # the tag of a token that no span touches; labels are numbered from 1, in the order of SPAN_LABELS

@@ -18,7 +18,7 @@ from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.baselines.word_overlap import unsupported_grams
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
-from faithkit.sentences import best_sentences
+from faithkit.words import best_sentences
 
 EVIDENCE = tuple(f"evidence: {name}" for name in WORD_EVIDENCE)  # names of columns
 RUNS = "evidence: unknown runs of characters"  # the column of `unsupported_grams`

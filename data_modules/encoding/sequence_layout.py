@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from faithkit.checks import check_number
+from faithkit.arguments import check_number
 from faithkit.errors import UserError, shorten
 
 KNOWLEDGE_FIRST, RESPONSE_FIRST = ORDERS = ("knowledge_response", "response_knowledge")

@@ -28,7 +28,7 @@ from data_modules.encoding.sequence_layout import (
 from data_modules.encoding.tokens import Tokenizer, fingerprint_of, tokenize
 from data_modules.reading.fields import WIZARD as WIZARD_SPEAKER
 from faithkit.errors import UserError, shorten
-from faithkit.literal_text import literal_text, without_special
+from faithkit.inference.messages import literal_text, without_special
 from faithkit.records import Example, Turn
 
 Ints = NDArray[np.int64]

@@ -26,9 +26,8 @@ from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
-from faithkit.sentences import best_sentences
 from faithkit.words import VERSION as WORDS_VERSION
-from faithkit.words import unicode_content_words
+from faithkit.words import best_sentences, unicode_content_words
 
 MAX_WORDS = 60  # a longer text is cut to the sentences nearest to the response
 

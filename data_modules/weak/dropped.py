@@ -14,11 +14,9 @@ from typing import Any, ClassVar
 from data_modules.reading.dataset import SPLITS, Records, Source, read_examples
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
-from faithkit.checks import check_number
-from faithkit.records import HALLUCINATED, Example, Span
-from faithkit.sentences import sentence_places
-from faithkit.span_types import UNTYPED
-from faithkit.words import unicode_content_words
+from faithkit.arguments import check_number
+from faithkit.records import HALLUCINATED, UNTYPED, Example, Span
+from faithkit.words import sentence_places, unicode_content_words
 
 VERSION = 2  # raised when the same records give other examples
 # Support is the share of a sentence's content words that the context holds.

@@ -25,13 +25,12 @@ from data_modules.reading.rows import ReadReport
 from data_modules.reading.rows import check_text as check_field
 from data_modules.splits import divide_groups
 from data_modules.weak.synthetic_pairs import PROBABILITY, make_pairs
-from faithkit.checks import FAR, check_number, check_text, check_texts
+from faithkit.arguments import FAR, check_number, check_text, check_texts
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
-from faithkit.sentences import sentences
 from faithkit.weights.resolve import resolve
-from faithkit.words import unicode_content_words
+from faithkit.words import sentences, unicode_content_words
 
 VERSION = 2  # raised when the same files give other pairs
 NATURAL, SYNTHETIC = "natural", "synthetic"

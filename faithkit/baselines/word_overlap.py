@@ -8,8 +8,7 @@ from statistics import median
 from typing import NamedTuple
 
 from faithkit.calibration.thresholds import choose_threshold
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span
-from faithkit.span_types import UNTYPED
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span
 from faithkit.words import unicode_words, word_places
 
 RUN = 4  # characters that are compared together; a space parts words

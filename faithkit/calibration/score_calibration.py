@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.arguments import check_number, check_text
 from faithkit.calibration.thresholds import apply_temperature, calibration_error, choose_threshold, fit_temperature
-from faithkit.checks import check_number, check_text
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
 
 IS_HALLUCINATED = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated

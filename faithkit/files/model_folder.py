@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from faithkit.checks import check_mapping, check_text, check_texts
+from faithkit.arguments import check_mapping, check_text, check_texts
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import atomic_folder, dumps, write_json
 from faithkit.files.hashes import hash_files

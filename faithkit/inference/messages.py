@@ -4,7 +4,8 @@ The content of a message is encoded as text only: the spelling of a special toke
 end its turn or begin another one. For a model without a chat template, the messages are joined by blank lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,27 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError, shorten
 from faithkit.inference.text import SYSTEM, Message
-from faithkit.literal_text import literal_text, without_special
+
+
+@contextmanager
+def literal_text(tokenizer: Any) -> Iterator[Any]:
+    """Lets a fast tokenizer encode the spelling of special tokens as text within the context; gives its Rust part."""
+    backend = tokenizer.backend_tokenizer
+    before = backend.encode_special_tokens
+    backend.encode_special_tokens = True
+    try:
+        yield backend
+    finally:
+        backend.encode_special_tokens = before
+
+
+def without_special(tokenizer: Any, ids: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Makes special tokens unknown ones: a Unigram model maps their spelling to them all the same."""
+    unknown, special = tokenizer.unk_token_id, tokenizer.all_special_ids
+    if unknown is None or unknown == tokenizer.eos_token_id:
+        return ids
+    return np.where(np.isin(ids, special), np.int32(unknown), ids)
+
 
 # Delimiters of a message's number, which replaces its content while the template is rendered.
 _OPEN, _CLOSE = "\ue000", "\ue001"

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from faithkit.checks import check_number
+from faithkit.arguments import check_number
 from faithkit.errors import UserError
 from faithkit.files.atomic import disk_errors, make_folder
 from faithkit.inference.decoding import BEAM, NUCLEUS, Decoding

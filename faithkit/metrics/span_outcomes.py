@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError, shorten
 from faithkit.metrics.outcomes import align_predictions, scores_of
-from faithkit.records import HALLUCINATED, Example, Prediction, Span
-from faithkit.span_types import TYPES, UNTYPED
+from faithkit.records import HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.bootstrap import Groups
 
 Runs = list[tuple[int, int]]  # stretches [start, end) that do not overlap, in order
@@ -31,7 +30,7 @@ class SpanOutcomes:
         marked: Characters of the gold spans [N].
         found: Characters of the predicted spans [N].
         hits: Characters in both [N].
-        types: The gold spans' labels, those of `TYPES` first, without `UNTYPED`.
+        types: The gold spans' labels, those of `SPAN_TYPES` first, without `UNTYPED`.
         type_marked: As `marked`, by type [N, T].
         type_hits: As `hits`, by type of the gold span [N, T].
         tasks: The task of each row, "" where the data does not say.
@@ -68,7 +67,7 @@ def join_spans(examples: Sequence[Example], predictions: Mapping[str, Prediction
         problem = f"{len(unmarked)} of {len(examples)} examples have no marked spans ({shorten(unmarked[0], 40)}, ...)"
         raise UserError(problem, hint="score spans on a benchmark that marks them")
     labels = {span.label for example in examples for span in example.spans or ()} - {UNTYPED}
-    types = (*(label for label in TYPES if label in labels), *sorted(labels.difference(TYPES)))
+    types = (*(label for label in SPAN_TYPES if label in labels), *sorted(labels.difference(SPAN_TYPES)))
     counts = np.zeros((len(examples), 3 + 2 * len(types)), np.int64)
     for row, (example, prediction) in enumerate(zip(examples, aligned, strict=True)):
         spans = example.spans or ()

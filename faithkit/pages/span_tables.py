@@ -18,8 +18,7 @@ from faithkit.pages.page_tables import (
     new_number_table,
 )
 from faithkit.published.figures import TEST_RESPONSES, PublishedDetector
-from faithkit.records import Example, Prediction, Span
-from faithkit.span_types import UNTYPED
+from faithkit.records import UNTYPED, Example, Prediction, Span
 from faithkit.statistics.metric import Metric
 
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, ours first

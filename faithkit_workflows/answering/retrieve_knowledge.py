@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from data_modules.build import Benchmark
-from data_modules.retrieval import Retrieved, fingerprint, read_passages, with_retrieved
-from faithkit.bm25 import Bm25
+from data_modules.retrieval import Bm25, Retrieved, fingerprint, read_passages, with_retrieved
 from faithkit.records import Example
 from faithkit_workflows.settings.engines import RetrievalOptions
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from critic.runtime.precision import check_precision
-from faithkit.entailment import Entailment
+from faithkit.detector import Entailment
 from faithkit.errors import UserError
 from faithkit.inference.transformers_engine import beam_writer
 from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.span_types import SPAN_LABELS
+from faithkit.records import SPAN_LABELS
 from faithkit_workflows.corpus.corpus_columns import UNKNOWN, Columns
 
 NUM_CELLS = 40  # of the plot of coverage against density, a side

@@ -26,16 +26,15 @@ from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import single_template, tokenize
 from faithkit.calibration.thresholds import apply_temperature, logit
-from faithkit.detector import CRITIC
-from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
+from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR, find_folder
 from faithkit.hardware import to_bf16, wants_bf16
 from faithkit.metrics.responses.pretrained import load_pretrained
-from faithkit.sentences import best_sentences
 from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.load import read_config
 from faithkit.weights.resolve import hub_folder, is_hub_name, loading
+from faithkit.words import best_sentences
 
 CRITIC_LABELS = {"faithful", "hallucinated"}
 # Beginnings of NLI labels in lower case; with two classes the second one is "not entailment".

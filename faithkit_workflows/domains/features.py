@@ -14,7 +14,7 @@ import numpy as np
 
 from faithkit.baselines.counted_features import FEATURES, Values, count_features
 from faithkit.baselines.word_overlap import unsupported_grams
-from faithkit.entailment import ENTAILMENT
+from faithkit.detector import ENTAILMENT
 from faithkit.files.atomic import atomic_file
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import CARD, find_folder

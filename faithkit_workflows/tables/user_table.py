@@ -172,7 +172,7 @@ def _check_json(row: Row) -> None:
 
 def open_table_to_judge(config: Mapping[str, Any]) -> UserTable:
     """Opens the table of `faithkit score`; lists of passages are joined as the detector's training data joined them."""
-    from faithkit.passages import join_passages, number_passages
+    from faithkit.records import join_passages, number_passages
     from faithkit_workflows.detectors.loading import kind_of
 
     join = number_passages if kind_of(config["checkpoint"]).numbers_passages else join_passages

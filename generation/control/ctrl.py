@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import Columns
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS
-from faithkit import entailment
-from faithkit.entailment import Entailment
+from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.files.model_folder import find_folder
@@ -32,10 +31,10 @@ from generation.control.features import (
 
 # The level (0 is unwanted, 2 wanted) of each class of an entailment model.
 LEVELS = np.zeros(3, np.int8)
-LEVELS[[entailment.CONTRADICTION, entailment.NEUTRAL, entailment.ENTAILMENT]] = 0, 1, 2
+LEVELS[[CONTRADICTION, NEUTRAL, ENTAILMENT]] = 0, 1, 2
 LEVELS_FILE = "levels.npy"
-ENTAILED = LEVELS[entailment.ENTAILMENT]
-EMPTY_RESPONSE_LEVEL = LEVELS[entailment.NEUTRAL]
+ENTAILED = LEVELS[ENTAILMENT]
+EMPTY_RESPONSE_LEVEL = LEVELS[NEUTRAL]
 
 
 def entailment_levels(examples: Sequence[Example], model: Entailment) -> NDArray[np.int8]:

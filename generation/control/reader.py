@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from faithkit.entailment import Entailment
+from faithkit.detector import Entailment
 from faithkit.errors import UserError
 from faithkit.records import Example
 from generation.control.ctrl import Ctrl

@@ -16,15 +16,13 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from faithkit.arguments import read_examples
-from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
+from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import Form, TextEngine
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
-from faithkit.sentences import sentence_places
-from faithkit.span_types import UNTYPED
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
-from faithkit.words import words_and_marks
+from faithkit.words import sentence_places, words_and_marks
 from judge.prompt import write_history
 from judge.questions import TextPrompt, ask
 from judge.reply import CHOICES, read_verdict

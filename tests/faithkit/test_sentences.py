@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from data_modules.build import build_source
 from faithkit.errors import UserError
-from faithkit.sentences import best_sentences, sentence_places, sentences
-from faithkit.words import STOP_WORDS, ascii_words
+from faithkit.words import STOP_WORDS, ascii_words, best_sentences, sentence_places, sentences
 from tests.data_modules.official.judged import AUDIT_GOLD
 from tests.data_modules.official_rows import read, write
 

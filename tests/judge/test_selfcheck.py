@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
+from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Turn
 from judge.baselines.selfcheck import (

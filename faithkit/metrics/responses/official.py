@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from faithkit.entailment import Entailment
+from faithkit.detector import Entailment
 from faithkit.metrics.responses.bert_score import RescaledBertScore
 from faithkit.metrics.responses.bleu import bleu, bleu_counts
 from faithkit.metrics.responses.ngrams import count_shared_grams

@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from faithkit.entailment import CONTRADICTION, ENTAILMENT, Entailment
+from faithkit.detector import CONTRADICTION, ENTAILMENT, Entailment
 from faithkit.metrics.responses.ngrams import answer_f1
 from faithkit.metrics.responses.q2_models import Answers, Candidates, Questions, is_personal
 from faithkit.statistics.spread import Values

@@ -10,7 +10,7 @@ from torch import Tensor
 from critic.losses.tag_loss import token_loss
 from critic.tagger.module import validation_metrics
 from critic.tagger.windows import best_windows, log_odds
-from faithkit.span_types import SPAN_LABELS, UNTYPED
+from faithkit.records import SPAN_LABELS, UNTYPED
 
 UNTYPED_TAG = SPAN_LABELS.index(UNTYPED) + 1
 BINARY = torch.tensor([[0.0, 0.0], [0.0, math.log(3)], [math.log(3), 0.0], [5.0, 5.0]])

@@ -19,8 +19,8 @@ from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder
-from faithkit.sentences import best_sentences
 from faithkit.training.checkpoints import best_weights, model_state
+from faithkit.words import best_sentences
 from tests.data_modules.examples import example
 from tests.model_folders import edit_json, reseal
 from tests.running import SMALL, train_here

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from critic.tagger.tagger_requests import Tagged
-from faithkit.span_types import TYPES
+from faithkit.records import SPAN_TYPES
 
 CONTEXT = ["the river is long", "the city is old and the king lives in it " * 12, "music", "a dog and a cat " * 8]
 QUESTION = ["who plays music", "", "who lives in the city " * 20, "what is it"]
@@ -30,5 +30,5 @@ def check(tagged: Tagged, answer: str) -> None:
     for span in tagged.spans:
         assert end <= span.start < span.end <= len(answer), "in order, and none over another"
         assert span.text == answer[span.start : span.end] == span.text.strip()
-        assert span.label in TYPES and 0 <= span.score <= 1
+        assert span.label in SPAN_TYPES and 0 <= span.score <= 1
         end = span.end

@@ -16,8 +16,7 @@ from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, w
 from critic.tagger.span_calibration import SpanCalibration
 from critic.tagger.tagger_requests import Request, request_of
 from faithkit.calibration.thresholds import calibration_error
-from faithkit.records import Example, Span
-from faithkit.span_types import UNTYPED
+from faithkit.records import UNTYPED, Example, Span
 from tests.data_modules.examples import example
 
 WORD = 4  # characters of every token, with a space behind

@@ -14,7 +14,7 @@ from critic.tagger.span_calibration import SpanCalibration
 from faithkit.errors import UserError
 from faithkit.packing import NAME as PACKED
 from faithkit.packing import use_packed_attention
-from faithkit.span_types import TYPES, UNTYPED
+from faithkit.records import SPAN_TYPES, UNTYPED
 from faithkit_workflows.detectors.loading import kind_of, load_detector
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
 from tests.model_folders import make_foreign, reseal
@@ -64,7 +64,7 @@ def test_weights_of_another_making_are_read_by_their_labels(write_tagger: Write,
     tagger = Tagger.load(str(folder))
     assert tagger.calibration == SpanCalibration() and tagger.encoder.max_length == 126
     tagged = tagger.predict(CONTEXT[0], ANSWER[0])
-    assert all(span.label in ((*TYPES,) if typed else (UNTYPED,)) for span in tagged.spans)
+    assert all(span.label in ((*SPAN_TYPES,) if typed else (UNTYPED,)) for span in tagged.spans)
 
 
 def test_weights_that_are_no_tagger_are_refused(

@@ -14,8 +14,7 @@ from critic import Tagger
 from critic.runtime.precision import calibration_requests
 from critic.tagger.tagger_requests import Request, Tagged
 from faithkit.errors import UserError
-from faithkit.records import Turn
-from faithkit.span_types import UNTYPED
+from faithkit.records import UNTYPED, Turn
 from tests.critic.tagger.answers import ANSWER, CONTEXT, QUESTION, assert_same, check
 from tests.data_modules.examples import example
 

@@ -15,7 +15,7 @@ from critic.tagger.settings import tagger_labels
 from faithkit.cli import explain
 from faithkit.embedded_name import display_name
 from faithkit.errors import UserError
-from faithkit.span_types import SPAN_LABELS, TYPES
+from faithkit.records import SPAN_LABELS, SPAN_TYPES
 from tests.running import evaluate_here, run, train_here
 
 
@@ -56,7 +56,7 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: P
     for row in rows:
         for span in row["spans"]:
             assert 0 <= span["start"] < span["end"] <= len(gold[row["id"]].response)
-            assert span["label"] in TYPES and 0 <= span["score"] <= 1
+            assert span["label"] in SPAN_TYPES and 0 <= span["score"] <= 1
     sidecar = json.loads((trained_tagger / "hf" / "faithkit.json").read_text())
     assert sidecar["kind"] == "tagger" and sidecar["labels"] == list(tagger_labels(True))
     fitted = {"slope", "bias", "char_threshold", "response_threshold", "merge_gap", "min_length", "aim"}
@@ -147,7 +147,7 @@ def test_every_corpus_of_spans_trains_a_tagger(
     labels = {span["label"] for row in rows for span in row["spans"]}
     # xsum_tokens and embedded mark spans without RAGTruth's types; of streamed rows it is not known before training.
     untyped = "model.typed=false" in more or (data != "ragtruth" and "data.streaming=true" not in more)
-    assert labels <= ({SPAN_LABELS[-1]} if untyped else set(TYPES))
+    assert labels <= ({SPAN_LABELS[-1]} if untyped else set(SPAN_TYPES))
 
 
 def test_no_type_is_told_where_no_span_of_training_had_one_unless_the_weights_know_types(
@@ -158,7 +158,7 @@ def test_no_type_is_told_where_no_span_of_training_had_one_unless_the_weights_kn
     assert Tagger.load(str(tmp_path / "new")).model.config.num_labels == 2
     assert "no training span has a type" in (tmp_path / "new" / "train.log").read_text()
     train_here(f"run_dir={tmp_path / 'on'}", *untyped, f"model.weights={trained_tagger / 'hf'}")
-    assert Tagger.load(str(tmp_path / "on")).model.config.num_labels == 1 + len(TYPES)
+    assert Tagger.load(str(tmp_path / "on")).model.config.num_labels == 1 + len(SPAN_TYPES)
 
 
 def test_training_goes_on_from_a_tagger_or_a_critic(

@@ -250,7 +250,7 @@ def test_a_tagger_trains_on_numbered_passages_as_it_reads_them_when_it_scores(tm
     from data_modules.encoding.pair_encoder import PairEncoder
     from data_modules.encoding.span_encoder import SpanEncoder
     from data_modules.encoding.tokens import load_tokenizer
-    from faithkit.passages import number_passages
+    from faithkit.records import number_passages
     from faithkit_workflows.tables.user_table import open_user_table
     from tests.running import plain_config
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from critic.tagger.find_spans import find_spans
 from data_modules.encoding.offsets import NOTHING, OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.tokens import tokenize_with_offsets
-from faithkit.records import Span
-from faithkit.span_types import SPAN_LABELS
+from faithkit.records import SPAN_LABELS, Span
 
 # What tokenizers treat differently.
 PIECES = [

@@ -18,8 +18,7 @@ from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.options import DataOptions
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
-from faithkit.records import Example, Span, Turn
-from faithkit.span_types import TYPES
+from faithkit.records import SPAN_TYPES, Example, Span, Turn
 from tests.data_modules.examples import example
 from tests.tiny import tiny_tokenizer, words
 
@@ -127,7 +126,7 @@ def marked(response: str, *spans: tuple[int, int, str], **values: Any) -> Exampl
 
 def test_a_batch_tells_the_row_the_tag_and_the_characters_of_each_token() -> None:
     made = encoder()
-    examples = [marked("the river is red", (4, 9, TYPES[0]), (13, 16, TYPES[3])), marked("it is  long.")]
+    examples = [marked("the river is red", (4, 9, SPAN_TYPES[0]), (13, 16, SPAN_TYPES[3])), marked("it is  long.")]
     examples.append(example(response="the dog", label="faithful", spans=None))
     counts: Counter[str] = Counter()
     columns = made.encode(examples, counts)

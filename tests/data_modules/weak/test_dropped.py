@@ -11,8 +11,7 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.weak.dropped import UNSUPPORTED, drop_support
 from faithkit.errors import UserError
-from faithkit.records import HALLUCINATED, Example
-from faithkit.span_types import UNTYPED
+from faithkit.records import HALLUCINATED, UNTYPED, Example
 from faithkit.words import unicode_content_words
 
 CONTEXT = (

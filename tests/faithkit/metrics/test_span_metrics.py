@@ -7,13 +7,12 @@ from sklearn import metrics as sk
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import LEVELS, compare_spans, span_metrics
-from faithkit.records import Example, Prediction, Span
-from faithkit.span_types import TYPES
+from faithkit.records import SPAN_TYPES, Example, Prediction, Span
 
 LENGTH = 20
 BOUNDS = st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)).map(sorted)
 SPANS = st.lists(
-    st.builds(lambda b, t: Span(start=b[0], end=b[1], label=t), BOUNDS, st.sampled_from(TYPES)), max_size=4
+    st.builds(lambda b, t: Span(start=b[0], end=b[1], label=t), BOUNDS, st.sampled_from(SPAN_TYPES)), max_size=4
 )
 ROW = st.fixed_dictionaries(
     {
@@ -98,7 +97,7 @@ def test_every_value_is_that_of_sets_of_characters(rows):
         if both_classes:
             expected = sk.roc_auc_score(gold, [row["score"] for row in chosen])
             assert metrics[f"{prefix}response_auroc"].value == pytest.approx(expected)
-    for label in TYPES:
+    for label in SPAN_TYPES:
         pairs = [([s for s in row["gold"] if s.label == label], row["found"]) for row in rows]
         name = f"type/{label}/char_recall"
         if any(characters(gold) for gold, _ in pairs):

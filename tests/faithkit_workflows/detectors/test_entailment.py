@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic.sequence.scorer import Critic
-from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
+from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
 from faithkit_workflows.detectors.entailment import (

@@ -10,7 +10,7 @@ import pytest
 
 from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
-from faithkit.entailment import ENTAILMENT
+from faithkit.detector import ENTAILMENT
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.provenance.row_keys import row_keys

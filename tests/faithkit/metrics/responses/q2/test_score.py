@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from faithkit.entailment import CONTRADICTION, ENTAILMENT, NEUTRAL
+from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.metrics.responses.q2 import Q2, CachedCalls
 from faithkit.metrics.responses.q2_models import is_personal
 
