@@ -21,6 +21,7 @@ from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, Cell, Estimate
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place, Step, read_costs, sort_steps
 
 NOT_RUN = "not run"
+RULE = "within: the paper's figure, as rounded, lies in our interval, or ours rounds to it; else above or below"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def build_comparison_table(table: Table, found: list[Compared], part: str) -> Sh
 
 def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part: str) -> Iterator[str]:
     yield f"paper: {table.citation}; [low, high]: our 95% interval"
-    yield "within: the paper's figure, as rounded, lies in our interval, or ours rounds to it; else above or below"
+    yield RULE
     yield from (f"({number}) {reason}" for number, reason in enumerate(reasons, start=1))
     left = Counter(one.why for one in found if one.ours is None)
     yield from (f"{number} of the paper's figures without ours: {why}" for why, number in left.items())
@@ -180,12 +181,13 @@ def _report_lines(made: Sequence[Made], place: Place) -> Iterator[str]:
     if place.scale == LOCAL:
         yield "Small models, few rows and, without given corpora, the embedded one: this shows that every step works,"
         yield "and not how good the papers' methods are. Verdicts are given only for counts of the papers' data."
+    yield f"Brackets are our 95% intervals. Verdicts: {RULE}."
     yield ""
     yield "| table | what | verdicts |"
     yield "| --- | --- | --- |"
     yield from (f"| {one.table.name} | {escape_markdown(one.table.title)} | {one.verdicts} |" for one in made)
     yield ""
-    yield from (one.text for one in made)
+    yield from (one.text.replace(f"{RULE}\n\n", "") for one in made)
     spent = read_costs(list(all_steps([one.table for one in made])), place)
     yield "## Time of each step"
     yield ""
