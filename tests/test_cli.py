@@ -44,44 +44,6 @@ def test_help_tells_the_keys_of_the_script_with_their_defaults() -> None:
     assert max(map(len, text.splitlines())) <= 120
 
 
-@pytest.mark.parametrize(
-    ("script", "arguments", "words"),
-    [
-        ("train.py", ["modle=critic"], ["modle"]),
-        ("train.py", ["model=critik"], ["critik", "critic"]),
-        ("train.py", ["optimizer.lrr=1"], ["lrr", "did you mean optimizer.lr"]),
-        ("train.py", ["data=begin", "data.path=/nowhere/begin.tsv"], ["/nowhere/begin.tsv", "data.path"]),
-        ("train.py", ["resume=/nowhere"], ["nothing to resume", "/nowhere"]),
-        ("train.py", ["experiment=critic_local_real"], ["data_dir is not set", "data_dir=VALUE"]),
-        ("train.py", ["trainer=gpu"], ["no CUDA device", "trainer=cpu"]),
-        ("evaluate.py", ["benchmark=embedded"], ["checkpoint"]),
-        ("evaluate.py", ["predictions=/nowhere.jsonl"], ["/nowhere.jsonl"]),
-        ("generate.py", ["checkpoint=/nowhere"], ["no such run", "/nowhere"]),
-        ("generate.py", ["checkpoint=x", "decoding=topk"], ["topk", "greedy"]),
-        ("export.py", ["checkpoint=/nowhere", "output_dir=/tmp/never-made"], ["no such run", "/nowhere"]),
-        ("export.py", [], ["checkpoint"]),
-        ("construct.py", [], ["no language model is named", "engine=transformers"]),
-        ("construct.py", ["pipeline=spontanous"], ["spontanous", "spontaneous"]),
-        ("construct.py", ["engine=auto", "engine.model=smollm2-135", "pipeline.max_words=0"], ["max_words is 0"]),
-        ("construct.py", ["engine=openai", "engine.model=a", "pipeline.path=/nowhere"], ["/nowhere"]),
-    ],
-)
-def test_a_mistake_is_explained_in_five_lines_with_exit_code_2(
-    script: str, arguments: list[str], words: list[str], tmp_path: Path, tiny_bert: Path
-) -> None:
-    if script != "export.py" and not any(argument.startswith(("resume", "run_dir")) for argument in arguments):
-        arguments = [*arguments, f"run_dir={tmp_path / 'run'}"]
-    if script == "train.py":
-        arguments = [*arguments, f"model.weights={tiny_bert}"]
-    done = run(script, *arguments)
-    errors = [line for line in done.stderr.splitlines() if line]
-    assert done.returncode == 2, done.stderr
-    message = errors[next(i for i, line in enumerate(errors) if line.startswith("error:")) :]
-    assert len(message) <= 5 and "Traceback" not in done.stderr
-    for word in words:
-        assert word in "\n".join(message)
-
-
 def test_debug_shows_the_traceback(tmp_path: Path) -> None:
     done = run("train.py", "debug=true", "data=begin", "data.path=/nowhere", f"run_dir={tmp_path / 'run'}")
     assert done.returncode == 2 and "Traceback" in done.stderr and "error:" in done.stderr

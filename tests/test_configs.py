@@ -1,16 +1,14 @@
-"""Every choice composes, and what it names can be built."""
+"""The recipes of the configurations, and what they name. That every choice is accepted is tested in test_settings."""
 
 import re
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from critic.sequence.options import CriticOptions
-from data_modules.build import build_mix, build_source, datasets_of
+from data_modules.build import datasets_of
 from data_modules.registry import SOURCES
-from faithkit.inference.decoding import Decoding
 from faithkit.targets import DATASETS, TARGETS, build
 from tests.running import ROOT, compose, plain_config
 
@@ -25,36 +23,6 @@ def experiment_line(name: str) -> list[str]:
     return [f"experiment={name}", *(["data_dir=/somewhere"] if wants_folder else [])]
 
 
-@pytest.mark.parametrize("data", choices("data"))
-def test_every_dataset_composes_and_its_sources_are_built(data: str, tmp_path: Path) -> None:
-    cfg = plain_config("train", f"data={data}")
-    assert isinstance(cfg, dict)
-    parts = cfg["data"]["parts"]
-    blocks = list(parts.values()) if isinstance(parts, dict) else parts
-    mix = build_mix([{**part, "path": str(tmp_path)} for part in blocks])
-    assert all(part.weight > 0 for part in mix)
-
-
-@pytest.mark.parametrize("scale", choices("scale"))
-@pytest.mark.parametrize("trainer", choices("trainer"))
-@pytest.mark.parametrize("model", choices("model"))
-def test_every_model_composes_at_every_scale_on_every_trainer(model: str, trainer: str, scale: str) -> None:
-    cfg = compose("train", f"model={model}", f"trainer={trainer}", f"scale={scale}")
-    resolved = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-    assert isinstance(resolved, dict) and resolved["model"]["name"] == model
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("decoding", choices("decoding"))
-def test_every_way_of_decoding_composes_over_every_dataset_and_is_built(decoding: str) -> None:
-    for data in choices("data"):
-        cfg = compose("generate", "checkpoint=x", f"decoding={decoding}", f"data={data}")
-        resolved = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
-        assert isinstance(resolved, dict) and Decoding(**resolved["decoding"]).strategy == decoding
-    chat = plain_config("chat", "checkpoint=x", f"decoding={decoding}")
-    assert isinstance(chat, dict) and Decoding(**chat["decoding"]).max_new_tokens == 100
-
-
 @pytest.mark.parametrize("objective", choices("objective"))
 @pytest.mark.parametrize("scale", choices("scale"))
 def test_every_objective_is_built_at_every_scale(objective: str, scale: str) -> None:
@@ -62,12 +30,6 @@ def test_every_objective_is_built_at_every_scale(objective: str, scale: str) -> 
 
     cfg = compose("train", "model=t5", f"objective={objective}", f"scale={scale}")
     assert isinstance(build(OmegaConf.to_container(cfg.model.task.objective, resolve=True)), Objective)
-
-
-@pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_composes(experiment: str) -> None:
-    cfg = compose("train", *experiment_line(experiment))
-    assert OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
 
 
 def test_the_zero_shot_experiment_uses_begin_to_exclude_and_to_test_alone() -> None:
@@ -91,16 +53,6 @@ def test_the_in_domain_experiment_differs_in_begin_alone() -> None:
     for cfg in (first, second):
         cfg.data.parts = {name: part for name, part in cfg.data.parts.items() if part.dataset != "begin"}
     assert first == second
-
-
-@pytest.mark.parametrize("benchmark", choices("benchmark"))
-def test_every_benchmark_composes(benchmark: str, tmp_path: Path) -> None:
-    cfg = plain_config("evaluate", f"benchmark={benchmark}")
-    assert isinstance(cfg, dict)
-    if benchmark not in ("transfer", "domains"):  # their sets have blocks of their own
-        for block in datasets_of(cfg["benchmark"]).values():
-            name = block.get("dataset", block["name"])
-            assert build_source(name, str(tmp_path), **block["options"]).name == name
 
 
 @pytest.mark.parametrize("benchmark", ["faithdial", "wow", "cmu_dog", "topical_chat", "transfer_responses"])

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS
+from faithkit.inference.text import VLLM
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
@@ -20,6 +21,13 @@ TRAINING_KEYS = (
     *("num_readers", "num_buffer_rows", "first"),
 )
 RUN_KEYS = ("data.split", "data.num_rows", "data.on_bad_row", "data.labels", "save_texts", "num_examples", "verbose")
+# Shards have a folder of results in the place of a run's.
+SHARDS = (
+    types.requires("engine=ray", "out=FOLDER", "out=FOLDER, which all nodes see"),
+    types.excludes("engine=ray", "run_dir", "use out=FOLDER, without run_dir"),
+    types.excludes("engine=ray", "resume", "use out=FOLDER, without resume: the same command goes on"),
+    types.excludes("engine=ray", "num_rows", "leave num_rows out"),
+)
 NEEDS_DETECTOR = types.Conflict(
     lambda s: s.decoding.num_samples > 1 and not s.detector,
     "best_of={s.decoding.num_samples} needs a judge",
@@ -58,6 +66,21 @@ class GenerateSettings(blocks.ExtensibleScript):
             lambda s: s.resample is not None and s.decoding.strategy != NUCLEUS,
             "{s.decoding.strategy} decoding writes the same again",
             "use decoding=nucleus",
+        ),
+        *SHARDS,
+        types.excludes("engine=ray", "resample", "best_of=8 detector=PATH chooses among answers; or leave engine=ray out"),
+        *types.where(
+            lambda s: s.engine.name == engines.RAY and (s.ray.gpus or 1) > 1,
+            types.Conflict(
+                lambda s: s.ray.gpus != int(s.ray.gpus),
+                "ray.gpus={s.ray.gpus:g} is no whole number of GPUs",
+                "use a whole number, or a share of one GPU",
+            ),
+            types.Conflict(
+                lambda s: s.ray.gpus == int(s.ray.gpus) and s.ray.engine != VLLM,
+                "ray.gpus={s.ray.gpus:g} and ray.engine={s.ray.engine}, which runs on one",
+                "ray.gpus=1, or ray.engine=vllm, where GPUs share a model",
+            ),
         ),
     )
     ineffective = (
@@ -131,6 +154,7 @@ class ScoreSettings(blocks.RunScript):
     out: blocks.Folder = None
     ray: engines.Ray
 
+    conflicts = (*SHARDS, types.excludes("engine=ray", "output", "use out=FOLDER"))
     ineffective = (
         Ineffective(
             ("on_bad_row", "save_texts"),

@@ -8,29 +8,11 @@ from data_modules.reading.shards import is_address, is_glob
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI, VLLM
-from faithkit.settings.types import Conflict, excludes, find_conflicts
 from faithkit_workflows.settings.engines import RAY, is_detector_file, read_detector_file
 from faithkit_workflows.settings.preflight import check_output_folder, check_package
 
 PAIRS = "pairs"
 CLIENT = "ray://"
-SINGLE_FILE_KEYS = {"output": "out=FOLDER", "num_rows": "leave it out", "run_dir": "out=FOLDER", "resume": "out=FOLDER"}
-
-ANSWERING = (
-    excludes("engine=ray", "resample", "best_of=8 detector=PATH chooses among answers; or leave engine=ray out"),
-    Conflict(
-        lambda s: (s.ray.gpus or 1) > 1 and s.ray.gpus != int(s.ray.gpus),
-        "ray.gpus={s.ray.gpus:g} is no whole number of GPUs",
-        "use a whole number, or a share of one GPU",
-    ),
-    Conflict(
-        lambda s: (s.ray.gpus or 1) > 1 and s.ray.gpus == int(s.ray.gpus) and s.ray.engine != VLLM,
-        "ray.gpus={s.ray.gpus:g} and ray.engine={s.ray.engine}, which runs on one",
-        "ray.gpus=1, or ray.engine=vllm, where GPUs share a model",
-    ),
-)
-
-
 def check_answering(settings: Any) -> Iterator[UserError]:
     """Yields problems for `faithkit generate engine=ray`."""
     from data_modules.datasets.pairs import Pairs
@@ -48,7 +30,6 @@ def check_answering(settings: Any) -> Iterator[UserError]:
         Pairs(path=part["path"], columns=part.get("columns") or {}, encoding=part.get("encoding"))
     except UserError as error:
         yield error
-    yield from find_conflicts(settings, ANSWERING)
     if settings.ray.engine == VLLM:
         yield from check_package("ray.engine=vllm", VLLM, VLLM)
     yield from check_shards(settings, part["path"])
@@ -60,17 +41,12 @@ def check_shards(settings: Any, data: str) -> Iterator[UserError]:
     Args:
         data: The folder, glob or address of the shards.
     """
-    if settings.out is None:
-        yield UserError("engine=ray without out", hint="out=FOLDER, which all nodes see")
-    else:
+    if settings.out is not None:
         yield from check_output_folder("out", settings.out)
         folder, target = Path(data).expanduser().absolute(), Path(settings.out).expanduser().absolute()
         if folder == target or folder in target.parents:
             problem = "out lies in the data: results would be read as shards"
             yield UserError(problem, place=settings.out, hint="choose another out")
-    for key, hint in SINGLE_FILE_KEYS.items():
-        if getattr(settings, key, None) is not None:
-            yield UserError(f"{key} needs a single file, and engine=ray reads many", hint=hint)
     for key in ("checkpoint", "detector"):
         yield from check_worker_paths(key, getattr(settings, key, None))
     yield from check_cluster(settings.ray.address)

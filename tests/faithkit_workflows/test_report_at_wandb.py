@@ -30,19 +30,13 @@ def plain_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "wandb_workspaces" else object())
 
 
-def test_without_package_and_account_both_are_said() -> None:
+def test_package_account_and_runs_are_required(monkeypatch: pytest.MonkeyPatch) -> None:
     found = problems("runs=runs", "wandb=me/project")
     assert PACKAGE in found and ACCOUNT in found
     assert not problems("runs=runs"), "a report here needs neither"
-
-
-def test_with_package_and_account_nothing_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "find_spec", lambda name: object())
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
     assert not problems("runs=runs", "wandb=me/project")
     assert "add runs='runs/*'" in problems("wandb=me/project")
-
-
-def test_wandb_offline_keeps_the_report_off_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     assert "unset WANDB_MODE" in problems("runs=runs", "wandb=me/project")

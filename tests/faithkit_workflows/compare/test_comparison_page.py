@@ -84,8 +84,10 @@ def test_a_page_is_written_whatever_is_missing(tmp_path, name):
 @in_chromium
 def test_a_reader_sorts_filters_searches_and_chooses_two_runs(page_file):
     with chromium() as browser:
-        browser.window(1280, 900)
-        browser.open(f"file://{page_file}")
+        for width, dark in ((390, True), (1280, False)):
+            browser.window(width, 900, dark=dark)
+            browser.open(f"file://{page_file}")
+            assert browser.ask("document.documentElement.scrollWidth") <= width
         assert browser.ask("document.title") == "Runs" and browser.ask("document.body.dataset.ready") == "true"
 
         def column(box, place):
@@ -138,14 +140,3 @@ def test_a_reader_sorts_filters_searches_and_chooses_two_runs(page_file):
         browser.open(f"file://{page_file}{address}")
         assert count() == 30
         assert browser.complaints == []
-
-
-@pytest.mark.slow
-@in_chromium
-def test_nothing_leaves_the_window_in_any_light(page_file):
-    with chromium() as browser:
-        for width, dark in ((1280, False), (390, True), (390, False)):
-            browser.window(width, 844, dark=dark)
-            browser.open(f"file://{page_file}")
-            assert browser.ask("document.documentElement.scrollWidth") <= width
-            assert browser.complaints == []

@@ -4,14 +4,12 @@ import shutil
 
 import pytest
 
-from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import find_runs, read_run
 from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
 from faithkit.statistics.metric import average_runs
 from faithkit_workflows.compare.comparison import compare_runs
 from faithkit_workflows.compare.comparison_page import write_comparison_page
 from faithkit_workflows.compare.sweep_ranking import rank_sweep, rank_sweeps
-from tests.browser import PROGRAM, chromium
 from tests.faithkit_workflows.sweep.sweeping import write_job
 
 
@@ -84,11 +82,6 @@ def test_a_damaged_record_and_runs_without_a_sweep_are_not_ranked(tmp_path):
     assert rank_sweeps(find_runs(tmp_path / "plain")) == ([], [])
 
 
-def test_a_trained_run_is_ranked_by_its_chosen_metric(trained):
-    chosen = chosen_of(read_run(trained))
-    assert chosen is not None and chosen.monitor == "validation/embedded/macro_f1" and 0 < chosen.metric.value <= 1
-
-
 def test_only_the_given_runs_are_ranked(tmp_path):
     folder = write_sweep_runs(tmp_path / "s", [({"lr": "1"}, 0.6), ({"lr": "2"}, 0.8)])
     found = rank_sweep(read_ranked(folder).record, [read_run(folder / "job0")])
@@ -104,21 +97,3 @@ def test_the_page_begins_with_the_sweep_and_escapes_names(tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert page.index('id="sweep-0"') < page.index('id="runs"')
     assert "<i>x" not in page and "faithkit train" in page
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
-def test_a_reader_sorts_the_ranking_and_the_page_fits_the_window(tmp_path):
-    folder = write_sweep_runs(tmp_path / "s", [({"lr": str(number)}, number / 20) for number in range(12)])
-    comparison = compare_runs(find_runs(f"{folder}/*"), num_resamples=20)
-    write_comparison_page(tmp_path / "page.html", comparison, title="Runs")
-    with chromium() as browser:
-        for width, dark in ((1280, False), (390, True)):
-            browser.window(width, 900, dark=dark)
-            browser.open(f"file://{tmp_path / 'page.html'}")
-            assert browser.ask("document.documentElement.scrollWidth") <= width
-        places = "#sweep-0-ranking tbody tr > :nth-child(1)"
-        assert browser.texts(places) == [str(place) for place in range(1, 13)]
-        browser.click("#sweep-0-ranking thead button")
-        assert browser.texts(places)[0] == "12"
-        assert browser.complaints == []

@@ -52,9 +52,8 @@ def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
     (tmp_path / "log").write_text("x\nerror: the disk is full\n  hint: free some\n")
     assert find_failure(tmp_path / "log", 2) == "the disk is full"
     (tmp_path / "log").write_text("Traceback\nRuntimeError: shapes\n")
-    assert find_failure(tmp_path / "log", 1) == "RuntimeError: shapes" and "memory" in find_failure(
-        tmp_path / "log", -9
-    )
+    assert find_failure(tmp_path / "log", 1) == "RuntimeError: shapes"
+    assert "memory" in find_failure(tmp_path / "log", -9)
     assert find_failure(tmp_path / "none", 3) == "exit code 3"
 
 
