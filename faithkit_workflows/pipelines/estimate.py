@@ -40,8 +40,7 @@ from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.ray.cluster import connected, run_on_cluster
 from faithkit_workflows.ray.run_shards import PROGRESS_SECONDS, Runner
 from faithkit_workflows.ray.shard_worker import absolute_path, naming_shard
-from faithkit_workflows.settings.engines import RAY, RayOptions
-from faithkit_workflows.settings.ray import is_sharded
+from faithkit_workflows.settings.engines import RAY, RayOptions, is_sharded
 from faithkit_workflows.tables.scored_rows import write_table
 from faithkit_workflows.tables.shares import make_caption, shares_table
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.inference.text import VLLM
 from faithkit_workflows.ray.out_folder import identify, identify_model
 from faithkit_workflows.ray.shard_worker import absolute_path, answer_rows, with_absolute_paths
-from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions
-from faithkit_workflows.settings.ray import single_table
+from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions, single_table
 from faithkit_workflows.tables.scored_rows import ADDED, ANSWER, scored_schema, write_scored
 from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import (

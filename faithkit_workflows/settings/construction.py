@@ -19,7 +19,7 @@ from faithkit.settings import types
 from faithkit.settings.check import AsBlock
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
-from faithkit_workflows.settings.ray import check_cluster, is_sharded
+from faithkit_workflows.settings.engines import check_cluster, is_sharded
 
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert")
 RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")  # as in faithkit.statistics.label_sampling, without numpy

@@ -1,14 +1,15 @@
-"""The blocks about models that are asked: `engine`, `judge`, `cascade`, baselines, `ray`; and files that describe a
+"""The blocks of models that are asked (`engine`, `judge`, `cascade`, baselines, `ray`), and files that describe a
 detector.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from data_modules.reading.shards import is_address, is_glob
 from faithkit.detector import CRITIC, JUDGE, TAGGER, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
@@ -18,10 +19,13 @@ from faithkit.settings import types
 from faithkit.settings.check import AsBlock, check_fields, check_settings
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
+from faithkit_workflows.settings.preflight import check_output_folder, check_package
 from judge.asking import AskOptions
 from judge.baselines.options import ExaminerOptions, SelfCheckOptions
 
 RAY = "ray"
+CLIENT = "ray://"  # addresses of the Ray client
+PAIRS = "pairs"
 DETECTORS = (CRITIC, TAGGER, JUDGE)
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 LOCAL_KEYS = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
@@ -266,7 +270,7 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
 def check_engine(name: str | None) -> Iterator[UserError]:
     """Yields a problem for an engine whose package is not installed."""
     if name in (VLLM, OPENAI):
-        yield from preflight.check_package(f"engine={name}", name, name)
+        yield from check_package(f"engine={name}", name, name)
 
 
 def check_model(key: str, engine: str | None, model: str | None) -> Iterator[UserError]:
@@ -274,3 +278,75 @@ def check_model(key: str, engine: str | None, model: str | None) -> Iterator[Use
     yield from check_engine(engine)
     if engine != OPENAI:
         yield from preflight.check_weights(key, model)
+
+
+def check_answering(settings: Any) -> Iterator[UserError]:
+    """Yields problems for `faithkit generate engine=ray`."""
+    from data_modules.datasets.pairs import Pairs
+
+    table = single_table(settings.data.model_dump(by_alias=True))
+    try:
+        Pairs(path=table["path"], columns=table.get("columns") or {}, encoding=table.get("encoding"))
+    except UserError as error:
+        yield error
+    if settings.ray.engine == VLLM:
+        yield from check_package("ray.engine=vllm", VLLM, VLLM)
+    yield from check_shards(settings, table["path"])
+
+
+def check_shards(settings: Any, data: str) -> Iterator[UserError]:
+    """Yields problems for a command that works through shards with `engine=ray`.
+
+    Args:
+        data: The folder, glob or address of the shards.
+    """
+    if settings.out is not None:
+        yield from check_output_folder("out", settings.out)
+        folder, target = Path(data).expanduser().absolute(), Path(settings.out).expanduser().absolute()
+        if folder == target or folder in target.parents:
+            problem = "out lies in the data: results would be read as shards"
+            yield UserError(problem, place=settings.out, hint="choose another out")
+    for key in ("checkpoint", "detector"):
+        yield from check_worker_paths(key, getattr(settings, key, None))
+    yield from check_cluster(settings.ray.address)
+
+
+def check_cluster(address: str | None) -> Iterator[UserError]:
+    """Yields problems for a missing Ray, and for an address that is not one of a cluster."""
+    yield from check_package("engine=ray", RAY, RAY)
+    if address is None or address in ("auto", "local"):
+        return
+    host, _, port = address.rpartition(":")
+    if address.startswith(CLIENT):
+        hint = "run the command on a node of the cluster with ray.address=auto, or name HOST:6379"
+        yield UserError(f"ray.address={address} is for the Ray client, which is not supported", hint=hint)
+    elif not (host and port.isdecimal() and int(port) < 2**16):
+        yield UserError(f"ray.address is {address!r}", hint="ray.address=HOST:PORT, or auto on a node of the cluster")
+
+
+def check_worker_paths(key: str, path: str | None) -> Iterator[UserError]:
+    """Yields problems for relative paths in a detector's file: workers run in another folder."""
+    if path is None or not is_detector_file(path):
+        return
+    try:
+        file = read_detector_file(path)
+    except UserError:
+        return  # reported with the checkpoint
+    engine, judge = file["engine"], file["judge"]
+    paths = {"checkpoint": file["checkpoint"], "engine.model": engine["model"] if engine["name"] != OPENAI else None}
+    paths |= {f"judge.{name}": judge[name] for name in ("prompts", "examples")}
+    for name, value in paths.items():
+        if isinstance(value, str) and not value.startswith(("/", "~")) and Path(value).exists():
+            hint = f"write {name}: {Path(value).absolute()}"
+            yield UserError(f"{key} names {value}, and workers run in another folder", place=path, hint=hint)
+
+
+def is_sharded(data: str) -> bool:
+    """Distinguishes shards from a single file."""
+    return is_address(data) or is_glob(data) or Path(data).expanduser().is_dir()
+
+
+def single_table(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Gives the only part of a block `data` that reads a table of the user; empty for other data."""
+    parts = list(data["parts"].values() if isinstance(data["parts"], Mapping) else data["parts"])
+    return dict(parts[0]) if len(parts) == 1 and parts[0].get("dataset") == PAIRS else {}

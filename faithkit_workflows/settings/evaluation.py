@@ -22,8 +22,7 @@ from faithkit_workflows.settings.benchmark_blocks import (
     Responses,
     Transfer,
 )
-from faithkit_workflows.settings.engines import RAY
-from faithkit_workflows.settings.ray import check_cluster, check_worker_paths
+from faithkit_workflows.settings.engines import MODEL_HINT, RAY, check_cluster, check_worker_paths
 
 GENERATOR_KEYS = ("max_length", "decoding")
 
@@ -59,7 +58,6 @@ JUDGING_KEYS = ("judge.ask", "judge.num_samples", "judge.temperature")
 DETECTOR_KEYS = ("checkpoint", "decoding", "max_length", "batch_tokens", "max_windows", "labels", "precision")
 NOTHING = "nothing to evaluate: neither checkpoint nor predictions is given"
 NOTHING_HINT = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
-MODEL_HINT = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
 ENGINE_HINT = "engine=transformers engine.model=NAME"
 FIT_HINT = "benchmark.fit_on=[{{dataset: NAME, path: PATH, split: validation}}]"
 FILE_HINT = "checkpoint=FILE.yaml describes the detector"

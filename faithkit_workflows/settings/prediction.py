@@ -6,13 +6,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from data_modules.reading.files import HUB
+from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS
 from faithkit.inference.text import VLLM
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
-from faithkit_workflows.settings.ray import check_answering, check_shards
+from faithkit_workflows.settings.engines import check_answering, check_shards
 
 # Keys of the block `data` that are about training.
 TRAINING_KEYS = (
@@ -33,6 +35,10 @@ NEEDS_DETECTOR = types.Conflict(
     "best_of={s.decoding.num_samples} needs a judge",
     "detector=PATH of a critic or a tagger",
 )
+
+
+def _table(settings: Any) -> dict[str, Any]:
+    return engines.single_table(settings.data.model_dump(by_alias=True))
 
 
 class GenerateSettings(blocks.ExtensibleScript):
@@ -68,7 +74,20 @@ class GenerateSettings(blocks.ExtensibleScript):
             "use decoding=nucleus",
         ),
         *SHARDS,
-        types.excludes("engine=ray", "resample", "best_of=8 detector=PATH chooses among answers; or leave engine=ray out"),
+        types.excludes("engine=ray", "resample", "leave engine=ray out, or use best_of=8 detector=PATH"),
+        *types.where(
+            lambda s: s.engine.name == engines.RAY,
+            types.Conflict(
+                lambda s: not _table(s),
+                "engine=ray answers tables of your own, and data is {s.data.name}",
+                "data=pairs data.path=FOLDER",
+            ),
+            types.Conflict(
+                lambda s: _table(s) and _table(s)["path"] in (None, EMBEDDED, HUB),
+                "engine=ray without data.path",
+                "data.path=FOLDER, 'FOLDER/*.parquet' or an address",
+            ),
+        ),
         *types.where(
             lambda s: s.engine.name == engines.RAY and (s.ray.gpus or 1) > 1,
             types.Conflict(
