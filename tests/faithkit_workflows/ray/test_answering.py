@@ -101,7 +101,7 @@ def test_a_folder_of_another_model_or_settings_is_refused(
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (["data=faithdial"], "tables of your own, and data is faithdial\n  hint: data=pairs data.path=FOLDER"),
+        (["data=faithdial"], "tables of your own, and data is faithdial: data=pairs data.path=FOLDER"),
         (["data=pairs"], "engine=ray without data.path"),
         (["data=pairs", "data.path=in"], "engine=ray needs out"),
         (["data=pairs", "data.path=in", "out=in/out"], "out lies in the data"),
