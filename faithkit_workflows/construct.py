@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # Functions of the run's folder and the configuration, by name. With `dry_run` the folder does not exist, and they
 # ask and write nothing.
 PIPELINES = {
-    "spontaneous": "faithkit_workflows.pipelines.spontaneous:run_spontaneous",
-    "induced": "faithkit_workflows.pipelines.induced:run_induced",
+    "spontaneous": "faithkit_workflows.pipelines.halludial:run_spontaneous",
+    "induced": "faithkit_workflows.pipelines.halludial:run_induced",
     "rag": "faithkit_workflows.pipelines.rag:run_rag",
     "describe": "faithkit_workflows.pipelines.describe:run_describe",
     "estimate": "faithkit_workflows.pipelines.estimate:run_estimate",

@@ -57,6 +57,12 @@ def history_of(row: Row, between: str = "\n") -> str:
     return write_history([Turn(speaker=speaker, text=text) for speaker, text in row["history"]], between)
 
 
+def turn_values(row: Row, **others: str) -> dict[str, str]:
+    """Gives the texts of a row for a prompt, and further values."""
+    texts = {name: row[name] for name in ("knowledge", "reference", "response") if name in row}
+    return {**texts, "history": history_of(row), **others}
+
+
 def last_turn(row: Row) -> str:
     """Gives the text of the last turn."""
     return str(row["history"][-1][1]) if row["history"] else ""

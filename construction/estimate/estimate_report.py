@@ -2,26 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
-from construction.estimate.verdict_tables import PROBABILITY, WAVES, VerdictTable
+from construction.estimate.labels import PROBABILITY, WAVES, Labels
+from construction.estimate.verdict_tables import CALLED, JUDGED, ROWS, SCORED, SCORES, SQUARES, VerdictTable
+from faithkit.errors import UserError
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, sample_rows, write_waves
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.group_counts import proportion_from_counts
+from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, write_waves
+from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import (
     MIN_GROUPS,
     MIN_OF_EACH,
     Estimate,
     LabelPlan,
     LabelSums,
-    Verdicts,
     estimate_sums,
+    weighted_terms,
 )
 
 ALL = "all"
@@ -50,44 +55,94 @@ class PartRates:
     estimate: Estimate | None
 
 
-def name_of_others(number: int) -> str:
-    """Names the values of a column that count together."""
-    return f"the other {number:,} values" if number > 1 else "the other value"
-
-
-def estimate_parts(table: VerdictTable, rows: Verdicts, *, power: float | None, num_resamples: int) -> list[PartRates]:
+def estimate_parts(
+    table: VerdictTable, labels: Labels, probabilities: Mapping[str, float], *, power: float | None, num_resamples: int
+) -> list[PartRates]:
     """Estimates the rates of all rows, of each value of `by`, the most frequent first, and of the other values."""
-    parts = [_estimate_part(ALL, table, rows, np.ones(len(table.ids), bool), power, num_resamples)]
-    names, counts = np.unique(table.by, return_counts=True)
-    shown, values = names[np.argsort(-counts, kind="stable")][:MAX_PARTS], np.array(table.by)
-    for name in shown:
-        parts.append(_estimate_part(str(name), table, rows, values == name, power, num_resamples))
-    if len(names) > MAX_PARTS:
-        others = name_of_others(len(names) - MAX_PARTS)
-        parts.append(_estimate_part(others, table, rows, ~np.isin(values, shown), power, num_resamples))
-    return parts
-
-
-def _estimate_part(
-    name: str, table: VerdictTable, rows: Verdicts, here: np.ndarray, power: float | None, num_resamples: int
-) -> PartRates:
-    part, called = rows.part(here), table.labels[here]
-    groups = [group for group, kept in zip(table.groups, here, strict=True) if kept]
-    metrics: dict[str, Metric] = {}
-    judged = np.isfinite(called)
-    if judged.any():
-        judged_groups = Groups.of(group for group, kept in zip(groups, judged, strict=True) if kept)
-        share = mean_statistic(judged_groups, {DETECTOR: called[judged]})
-        metrics |= bootstrap(judged_groups, share, kinds=PROPORTION, num_resamples=num_resamples).metrics
-    labelled = part.labelled
-    found = combine_labels(name, LabelSums.of(part), metrics, power)
-    both = labelled & judged
-    truth = part.labels[both]
-    if 0 < truth.sum() < len(truth) and len(np.unique(part.probability[labelled])) == 1:
-        error = JudgeError.of_rows(truth, called[both], [g for g, kept in zip(groups, both, strict=True) if kept])
-        if corrected := corrected_rate(called, groups, error, num_resamples=num_resamples).metric:
-            found.metrics[CORRECTED] = corrected
+    numbers: list[tuple[str, list[int] | None]] = [(ALL, None)]
+    if table.parts is not None:
+        sizes = np.bincount(table.parts, weights=table.sums[:, ROWS], minlength=len(table.part_names))
+        order = np.argsort(-sizes, kind="stable").tolist()
+        numbers += [(table.part_names[number], [number]) for number in order[:MAX_PARTS]]
+        if others := order[MAX_PARTS:]:
+            name = f"the other {len(others):,} values" if len(others) > 1 else "the other value"
+            numbers.append((name, others))
+    found = []
+    for name, chosen in numbers:
+        cells = np.arange(len(table.sums)) if chosen is None else np.flatnonzero(np.isin(table.parts, chosen))
+        _, index = np.unique(table.groups.index[cells], return_inverse=True)
+        groups = Groups(index, int(index.max()) + 1)
+        judged = groups.sums(table.sums[cells][:, [JUDGED, CALLED]]).astype(np.int64)
+        share = proportion_from_counts(_count_kinds(judged[judged[:, 0] > 0]), num_resamples=num_resamples)
+        metrics = {} if share is None else {DETECTOR: share}
+        sums = label_sums(table, labels, probabilities, cells, groups)
+        part = combine_labels(name, sums, metrics, power)
+        if table.is_by_row and (corrected := _correct(table, labels, probabilities, cells, num_resamples)):
+            part.metrics[CORRECTED] = corrected
+        found.append(part)
     return found
+
+
+def label_sums(
+    table: VerdictTable,
+    labels: Labels,
+    probabilities: Mapping[str, float],
+    cells: NDArray[np.intp] | None = None,
+    groups: Groups | None = None,
+) -> LabelSums:
+    """Sums up verdicts and labels of some cells.
+
+    Args:
+        cells: In their order; None means all.
+        groups: Of these cells.
+    """
+    cells, groups = np.arange(len(table.sums)) if cells is None else cells, groups or table.groups
+    sums = groups.sums(table.sums[cells][:, [ROWS, SCORED, SCORES, SQUARES]])
+    missing = sums[:, 0] - sums[:, 1]
+    sums = np.column_stack([sums[:, 0], sums[:, 2] + missing * table.mean, sums[:, 3] + missing * table.mean**2])
+    rows = sorted(labels.values, key=lambda name: (table.labelled[name].cell, table.labelled[name].place))
+    cell_of_row = np.array([table.labelled[name].cell for name in rows], np.intp)
+    is_here = np.isin(cell_of_row, cells)
+    names = [name for name, here in zip(rows, is_here, strict=True) if here]
+    index = groups.index[np.searchsorted(cells, cell_of_row[is_here])]
+    of_labelled = np.zeros((len(sums), 6))
+    values = np.array([labels.values[name] for name in names])
+    weights = 1 / np.array([probabilities[name] for name in names])
+    scores = table.scores_of([table.labelled[name] for name in names])
+    np.add.at(of_labelled, index, np.stack(weighted_terms(values, scores, weights), axis=1))
+    return LabelSums.of_groups(
+        np.column_stack([sums, of_labelled]),
+        num_labels=len(names),
+        num_hallucinated=round(values.sum()),
+        num_groups=len(np.unique(index)),
+    )
+
+
+def _count_kinds(judged: NDArray[np.int64]) -> list[list[int]]:
+    """Counts the groups with so many judged and so many hallucinated rows [G, 2]."""
+    base = int(judged[:, 1].max(initial=0)) + 1  # sorting pairs coded as one number is many times faster
+    pairs, counts = np.unique(judged[:, 0] * base + judged[:, 1], return_counts=True)
+    return np.column_stack([pairs // base, pairs % base, counts]).tolist()
+
+
+def _correct(
+    table: VerdictTable,
+    labels: Labels,
+    probabilities: Mapping[str, float],
+    cells: NDArray[np.intp],
+    num_resamples: int,
+) -> Metric | None:
+    """Corrects the detector's share by its errors on labels that were all drawn with one probability."""
+    here = set(cells.tolist())
+    labelled = {name: row for name in labels.values if (row := table.labelled[name]).cell in here}
+    judged = {name: row for name, row in labelled.items() if np.isfinite(row.label)}
+    truth = [labels.values[name] for name in judged]
+    if not 0 < sum(truth) < len(truth) or len({probabilities[name] for name in labelled}) > 1:
+        return None
+    groups = [str(group) for group in table.groups.index]
+    error = JudgeError.of_rows(truth, [row.label for row in judged.values()], [groups[r.cell] for r in judged.values()])
+    called = np.where(table.sums[cells, JUDGED] > 0, table.sums[cells, CALLED], np.nan)
+    return corrected_rate(called, [groups[cell] for cell in cells], error, num_resamples=num_resamples).metric
 
 
 def combine_labels(name: str, sums: LabelSums, metrics: Mapping[str, Metric], power: float | None) -> PartRates:
@@ -158,31 +213,31 @@ def plan_line(plan: LabelPlan, width: float, num_labels: int) -> str:
 
 def choose_next(
     table: VerdictTable,
-    rows: Verdicts,
+    labels: Labels,
+    probabilities: Mapping[str, float],
     waves: Sequence[Wave],
-    count: int,
-    rule: str,
-    *,
+    block: Any,
     seed: int,
-    labels: Mapping[str, float],
 ) -> list[dict[str, object]]:
     """Chooses the rows of label_next.csv: those to label, then those that are labelled already.
 
     Raises:
-        UserError: Too few are left, or the labels were drawn by other scores.
+        UserError: Too few are left, it is unknown how the labels were drawn, or they were drawn by other scores.
     """
-    check_scores(rows.probability[rows.labelled], inclusion_probabilities(waves, table.scores)[rows.labelled])
-    chosen, wave = sample_rows(table.scores, rows.labelled, count, rule, seed=seed)
-    all_waves = [*waves, wave]
-    probability, text = inclusion_probabilities(all_waves, table.scores), write_waves(all_waves)
-    return [
-        next_row(table.ids[i], labels.get(table.ids[i]), float(table.scores[i]), float(probability[i]), text)
-        | dict(table.texts[i])
-        for i in (*chosen.tolist(), *np.flatnonzero(rows.labelled).tolist())
-    ]
-
-
-def next_row(name: str, label: float | None, score: float, probability: float, waves: str) -> dict[str, object]:
-    """Makes a row of label_next.csv, without the texts."""
-    shown = "" if label is None else HALLUCINATED if label else FAITHFUL
-    return {"id": name, "label": shown, "score": round(score, 6), PROBABILITY: probability, WAVES: waves}
+    if labels.values and not waves:
+        hint = "draws of faithkit record it: their label_next.csv has a column `waves`"
+        raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
+    old = [table.labelled[name] for name in labels.values]
+    stored = np.array([probabilities[name] for name in labels.values])
+    check_scores(stored, inclusion_probabilities(waves, table.scores_of(old), table.mean_spread))
+    drawn, wave = table.draw(block["label_next"], block["rule"], seed)
+    rows, all_waves = [*drawn, *sorted(old, key=lambda row: (row.shard, row.place))], [*waves, wave]
+    scores = table.scores_of(rows)
+    chances = inclusion_probabilities(all_waves, scores, table.mean_spread)
+    found = []
+    for shown, score, chance in zip(table.texts(rows), scores.tolist(), chances.tolist(), strict=True):
+        label = labels.values.get(shown["id"])
+        name = "" if label is None else HALLUCINATED if label else FAITHFUL
+        head = {"id": shown["id"], "label": name, "score": round(score, 6)}
+        found.append({**head, PROBABILITY: chance, WAVES: write_waves(all_waves), **shown})
+    return found

@@ -3,8 +3,9 @@
 A shard is read in batches, and only numbers are kept. The sums are small where groups are large.
 """
 
+import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -15,15 +16,32 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from construction.estimate.verdict_columns import score_names
-from construction.estimate.verdict_tables import TEXTS, VERDICTS_HINT, label_column, parse_label, shown_texts
+from construction.estimate.verdict_tables import (
+    CALLED,
+    JUDGED,
+    ROWS,
+    SCORED,
+    SCORES,
+    TEXTS,
+    VERDICTS_HINT,
+    ScoredRow,
+    VerdictTable,
+    label_column,
+    mean_score,
+    parse_label,
+    shown_texts,
+    sum_rows,
+)
 from data_modules.encoding.encoding_cache import group_hash
 from faithkit.errors import UserError, shorten
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.label_sampling import RANDOM, Wave
 from faithkit.statistics.spread import Values
 
 BATCH = 65_536  # rows in memory with their texts
 MAX_VALUES = 10_000  # of the column to count by, in one shard
 NAN = float("nan")
-ROWS, SCORED, SCORES, SQUARES, JUDGED, HALLUCINATED = range(6)  # columns of the sums
+Texts = Mapping[str, Mapping[int, dict[str, str]]]  # with `id`, by shard and place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,67 +86,101 @@ class ShardColumns:
         return ", ".join(f"{key}={name}" for key, name in read.items() if name is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardRow:
-    """A row of a shard that is labelled, or drawn to be labelled.
-
-    Args:
-        id: None for a drawn row.
-        score: NaN without one; so is `label`.
-    """
-
-    shard: str
-    place: int
-    id: str | None
-    group: int
-    part: str
-    score: float
-    label: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class GroupSums:
-    """Sums of rows by group and by the value of a column.
-
-    Args:
-        groups: Hashes of the groups [M].
-        parts: The index of the value in `names` [M].
-        sums: Of rows, scored rows, scores, squared scores, judged rows and hallucinated rows [M, 6].
-    """
-
-    names: list[str]
-    groups: NDArray[np.uint64]
-    parts: NDArray[np.int32]
-    sums: Values
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ShardSums:
-    """What an estimate needs of a shard.
+    """What an estimate needs of a shard; cells are the rows of a group with one value of the column to count by.
 
     Args:
+        sums: As in `VerdictTable` [M, 6]; of the labels, if there is no column of scores.
+        groups: Hashes of the groups [M]; None where each row is one.
+        parts: The place in `part_names` [M].
         spreads: The sums of sqrt(p (1 - p)) of the scores and of the labels.
-        labelled: Rows that people labelled.
+        labelled: Rows that people labelled, with their ids.
         drawn: Rows with the lowest lots of a lottery among those without a label; the lowest of all shards are drawn.
     """
 
-    num_rows: int
-    sums: GroupSums
+    sums: Values
+    groups: NDArray[np.uint64] | None
+    parts: NDArray[np.int32]
+    part_names: list[str]
     spreads: tuple[float, float]
-    labelled: list[ShardRow]
-    drawn: list[tuple[int, ShardRow]]
+    num_rows: int
+    labelled: list[tuple[str, ScoredRow]]
+    drawn: list[tuple[int, ScoredRow]]
 
 
-def sum_groups(names: list[str], groups: NDArray[np.uint64], parts: NDArray[np.int32], values: Values) -> GroupSums:
-    """Sums values [N, 6] by group and part, in the order of the rows."""
-    if not len(groups):
-        return GroupSums(names=names, groups=groups, parts=parts, sums=values)
-    order = np.lexsort((parts, groups))
-    groups, parts = groups[order], parts[order]
-    changes = (groups[1:] != groups[:-1]) | (parts[1:] != parts[:-1])
-    starts = np.concatenate([[0], np.flatnonzero(changes) + 1])
-    sums = np.add.reduceat(values[order], starts, axis=0)
-    return GroupSums(names=names, groups=groups[starts], parts=parts[starts], sums=sums)
+def join_shards(
+    columns: ShardColumns, shards: Mapping[str, ShardSums], read_texts: Callable[[Mapping[str, list[int]]], Texts]
+) -> VerdictTable:
+    """Joins the sums of shards in the order of their names; a group in several shards is one group.
+
+    Args:
+        read_texts: Reads the ids and texts of some rows, by shard and place.
+
+    Raises:
+        UserError: A labelled id occurs twice, or no verdict can be used.
+    """
+    ordered = [shards[name] for name in sorted(shards)]
+    sums = np.concatenate([shard.sums for shard in ordered])
+    # The scores are used if they are named, or every row has one; otherwise the labels.
+    has_all = sums[:, SCORED].sum() == sums[:, ROWS].sum()
+    uses_scores = columns.score is not None and (columns.is_named or bool(has_all))
+    if not uses_scores:  # labels are scores of 0 and 1
+        sums = sums[:, [ROWS, JUDGED, CALLED, CALLED, JUDGED, CALLED]]
+    mean, num_rows = mean_score(sums), sums[:, ROWS].sum()
+    num_unread = num_rows - sums[:, SCORED].sum()
+    spread = sum(shard.spreads[0 if uses_scores else 1] for shard in ordered)
+    if columns.group is None:
+        groups = Groups(np.arange(len(sums)), len(sums))
+    else:
+        hashes, index = np.unique(np.concatenate([shard.groups for shard in ordered]), return_inverse=True)
+        groups = Groups(index, len(hashes))
+    part_names = sorted({name for shard in ordered for name in shard.part_names})
+    numbers = {name: number for number, name in enumerate(part_names)}
+    parts = [np.array([numbers[name] for name in shard.part_names], np.int32)[shard.parts] for shard in ordered]
+    ends = np.cumsum([len(shard.sums) for shard in ordered])
+    starts = {name: int(end) - len(shards[name].sums) for name, end in zip(sorted(shards), ends, strict=True)}
+
+    def located(row: ScoredRow) -> ScoredRow:
+        return replace(row, cell=starts[row.shard] + row.cell, score=row.score if uses_scores else row.label)
+
+    labelled: dict[str, ScoredRow] = {}
+    for shard in ordered:
+        for id_, row in shard.labelled:
+            if (other := labelled.setdefault(id_, row)) is not row:
+                hint = "give one row for each response: pipeline.columns.id=NAME of a column with unique values"
+                places = " and ".join(sorted({other.shard, row.shard}))
+                raise UserError(f"id {shorten(id_)} is given twice", place=places, hint=hint)
+    lots = [(lot, row.shard, row.place, row) for shard in ordered for lot, row in shard.drawn]
+
+    def draw(count: int, rule: str, seed: int) -> tuple[list[ScoredRow], Wave]:
+        assert rule == RANDOM, "other rules weigh all rows"
+        drawn = [located(row) for *_, row in heapq.nsmallest(count, lots, key=lambda one: one[:3])]
+        if (left := len(drawn)) < count:
+            problem = f"{count:,} responses are to be labelled, and {left:,} are left without a label"
+            raise UserError(problem, hint=f"ask for fewer: {left} at most")
+        return drawn, Wave(RANDOM, float(count / (num_rows - len(labelled))))
+
+    def texts(rows: Sequence[ScoredRow]) -> list[dict[str, str]]:
+        places: dict[str, list[int]] = {}
+        for row in rows:
+            places.setdefault(row.shard, []).append(row.place)
+        found = read_texts(places)
+        return [found[row.shard][row.place] for row in rows]
+
+    return VerdictTable(
+        sums=sums,
+        groups=groups,
+        parts=None if columns.by is None else np.concatenate(parts),
+        part_names=part_names,
+        labelled={id_: located(row) for id_, row in labelled.items()},
+        mean=mean,
+        uses_scores=uses_scores,
+        has_groups=columns.group is not None,
+        mean_spread=float((spread + num_unread * np.sqrt(mean * (1 - mean))) / num_rows),
+        draw=draw,
+        texts=texts,
+    )
 
 
 def place_name(shard: str, place: int) -> str:
@@ -169,7 +221,7 @@ class SumShard:
             "by": (_part_reader(part_numbers, columns.by), np.int32),
         }
         read: dict[str, list[Any]] = {key: [] for key in named}
-        places: list[tuple[int, str]] = []
+        places: list[tuple[str, int]] = []
         num_rows = 0
         with pq.ParquetFile(file) as opened:
             for batch in opened.iter_batches(BATCH, columns=list(dict.fromkeys(named.values()))):
@@ -180,39 +232,37 @@ class SumShard:
                     elif key == "id":
                         texts = column.cast(pa.string())
                         found = np.flatnonzero(pc.is_in(texts, value_set=id_set).to_numpy(zero_copy_only=False))
-                        places += [(num_rows + int(place), texts[int(place)].as_py()) for place in found]
+                        places += [(texts[int(place)].as_py(), num_rows + int(place)) for place in found]
                     else:
                         read[key].append(_map_values(column, *readers[key], file))
                 num_rows += batch.num_rows
         if columns.id is None:
-            by_name = ((_place_of(id_, shard), id_) for id_ in sorted(ids))
-            places = [(place, id_) for place, id_ in by_name if 0 <= place < num_rows]
+            by_name = ((id_, _place_of(id_, shard)) for id_ in sorted(ids))
+            places = [(id_, place) for id_, place in by_name if 0 <= place < num_rows]
         labels = _concatenate(read["label"], np.float64)
         scores = _concatenate(read["score"], np.float64) if "score" in read else labels
-        groups = _concatenate(read["group"], np.uint64) if "group" in read else _row_groups(shard, num_rows)
         parts = _concatenate(read["by"], np.int32) if "by" in read else np.zeros(num_rows, np.int32)
-        names = list(part_numbers) or [""]
+        hashes = _concatenate(read["group"], np.uint64) if "group" in read else None
+        cells = first = np.arange(num_rows)
+        if hashes is not None:
+            _, index = np.unique(hashes, return_inverse=True)
+            number = index * max(1, len(part_numbers)) + parts
+            _, first, cells = np.unique(number, return_index=True, return_inverse=True)
 
-        def row_at(place: int, id_: str | None = None) -> ShardRow:
-            return ShardRow(
-                shard=shard,
-                place=place,
-                id=id_,
-                group=int(groups[place]),
-                part=names[parts[place]],
-                score=float(scores[place]),
-                label=float(labels[place]),
-            )
+        def row_at(place: int) -> ScoredRow:
+            score, label = float(scores[place]), float(labels[place])
+            return ScoredRow(shard=shard, place=place, cell=int(cells[place]), score=score, label=label)
 
-        scored, judged = np.isfinite(scores), np.isfinite(labels)
-        known, called = np.where(scored, scores, 0.0), np.where(judged, labels, 0.0)
-        values = np.stack([np.ones(num_rows), scored, known, known * known, judged, called], axis=1)
+        sums = sum_rows(labels, scores)
         return ShardSums(
+            sums=Groups(cells, len(first)).sums(sums),
+            groups=None if hashes is None else hashes[first],
+            parts=parts[first],
+            part_names=list(part_numbers) or [""],
             num_rows=num_rows,
-            sums=sum_groups(names, groups, parts, values),
-            spreads=(float(np.sqrt(known * (1 - known)).sum()), float(np.sqrt(called * (1 - called)).sum())),
-            labelled=[row_at(place, id_) for place, id_ in places],
-            drawn=[(lot, row_at(place)) for lot, place in self._draw(shard, num_rows, [place for place, _ in places])],
+            spreads=(_spread(sums[:, SCORES]), _spread(sums[:, CALLED])),
+            labelled=[(id_, row_at(place)) for id_, place in places],
+            drawn=[(lot, row_at(place)) for lot, place in self._draw(shard, num_rows, [place for _, place in places])],
         )
 
     def _draw(self, shard: str, num_rows: int, labelled: Sequence[int]) -> list[tuple[int, int]]:
@@ -232,7 +282,7 @@ class ReadTexts:
 
     Args:
         places: Of the rows, by shard.
-        num_rows: That the shards had.
+        num_rows: The rows that the shards had.
     """
 
     columns: ShardColumns
@@ -262,9 +312,8 @@ class ReadTexts:
         return rows
 
 
-def _row_groups(shard: str, num_rows: int) -> NDArray[np.uint64]:
-    """Makes each row a group, with numbers that are unique among shards up to collisions of hashes."""
-    return np.arange(num_rows, dtype=np.uint64) + np.uint64(group_hash(shard))  # wraps around
+def _spread(scores: Values) -> float:
+    return float(np.sqrt(scores * (1 - scores)).sum())
 
 
 def _place_of(id_: str, shard: str) -> int:

@@ -1,59 +1,123 @@
-"""Reads what an estimate is made of: a detector's verdicts, and people's labels of some of the responses."""
+"""Holds a detector's verdicts as sums, and reads them from a file of responses."""
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from construction.estimate.labels import LABELS, read_name, read_number, require_columns
 from construction.estimate.verdict_columns import LABEL, newest_label, score_names
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
-from faithkit.statistics.label_sampling import RANDOM, Wave, read_waves
-from faithkit.statistics.prediction_powered import Verdicts
+from faithkit.statistics.bootstrap import Groups
+from faithkit.statistics.label_sampling import Wave, sample_rows
 from faithkit.statistics.spread import Values
 
-VALUES = {
-    **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
-    **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
-}
 TEXTS = ("knowledge", "history", "response", "text")  # shown to annotators if a row has them
-WAVES, PROBABILITY = "waves", "inclusion_probability"  # columns of label_next.csv
-MAX_NAMES = 12  # columns in a hint
 VERDICTS_HINT = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
 NO_VERDICTS_HINT = "pipeline.columns.label=NAME or pipeline.columns.score=NAME"
+ROWS, SCORED, SCORES, SQUARES, JUDGED, CALLED = range(6)  # columns of the sums
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VerdictTable:
-    """A detector's verdicts.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRow:
+    """A row that is labelled, or drawn to be labelled.
 
     Args:
-        labels: 1 for hallucinated, 0 for faithful, NaN for an unreadable verdict [N].
-        scores: P(hallucinated), or the labels; the mean replaces missing ones [N].
-        by: The value of the column to count by; empty without one.
-        texts: The texts of each row, for annotators.
+        place: Its number in the file or the shard.
+        cell: Its place in the sums.
+        score: NaN without one.
+        label: 1 for hallucinated, 0 for faithful, NaN for an unreadable verdict.
     """
 
-    ids: Sequence[str]
-    labels: Values
-    scores: Values
-    groups: Sequence[str]
-    by: Sequence[str]
-    texts: Sequence[Mapping[str, str]]
+    shard: str = ""
+    place: int
+    cell: int
+    score: float
+    label: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class VerdictTable:
+    """A detector's verdicts as sums over cells: single rows, or the rows of a group with one value of a column.
+
+    Args:
+        sums: Of rows, scored rows, scores, squared scores, judged rows and rows called hallucinated [M, 6].
+        groups: The dialogue or source of each cell.
+        parts: The place in `part_names` of each cell's value of the column to count by [M]; None without a column.
+        part_names: The values in the order of their names.
+        labelled: The rows that people labelled, by id.
+        mean: Of the known scores.
+        uses_scores: Whether P(hallucinated) is used, and not the labels.
+        mean_spread: The mean of sqrt(p (1 - p)) over all rows.
+        draw: Draws unlabelled rows: their number, the rule and the seed give the rows and their wave.
+        texts: Reads the id and the texts of some rows, for annotators.
+        is_by_row: Whether each cell is a row.
+    """
+
+    sums: Values
+    groups: Groups
+    parts: NDArray[np.int32] | None
+    part_names: Sequence[str]
+    labelled: Mapping[str, ScoredRow]
+    mean: float
     uses_scores: bool
     has_groups: bool
-    num_unparsed: int
+    mean_spread: float
+    draw: Callable[[int, str, int], tuple[list[ScoredRow], Wave]]
+    texts: Callable[[Sequence[ScoredRow]], list[dict[str, str]]]
+    is_by_row: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        """Counts the rows."""
+        return round(self.sums[:, ROWS].sum())
+
+    @property
+    def num_unread(self) -> int:
+        """Counts the rows whose verdict is missing: the mean of the others replaces it."""
+        return self.num_rows - round(self.sums[:, SCORED].sum())
+
+    def scores_of(self, rows: Sequence[ScoredRow]) -> Values:
+        """Gives the scores of some rows; the mean replaces missing ones."""
+        scores = np.array([row.score for row in rows])
+        return np.where(np.isfinite(scores), scores, self.mean)
+
+
+def sum_rows(labels: Values, scores: Values) -> Values:
+    """Computes the sums of single rows [N, 6]."""
+    scored, judged = np.isfinite(scores), np.isfinite(labels)
+    known, called = np.where(scored, scores, 0.0), np.where(judged, labels, 0.0)
+    return np.stack([np.ones(len(labels)), scored, known, known * known, judged, called], axis=1)
+
+
+def mean_score(sums: Values, place: str | None = None) -> float:
+    """Averages the known scores.
+
+    Raises:
+        UserError: There is none.
+    """
+    count = sums[:, SCORED].sum()
+    if not count:
+        raise UserError("no verdict can be used", place=place, hint=NO_VERDICTS_HINT)
+    return float(sums[:, SCORES].sum() / count)
 
 
 def read_verdicts(
-    path: str, columns: Mapping[str, str | None], by: str | None, facts: Mapping[str, Mapping[str, Any]] | None = None
+    path: str,
+    columns: Mapping[str, str | None],
+    by: str | None,
+    ids: Collection[str],
+    facts: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> VerdictTable:
-    """Reads the verdicts.
+    """Reads the verdicts of a file.
 
     Args:
+        ids: Of the rows that people labelled.
         facts: Further columns from a dataset, by id.
 
     Raises:
@@ -62,13 +126,13 @@ def read_verdicts(
     id_name = str(columns["id"])
     rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
     group_name = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
-    named = ((f"columns.{key}", name) for key, name in columns.items() if name)
+    named = [(f"columns.{key}", name) for key, name in columns.items() if name]
     require_columns(rows[0], path, [*named, *([("by", by)] if by else [])])
     label_name = label_column(str(columns["label"]), rows[0].values)
-    ids = [read_name(row, id_name) for row in rows]
-    if len(set(ids)) < len(ids):
-        seen: set[str] = set()
-        twice = next(name for name in ids if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+    ids_of_rows = [read_name(row, id_name) for row in rows]
+    places = {name: place for place, name in enumerate(ids_of_rows)}
+    if len(places) < len(rows):
+        twice = next(name for place, name in enumerate(ids_of_rows) if places[name] != place)
         hint = "give one row for each response: columns.id=NAME of a column with unique values"
         raise UserError(f"id {shorten(twice)} is given twice", place=path, hint=hint)
     labels = np.array([_read_label(row, label_name) for row in rows])
@@ -77,19 +141,38 @@ def read_verdicts(
         (name for name in usual if all(read_number(row.values.get(name)) is not None for row in rows)), None
     )
     scores = labels if score_name is None else np.array([_read_score(row, score_name) for row in rows])
-    known = np.isfinite(scores)
-    if not known.any():
-        raise UserError("no verdict can be used", place=path, hint=NO_VERDICTS_HINT)
+    sums = sum_rows(labels, scores)
+    mean = mean_score(sums, path)
+    filled = np.where(np.isfinite(scores), scores, mean)
+    part_names, parts = np.unique([str(row.values.get(by)) for row in rows], return_inverse=True)
+
+    def row_at(place: int) -> ScoredRow:
+        return ScoredRow(place=place, cell=place, score=float(scores[place]), label=float(labels[place]))
+
+    labelled = {name: row_at(places[name]) for name in ids if name in places}
+
+    def draw(count: int, rule: str, seed: int) -> tuple[list[ScoredRow], Wave]:
+        is_labelled = np.zeros(len(rows), bool)
+        is_labelled[[row.place for row in labelled.values()]] = True
+        chosen, wave = sample_rows(filled, is_labelled, count, rule, seed=seed)
+        return [row_at(place) for place in chosen.tolist()], wave
+
+    def texts(shown: Sequence[ScoredRow]) -> list[dict[str, str]]:
+        return [{"id": ids_of_rows[row.place], **shown_texts(rows[row.place].values)} for row in shown]
+
     return VerdictTable(
-        ids=ids,
-        labels=labels,
-        scores=np.where(known, scores, scores[known].mean()),
-        groups=ids if group_name is None else [read_name(row, group_name) for row in rows],
-        by=[str(row.values.get(by)) for row in rows] if by else [],
-        texts=[shown_texts(row.values) for row in rows],
+        sums=sums,
+        groups=Groups.of(ids_of_rows if group_name is None else [read_name(row, group_name) for row in rows]),
+        parts=parts.astype(np.int32) if by else None,
+        part_names=part_names.tolist() if by else [],
+        labelled=labelled,
+        mean=mean,
         uses_scores=score_name is not None,
         has_groups=group_name is not None,
-        num_unparsed=int((~known).sum()),
+        mean_spread=float(np.sqrt(filled * (1 - filled)).mean()),
+        draw=draw,
+        texts=texts,
+        is_by_row=True,
     )
 
 
@@ -103,19 +186,6 @@ def label_column(name: str, columns: Collection[str]) -> str:
     return newest_label(columns) if name == LABEL else name
 
 
-def require_columns(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
-    """Refuses a file without columns that settings name.
-
-    Args:
-        columns: Settings and the columns that they name.
-    """
-    for key, name in columns:
-        if name not in row.values:
-            found = ", ".join(list(row.values)[:MAX_NAMES]) + (", ..." if len(row.values) > MAX_NAMES else "")
-            hint = f"pipeline.{key}=NAME; the file has {found}"
-            raise UserError(f"there is no column {name!r}", place=path, hint=hint)
-
-
 def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] | None) -> Row:
     """Adds columns from a dataset to a row; non-empty columns of the row take precedence."""
     if facts is None or id_name not in row.values:
@@ -126,14 +196,6 @@ def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] |
         raise UserError(f"the dataset has no response {shorten(name)}", place=row.place, hint=hint)
     filled = {key: value for key, value in row.values.items() if value not in (None, "")}
     return replace(row, values={**row.values, **facts[name], **filled})
-
-
-def read_name(row: Row, column: str) -> str:
-    """Reads a cell that every row needs."""
-    value = row.values.get(column)
-    if value in (None, "") or isinstance(value, list | dict):
-        raise UserError(f"column {column!r} is missing or empty", place=row.place, hint="every row needs one")
-    return str(value)
 
 
 def _read_label(row: Row, name: str) -> float:
@@ -152,9 +214,9 @@ def parse_label(value: Any) -> float:
     text = "" if value is None else str(value).strip().lower()
     if text in ("", UNPARSED):
         return float("nan")
-    if text not in VALUES:
+    if text not in LABELS:
         raise ValueError(shorten(value))
-    return VALUES[text]
+    return LABELS[text]
 
 
 def _read_score(row: Row, name: str) -> float:
@@ -164,187 +226,3 @@ def _read_score(row: Row, name: str) -> float:
     if not 0 <= number <= 1:
         raise UserError(f"column {name!r} has {number}", place=row.place, hint="a probability lies in 0..1")
     return number
-
-
-def read_number(value: Any) -> float | None:
-    """Reads a finite number; None if there is none."""
-    if isinstance(value, bool) or value in (None, ""):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if np.isfinite(number) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """People's labels by id, how they were drawn, and what was skipped.
-
-    Args:
-        probabilities: That each labelled response was chosen, by any of the waves; empty if the file has none.
-        without_waves: Ids of labels without waves.
-        num_open: Responses of the last wave that are not labelled yet.
-        open_at: The place of the first of them.
-    """
-
-    values: dict[str, float]
-    probabilities: dict[str, float] = field(default_factory=dict)
-    waves: Sequence[Wave] = ()
-    without_waves: Collection[str] = ()
-    num_unknown: int = 0
-    num_empty: int = 0
-    num_repeated: int = 0
-    num_open: int = 0
-    open_at: str | None = None
-
-    def only(self, ids: Collection[str], path: str) -> "Labels":
-        """Leaves out the labels of other responses.
-
-        Raises:
-            UserError: None is left.
-        """
-        values = {name: value for name, value in self.values.items() if name in ids}
-        num_unknown = len(self.values) - len(values)
-        if num_unknown and not values:
-            raise _unknown_labels(num_unknown, path)
-        probabilities = {name: value for name, value in self.probabilities.items() if name in ids}
-        return replace(self, values=values, probabilities=probabilities, num_unknown=num_unknown)
-
-    def inclusion(self, num_rows: int) -> tuple[dict[str, float], list[Wave]]:
-        """Gives the probability that each label was drawn, and the waves of the draw.
-
-        Probabilities are those in the file, never computed again from the verdicts: the labels may have been drawn by
-        the scores of another detector. Without any, the labels count as one random wave.
-
-        Raises:
-            UserError: A probability is missing or not in (0, 1], or the last wave is incomplete.
-        """
-        if not self.waves and not self.probabilities:
-            share = len(self.values) / num_rows
-            return dict.fromkeys(self.values, share), [Wave(RANDOM, share)] if self.values else []
-        hint = "give it for every label, or drop the column where every response had the same chance"
-        if self.waves:
-            hint = f"take out rows that were not drawn, and keep {WAVES} and {PROBABILITY} as label_next.csv had them"
-        for name in self.values:
-            if name not in self.probabilities:
-                raise UserError(f"the label of {shorten(name)} has no {PROBABILITY}", hint=hint)
-            if self.waves and name in self.without_waves:
-                raise UserError(f"the label of {shorten(name)} has no {WAVES}", hint=hint)
-            if not 0 < self.probabilities[name] <= 1:
-                problem = f"the label of {shorten(name)} has an {PROBABILITY} of {self.probabilities[name]:g}"
-                raise UserError(problem, hint="a probability is above 0 and at most 1")
-        self.check_finished(to_draw=False)
-        return self.probabilities, list(self.waves)
-
-    def check_finished(self, *, to_draw: bool) -> None:
-        """Refuses an incomplete last wave that would bias the rate.
-
-        The probabilities assume that the whole wave is labelled. If chance chose the labelled part of a single wave,
-        all probabilities are too high by the same factor, and the rate is right. Next to an earlier wave, or before a
-        later one, it is not.
-
-        Args:
-            to_draw: Whether another wave is to be drawn.
-
-        Raises:
-            UserError: It is incomplete.
-        """
-        is_unbiased = len(self.waves) < 2 or all(wave.rule == RANDOM for wave in self.waves)
-        if not self.num_open or (is_unbiased and not to_draw):
-            return
-        hint = "fill them first: the next draw counts on all of this one"
-        if not to_draw:
-            hint = "fill them, or give the label_next.csv of the wave before as you filled it"
-        problem = f"labels of the last wave that are still empty: {self.num_open:,}"
-        raise UserError(problem, place=self.open_at, hint=hint)
-
-
-def read_labels(path: str, columns: Mapping[str, str], ids: Collection[str] | None) -> Labels:
-    """Reads the labels of responses with these ids; those of others are counted and left out.
-
-    Args:
-        ids: None reads all.
-
-    Raises:
-        UserError: A column is missing, a label is none, or an id has two different labels.
-    """
-    known = None if ids is None else set(ids)
-    values, probabilities = dict[str, float](), dict[str, float]()
-    num_unknown = num_empty = num_repeated = 0
-    waves, without_waves, unlabelled = dict[str, None](), set[str](), dict[str, str]()
-    for number, row in enumerate(read_rows(Path(path), ReadReport())):
-        if not number:
-            require_columns(row, path, [(f"label_columns.{key}", name) for key, name in columns.items()])
-        name, given = read_name(row, columns["id"]), row.values.get(columns["label"])
-        if known is not None and name not in known:
-            num_unknown += 1
-            continue
-        if given is None or not str(given).strip():
-            num_empty += 1
-            if row.values.get(WAVES) not in (None, ""):
-                unlabelled.setdefault(name, row.place)
-            continue
-        label = VALUES.get(str(given).strip().lower())
-        if label is None:
-            hint = f"use {HALLUCINATED} or {FAITHFUL} (or 1 and 0), and leave it empty without a label"
-            raise UserError(f"label {shorten(given)} of id {shorten(name)}", place=row.place, hint=hint)
-        if name in values:
-            if values[name] != label:
-                hint = "keep one of them: construct.py pipeline=annotate adjudicates several annotators"
-                raise UserError(f"id {shorten(name)} is labelled twice, and differently", place=row.place, hint=hint)
-            num_repeated += 1
-            continue
-        values[name] = label
-        if (text := row.values.get(WAVES)) not in (None, ""):
-            waves[str(text)] = None
-        else:
-            without_waves.add(name)
-        if (probability := read_number(row.values.get(PROBABILITY))) is not None:
-            probabilities[name] = probability
-    if not values and num_unknown:
-        raise _unknown_labels(num_unknown, path)
-    if len(waves) > 1:
-        hint = "give the label_next.csv of the last run: it has all labels before"
-        raise UserError(f"the labels are of {len(waves)} different draws", place=path, hint=hint)
-    places = [place for name, place in unlabelled.items() if name not in values]  # annotators may share a wave
-    return Labels(
-        values=values,
-        probabilities=probabilities,
-        waves=_parse_waves(next(iter(waves), ""), path),
-        without_waves=without_waves,
-        num_unknown=num_unknown,
-        num_empty=num_empty,
-        num_repeated=num_repeated,
-        num_open=len(places),
-        open_at=next(iter(places), None),
-    )
-
-
-def _unknown_labels(number: int, path: str) -> UserError:
-    hint = "are they of another file? label_columns.id=NAME names their column of ids"
-    return UserError(f"none of {number:,} labels is of these responses", place=path, hint=hint)
-
-
-def _parse_waves(text: str, path: str) -> list[Wave]:
-    try:
-        return read_waves(text) if text else []
-    except ValueError as error:
-        hint = f"leave the column {WAVES} as label_next.csv had it, or delete it where labels were drawn at random"
-        raise UserError(f"column {WAVES!r}: {error}", place=path, hint=hint) from error
-
-
-def join_labels(table: VerdictTable, labels: Labels | None) -> tuple[Verdicts, list[Wave]]:
-    """Joins verdicts and labels.
-
-    Returns:
-        The rows, and the waves in which labels were drawn.
-
-    Raises:
-        UserError: As `Labels.inclusion`.
-    """
-    labels = labels or Labels({})
-    values = np.array([labels.values.get(name, np.nan) for name in table.ids])
-    probabilities, waves = labels.inclusion(len(table.ids))
-    probability = np.array([probabilities.get(name, 1.0) for name in table.ids])
-    return Verdicts.of(table.scores, values, table.groups, probability), waves

@@ -31,7 +31,7 @@ the detector, but its labels must be of these very responses, chosen by chance.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -88,13 +88,6 @@ class Verdicts:
     def num_groups(self) -> int:
         """Counts the groups with a labelled response."""
         return len(np.unique(self.groups.index[self.labelled]))
-
-    def part(self, rows: NDArray[np.bool_]) -> "Verdicts":
-        """Selects some of the responses."""
-        _, index = np.unique(self.groups.index[rows], return_inverse=True)
-        groups = Groups(index, int(index.max()) + 1 if len(index) else 0)
-        columns = {name: getattr(self, name)[rows] for name in ("scores", "labels", "probability")}
-        return replace(self, groups=groups, **columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

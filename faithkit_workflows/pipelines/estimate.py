@@ -17,11 +17,12 @@ from construction.estimate.estimate_report import (
     choose_next,
     estimate_parts,
     estimate_table,
+    label_sums,
     plan_line,
 )
-from construction.estimate.shard_rates import ShardRates
-from construction.estimate.shard_verdicts import ReadTexts, ShardColumns, SumShard
-from construction.estimate.verdict_tables import Labels, VerdictTable, join_labels, read_labels, read_verdicts
+from construction.estimate.labels import Labels, read_labels
+from construction.estimate.shard_verdicts import ReadTexts, ShardColumns, SumShard, join_shards
+from construction.estimate.verdict_tables import VerdictTable, read_verdicts
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.rows import ReadReport
@@ -32,9 +33,8 @@ from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import metric_name, write_results
 from faithkit.pages.page_tables import print_tables
-from faithkit.statistics.label_sampling import Wave
 from faithkit.statistics.metric import Metric
-from faithkit.statistics.prediction_powered import LabelPlan, LabelSums, Verdicts, plan_labels
+from faithkit.statistics.prediction_powered import LabelPlan, plan_labels
 from faithkit_workflows.corpus.corpus_columns import read_facet
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.ray.cluster import connected, run_on_cluster
@@ -49,52 +49,83 @@ ShardTask = Callable[[Path, str], Any]  # of the file, and of its name below the
 log = logging.getLogger("faithkit")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """The rates of a system.
+
+    Args:
+        labels: Those of these responses; None if none are given.
+        next_rows: The rows of label_next.csv.
+    """
+
+    table: VerdictTable
+    labels: Labels | None
+    parts: list[PartRates]
+    plan: LabelPlan | None
+    next_rows: list[dict[str, object]]
+
+
 def run_estimate(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Reads verdicts and labels, prints the rates, and chooses what to label next."""
-    block = config["pipeline"]
-    if is_sharded(block["predictions"]):
-        _run_on_shards(run, config)
-        return
-    table = read_verdicts(block["predictions"], block["columns"], block["by"], _dataset_columns(block))
-    labels = read_labels(block["labels"], block["label_columns"], table.ids) if block["labels"] else None
-    rows, waves = join_labels(table, labels)
-    _log_notes(len(table.ids), labels, table.uses_scores, table.num_unparsed, table.has_groups)
-    _check_labelled(labels, block)
-    if config["dry_run"]:
-        print(f"would estimate from {len(table.ids):,} verdicts and {int(rows.labelled.sum()):,} labels")
-        return
-    chosen = _choose(table, labels or Labels({}), rows, waves, config) if block["label_next"] is not None else []
-    parts = estimate_parts(table, rows, power=block["power"], num_resamples=block["num_resamples"])
-    plan = None
-    if block["width"] is not None and rows.labelled.any():
-        plan = plan_labels(LabelSums.of(rows), block["width"])
-    name = Path(block["predictions"]).stem
-    print_tables(estimate_table(parts, title=name, by=block["by"]))
-    _write(run, config, parts, plan, name, chosen)
-
-
-def _run_on_shards(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Estimates from a folder of scored shards."""
     block, ray = config["pipeline"], RayOptions(**config["ray"]) if config["engine"]["name"] == RAY else None
-    if config["dry_run"]:
+    is_folder = is_sharded(block["predictions"])
+    name = name_of(block["predictions"]) if is_folder else Path(block["predictions"]).stem
+    if config["dry_run"] and is_folder:
         print(f"would estimate from the shards in {shown(block['predictions'])}")
         return
-    found = estimate_shards(block, ray, seed=config["seed"])
-    rates, parts, name = found.rates, found.parts, name_of(block["predictions"])
-    group = rates.columns.group
-    log.info("columns: %s", rates.columns)
-    _log_notes(rates.num_rows, found.labels, rates.uses_scores, rates.num_unread, has_groups=True)
-    if group is None:
-        log.info("every response counts by itself: pipeline.columns.group=NAME groups them")
-    if found.labels is None:
-        shares = [(part.name, part.metrics.get(DETECTOR)) for part in parts]
-        judged = [(part_name, share.n or 0 if share else 0, share) for part_name, share in shares]
-        table = shares_table([block["by"]] if block["by"] else [], judged)
-        table.caption = make_caption(group, num_unsure=0, num_without=rates.num_rows - judged[0][1])
+    if is_folder:
+        found = estimate_shards(block, ray, seed=config["seed"])
     else:
-        table = estimate_table(parts, title=name, by=block["by"])
-    print_tables(table)
-    _write(run, config, parts, found.plan, name, found.next_rows)
+        labels = _read_labels(block)
+        ids = labels.values if labels else ()
+        table = read_verdicts(block["predictions"], block["columns"], block["by"], ids, _dataset_columns(block))
+        if config["dry_run"]:
+            print(f"would estimate from {table.num_rows:,} verdicts and {len(table.labelled):,} labels")
+            return
+        found = estimate(table, labels, block, config["seed"])
+    _log_notes(found.table, found.labels)
+    if found.labels is None and is_folder:
+        shares = [(part.name, part.metrics.get(DETECTOR)) for part in found.parts]
+        judged = [(part_name, share.n or 0 if share else 0, share) for part_name, share in shares]
+        rates = shares_table([block["by"]] if block["by"] else [], judged)
+        group = block["columns"]["group"] or ("group" if found.table.has_groups else None)
+        rates.caption = make_caption(group, num_unsure=0, num_without=found.table.num_rows - judged[0][1])
+    else:
+        rates = estimate_table(found.parts, title=name, by=block["by"])
+    print_tables(rates)
+    _write(run, config, found.parts, found.plan, name, found.next_rows)
+
+
+def estimate(table: VerdictTable, labels: Labels | None, block: Mapping[str, Any], seed: int) -> Estimated:
+    """Estimates the rates, plans the labels, and chooses the rows to label next.
+
+    Raises:
+        UserError: The labels do not fit.
+    """
+    if labels is not None and labels.values:
+        labels = labels.only(table.labelled, block["labels"])
+    known = labels or Labels({})
+    known.check_finished(to_draw=block["label_next"] is not None)
+    probabilities, waves = known.inclusion(table.num_rows)
+    next_rows: list[dict[str, object]] = []
+    if block["label_next"] is not None:
+        next_rows = choose_next(table, known, probabilities, waves, block, seed + len(waves))
+    options = {"power": block["power"], "num_resamples": block["num_resamples"]}
+    parts = estimate_parts(table, known, probabilities, **options)
+    plan = None
+    if block["width"] is not None and known.values:
+        plan = plan_labels(label_sums(table, known, probabilities), block["width"])
+    return Estimated(table=table, labels=labels, parts=parts, plan=plan, next_rows=next_rows)
+
+
+def _read_labels(block: Mapping[str, Any]) -> Labels | None:
+    if not block["labels"]:
+        return None
+    labels = read_labels(block["labels"], block["label_columns"])
+    if not labels.values and not labels.num_open and block["label_next"] is None:
+        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
+        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
+    return labels
 
 
 def _write(
@@ -122,12 +153,6 @@ def _write(
     write_results(run.metrics, metrics, {"config": config, "environment": environment()})
 
 
-def _check_labelled(labels: Labels | None, block: Mapping[str, Any]) -> None:
-    if labels is not None and not labels.values and block["label_next"] is None:
-        hint = "label some rows, or choose the first: pipeline.labels=null pipeline.label_next=50"
-        raise UserError("nothing is labelled yet: every label is empty", place=block["labels"], hint=hint)
-
-
 def _dataset_columns(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
     """Reads columns from the dataset: the group, the field to count by, and the texts if rows are to be chosen."""
     if block["dataset"] is None:
@@ -146,33 +171,16 @@ def _dataset_columns(block: Mapping[str, Any]) -> dict[str, dict[str, Any]] | No
     return found
 
 
-def _choose(
-    table: VerdictTable, labels: Labels, rows: Verdicts, waves: list[Wave], config: Mapping[str, Any]
-) -> list[dict[str, object]]:
-    """Chooses the rows of label_next.csv.
-
-    Raises:
-        UserError: Too few are left, the last wave is incomplete, or it is unknown how the labels were drawn.
-    """
-    block = config["pipeline"]
-    labels.check_finished(to_draw=True)
-    if rows.labelled.any() and not waves:
-        hint = "draws of faithkit record it: their label_next.csv has a column `waves`"
-        raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
-    seed = config["seed"] + len(waves)
-    return choose_next(table, rows, waves, block["label_next"], block["rule"], seed=seed, labels=labels.values)
-
-
-def _log_notes(num_rows: int, labels: Labels | None, uses_scores: bool, num_unparsed: int, has_groups: bool) -> None:
-    log.info("%s verdicts, by their %s", f"{num_rows:,}", "scores" if uses_scores else "labels")
-    if num_unparsed:
-        log.info("%s verdicts could not be read: the mean of the others replaces them", f"{num_unparsed:,}")
-    if not has_groups:
+def _log_notes(table: VerdictTable, labels: Labels | None) -> None:
+    log.info("%s verdicts, by their %s", f"{table.num_rows:,}", "scores" if table.uses_scores else "labels")
+    if table.num_unread:
+        log.info("%s verdicts could not be read: the mean of the others replaces them", f"{table.num_unread:,}")
+    if not table.has_groups:
         log.info("every response counts by itself: pipeline.columns.group or pipeline.dataset groups them")
     if labels is None:
         return
     is_random = not labels.waves and not labels.probabilities
-    how = ", taken as drawn at random: a choice by hand makes the rate wrong" if is_random else ""
+    how = ", taken as drawn at random: a manual choice makes the rate wrong" if is_random else ""
     log.info("%s labels%s", f"{len(labels.values):,}", how)
     counts = {
         "of ids that have no verdict": labels.num_unknown,
@@ -184,22 +192,6 @@ def _log_notes(num_rows: int, labels: Labels | None, uses_scores: bool, num_unpa
             log.info("labels %s: %s", what, f"{number:,}")
     if labels.num_open and labels.values:
         log.info("the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardEstimate:
-    """The rates over shards.
-
-    Args:
-        labels: Those of these rows; None if none are given.
-        next_rows: Those to label next, and those that are labelled.
-    """
-
-    rates: ShardRates
-    labels: Labels | None
-    parts: list[PartRates]
-    plan: LabelPlan | None
-    next_rows: list[dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +231,7 @@ def run_in_process(worker: type, argument: Any, rows: Sequence[Mapping[str, Any]
 
 def estimate_shards(
     block: Mapping[str, Any], ray: RayOptions | None, run: Runner | None = None, *, seed: int = 0
-) -> ShardEstimate:
+) -> Estimated:
     """Estimates the rates over all shards; with `label_next` the texts of the chosen rows are read in a second pass.
 
     Args:
@@ -258,10 +250,9 @@ def estimate_shards(
         raise UserError("there are no shards of Parquet", place=shown(data), hint=hint)
     with opened(data, shards[0]) as file, naming_shard(shards[0], file):
         columns = ShardColumns.of(file, block["columns"], block["by"])
-    labels = read_labels(block["labels"], block["label_columns"], None) if block["labels"] else None
-    _check_labelled(labels, block)
+    log.info("columns: %s", columns)
+    labels = _read_labels(block)
     known, num_drawn = labels or Labels({}), block["label_next"] or 0
-    num_waves = max(len(known.waves), bool(known.values))
     ids = frozenset(known.values) if num_drawn or labels is not None else None
     runner = run or (run_on_cluster if ray is not None else run_in_process)
 
@@ -270,24 +261,16 @@ def estimate_shards(
         results = runner(ShardReader, ShardTaskSettings(data=data, task=task), rows, options)
         return dict(_track(results, chosen, title))
 
-    next_rows: list[dict[str, object]] = []
     with connected(options) if ray is not None and run is None else nullcontext():  # for both passes
-        task = SumShard(columns=columns, ids=ids, num_drawn=num_drawn, seed=seed + num_waves)
-        sums = read(task, "reading", shards)
-        rates = ShardRates(columns, sums, num_drawn)
-        if labels is not None and labels.values:
-            labels = known = labels.only(rates.labelled, block["labels"])
-        probabilities, waves = rates.inclusion(known)
-        parts = rates.estimate_parts(known, probabilities, power=block["power"], num_resamples=block["num_resamples"])
-        plan = None
-        if block["width"] is not None and known.values:
-            plan = plan_labels(rates.label_sums(known, probabilities), block["width"])
-        if num_drawn:
-            places, num_rows = rates.places(), {name: shard.num_rows for name, shard in sums.items()}
-            read_texts = ReadTexts(columns=columns, places=places, num_rows=num_rows)
-            texts = read(read_texts, "choosing", [shard for shard in shards if shard.name in places])
-            next_rows = rates.next_rows(known, waves, texts)
-    return ShardEstimate(rates=rates, labels=labels, parts=parts, plan=plan, next_rows=next_rows)
+        num_waves = max(len(known.waves), bool(known.values))
+        sums = read(SumShard(columns=columns, ids=ids, num_drawn=num_drawn, seed=seed + num_waves), "reading", shards)
+        num_rows = {name: shard.num_rows for name, shard in sums.items()}
+
+        def read_texts(places: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+            task = ReadTexts(columns=columns, places=places, num_rows=num_rows)
+            return read(task, "choosing", [shard for shard in shards if shard.name in places])
+
+        return estimate(join_shards(columns, sums, read_texts), labels, block, seed)
 
 
 def _track(results: Iterator[Any], shards: Sequence[Shard], title: str) -> Iterator[tuple[str, Any]]:

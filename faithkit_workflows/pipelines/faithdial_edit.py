@@ -8,6 +8,7 @@ each model; check each candidate with the critic and against copying. The best c
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from construction.chain.ask import Ask, Build, ModelReply
@@ -26,7 +27,7 @@ from construction.chain.steps import (
     is_failed,
     usable_rows,
 )
-from construction.dialogues.dialogue_turns import DialogueTurns, history_of, last_turn
+from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_values
 from construction.dialogues.proposals import (
     FAILED,
     Answer,
@@ -146,13 +147,11 @@ def faithdial_edit_steps(config: Mapping[str, Any], turns: HallucinatedTurns, bu
         after = FIND
     fields = ("max_words", "knowledge", "history", "response")
     prompt = read_text_prompt("construction", "faithdial_edit", *fields, folder=config["prompts"])
-    rules = {"max_words": block["max_words"], "language": block["language"]}
-    candidates = []
-    for name, options in writers_of(config).items():
-        for number in range(block["candidates"]):
-            branch = f"{name}-{number + 1}"
-            ask = propose(f"{PROPOSE}-{branch}", options, prompt, block, config["seed"] + number, build)
-            candidates.append(ask.as_step(after=[after], branch=branch, **rules))
+    candidates = [
+        _propose_step(config, f"{name}-{number + 1}", options, prompt, config["seed"] + number, after, build)
+        for name, options in writers_of(config).items()
+        for number in range(block["candidates"])
+    ]
     max_copied = block["max_copied_words"]
 
     def check(row: Row, prediction: Prediction | None) -> Row:
@@ -185,15 +184,19 @@ def _find_hallucinated(row: Row, prediction: Prediction) -> Row:
     return {**row, "original_score": prediction.score}
 
 
-def propose(
-    step: str, options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], seed: int, build: Build
-) -> Ask:
+def _propose_step(
+    config: Mapping[str, Any],
+    branch: str,
+    options: EngineOptions,
+    prompt: TextPrompt,
+    seed: int,
+    after: str,
+    build: Build,
+) -> Step:
     """Asks for an edit. Admitting ignorance is a good edit if the reply continues with what is known."""
-    rules = ReplyRules(max_words=block["max_words"], language=block["language"], instruction=prompt.text)
-
-    def values(row: Row) -> dict[str, str]:
-        texts = {"knowledge": row["knowledge"], "history": history_of(row), "response": row["response"]}
-        return {"max_words": str(block["max_words"]), **texts}
+    block, step = config["pipeline"], f"{PROPOSE}-{branch}"
+    limits = {"max_words": block["max_words"], "language": block["language"]}
+    rules = ReplyRules(**limits, instruction=prompt.text)
 
     def read(row: Row, reply: ModelReply) -> Row:
         text, was_cut = cut_turns(reply.text)
@@ -208,7 +211,7 @@ def propose(
         step=step,
         options=options,
         prompts={prompt.name: prompt},
-        values=values,
+        values=partial(turn_values, max_words=str(block["max_words"])),
         read=read,
         pretend=lambda row: {**row, "proposal": "(an edit)"},
         decoding=Decoding(
@@ -219,7 +222,7 @@ def propose(
             seed=seed,
         ),
         build=build,
-    )
+    ).as_step(after=[after], branch=branch, **limits)
 
 
 def _summarize(rows: Iterator[Row], answers: Iterable[Answer], chain: Chain, first: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from construction.chain.ask import Ask, Build, ModelReply, sampling
 from construction.chain.steps import KEY, NO_VERDICT, TRIES, Row, failed_row, row_without_verdict
-from construction.dialogues.dialogue_turns import history_of
+from construction.dialogues.dialogue_turns import turn_values
 from faithkit.detector import Detector
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
@@ -92,9 +92,6 @@ def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, An
     in the response are counted.
     """
 
-    def values(row: Row) -> dict[str, str]:
-        return {**{name: row[name] for name in FIELDS if name != "history"}, "history": history_of(row)}
-
     def read(row: Row, reply: ModelReply) -> Row:
         target, added = reply.text.strip(), {}
         found = parse_judgement(target, row["response"])
@@ -114,7 +111,7 @@ def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, An
         step=ANNOTATE,
         options=options,
         prompts={prompt.name: prompt},
-        values=values,
+        values=turn_values,
         read=read,
         pretend=lambda row: {**row, "target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
         decoding=sampling(0, block["max_judgement_tokens"], 0),

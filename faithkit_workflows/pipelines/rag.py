@@ -12,7 +12,7 @@ from typing import Any
 from construction.chain.ask import Ask, ModelReply, sampling
 from construction.chain.chain import Chain
 from construction.chain.replies import CUT, REFUSAL, ReplyRules
-from construction.chain.steps import KEY, AnyStep, Row, Source, failed_row, usable_rows
+from construction.chain.steps import KEY, AnyStep, Row, Source, Step, failed_row, usable_rows
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
 from construction.rag_sources import DATA, QA, SUMMARY, RagSources, null_mentions, prompt_values
 from faithkit.files.atomic import atomic_folder
@@ -62,23 +62,15 @@ def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> l
     """Makes the steps, one for each model."""
     block = config["pipeline"]
     sources = RagSources(block["path"], config["limit"], block["on_bad_row"], block["embedded_rows"])
-    steps: list[AnyStep] = [Source(name="inputs", read=sources.rows, settings=sources.settings())]
-    for model, options in writers_of(config).items():
-        ask = respond(f"respond-{model}", model, options, prompts, block, config["seed"])
-        settings = {"language": block["language"], "nulls": block["nulls"]}
-        steps.append(ask.as_step(after=["inputs"], branch=model, **settings))
-    return steps
+    inputs = Source(name="inputs", read=sources.rows, settings=sources.settings())
+    return [inputs, *(_respond_step(config, model, options, prompts) for model, options in writers_of(config).items())]
 
 
-def respond(
-    step: str,
-    model: str,
-    options: EngineOptions,
-    prompts: Mapping[str, TextPrompt],
-    block: Mapping[str, Any],
-    seed: int,
-) -> Ask:
+def _respond_step(
+    config: Mapping[str, Any], model: str, options: EngineOptions, prompts: Mapping[str, TextPrompt]
+) -> Step:
     """Asks a model for its response to each source."""
+    block, step = config["pipeline"], f"respond-{model}"
     rules = {task: ReplyRules(language=block["language"], instruction=prompt.text) for task, prompt in prompts.items()}
 
     def read(row: Row, reply: ModelReply) -> Row:
@@ -97,9 +89,9 @@ def respond(
         values=lambda row: prompt_values(row, block["nulls"]),
         read=read,
         pretend=lambda row: {**row, "response": f"(what {model} replies)"},
-        decoding=sampling(block["temperature"], block["max_new_tokens"], seed),
+        decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
         build=build_model,
-    )
+    ).as_step(after=["inputs"], branch=model, language=block["language"], nulls=block["nulls"])
 
 
 def responses(chain: Chain) -> Iterator[Row]:

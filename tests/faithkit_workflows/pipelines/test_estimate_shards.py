@@ -13,15 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from construction.estimate import shard_verdicts
-from construction.estimate.estimate_report import estimate_parts
-from construction.estimate.verdict_tables import join_labels, read_labels, read_verdicts
+from construction.estimate.estimate_report import PartRates
+from construction.estimate.labels import read_labels
+from construction.estimate.verdict_tables import read_verdicts
 from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
-from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit.statistics.label_sampling import inclusion_probabilities, read_waves
-from faithkit.statistics.prediction_powered import LabelSums, plan_labels
 from faithkit_workflows import construct
-from faithkit_workflows.pipelines.estimate import ShardEstimate, estimate_shards, run_in_process
+from faithkit_workflows.pipelines.estimate import Estimated, estimate, estimate_shards, run_in_process
 from faithkit_workflows.settings.construction import ConstructSettings
 from tests.running import compose, plain_config
 
@@ -85,32 +84,28 @@ def backwards(worker: type, argument: Any, rows: Any, options: Any) -> Iterator[
         yield from run_in_process(worker, argument, [row], options)
 
 
-def expected(tmp_path: Path, rows: list[dict[str, Any]], given: dict[str, Any]) -> Any:
-    """What the code for one file makes of all rows in memory."""
+def expected(tmp_path: Path, rows: list[dict[str, Any]], given: dict[str, Any]) -> Estimated:
+    """Estimates from a single file with all rows."""
     file = tmp_path / "all.jsonl"
     file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    table = read_verdicts(str(file), given["columns"], given["by"])
-    labels = read_labels(given["labels"], given["label_columns"], table.ids) if given["labels"] else None
-    joint, _ = join_labels(table, labels)
-    return table, joint, estimate_parts(table, joint, power=given["power"], num_resamples=50)
+    labels = read_labels(given["labels"], given["label_columns"]) if given["labels"] else None
+    table = read_verdicts(str(file), given["columns"], given["by"], labels.values if labels else ())
+    return estimate(table, labels, {**given, "label_next": None}, 0)
 
 
-def check_equal(found: ShardEstimate, wanted: Any) -> None:
-    table, _, parts = wanted
-    rates = found.parts
-    assert [(one.name, one.num_responses) for one in rates] == [(one.name, one.num_responses) for one in parts]
-    for mine, theirs in zip(rates, parts, strict=True):
+def check_equal(found: Estimated, wanted: Estimated) -> None:
+    def described(part: PartRates) -> Any:
+        return part.name, part.num_responses, part.num_labels
+
+    assert list(map(described, found.parts)) == list(map(described, wanted.parts))
+    for mine, theirs in zip(found.parts, wanted.parts, strict=True):
         assert mine.metrics.keys() == theirs.metrics.keys() - {"rate_corrected"}
-        for name in mine.metrics.keys() - {"rate_detector"}:
-            one, other = mine.metrics[name], theirs.metrics[name]
+        assert mine.metrics["rate_detector"] == theirs.metrics["rate_detector"]
+        for name, one in mine.metrics.items():
+            other = theirs.metrics[name]
             assert (one.value, one.low, one.high, one.n) == pytest.approx(
                 (other.value, other.low, other.high, other.n), rel=1e-9
             )
-        if mine.name in ("all", *table.by):
-            here = np.isfinite(table.labels) & np.array([not table.by or mine.name in ("all", by) for by in table.by])
-            kinds = count_group_kinds(np.array(table.groups)[here], table.labels[here])
-            assert mine.metrics["rate_detector"] == proportion_from_counts(kinds, num_resamples=50)
-        assert mine.metrics["rate_detector"].value == pytest.approx(theirs.metrics["rate_detector"].value, abs=1e-12)
         if theirs.estimate is not None and mine.estimate is not None:
             assert mine.estimate.power == pytest.approx(theirs.estimate.power, rel=1e-9)
             assert mine.estimate.num_groups == theirs.estimate.num_groups
@@ -183,8 +178,8 @@ def test_the_rarest_values_count_together(tmp_path: Path, capsys: pytest.Capture
         row["language"] = f"l{number // 3 % 70:02}" if number < 1200 else "l00"
     data, labels = write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows)
     given = block(data, labels, by="language")
-    parts, found = expected(tmp_path, rows, given)[2], estimate_shards(given, None)
-    rates = found.parts
+    wanted, found = expected(tmp_path, rows, given), estimate_shards(given, None)
+    parts, rates = wanted.parts, found.parts
     for mine in (parts, rates):
         assert len(mine) == 52 and mine[-1].name == "the other 20 values"
         for name in ("num_responses", "num_labels"):
@@ -192,7 +187,7 @@ def test_the_rarest_values_count_together(tmp_path: Path, capsys: pytest.Capture
             assert counts[0] == sum(counts[1:]) and counts[-1] > 0
         called = [part.metrics["rate_detector"].value * part.num_responses for part in mine]
         assert sum(called[1:]) == pytest.approx(called[0]) == sum(row["label"] == "hallucinated" for row in rows)
-    check_equal(found, expected(tmp_path, rows, given))
+    check_equal(found, wanted)
     construct.main(
         compose(
             "construct",
@@ -224,9 +219,8 @@ def test_the_order_of_shards_changes_no_digit(tmp_path: Path) -> None:
 def test_the_labels_that_a_width_takes_are_those_of_all_rows_in_memory(tmp_path: Path) -> None:
     rows = sample()
     given = block(write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows), width=0.1)
-    _, joint, _ = expected(tmp_path, rows, given)
-    found = estimate_shards(given, None).plan
-    assert found is not None and found.num_labels == plan_labels(LabelSums.of(joint), 0.1).num_labels
+    found, wanted = estimate_shards(given, None).plan, expected(tmp_path, rows, given).plan
+    assert found is not None and wanted is not None and found.num_labels == wanted.num_labels
 
 
 def test_the_command_shows_shares_without_labels_and_rates_with_them(
@@ -311,7 +305,7 @@ def test_a_folder_without_scored_shards_is_reported(tmp_path: Path) -> None:
     [
         (["pipeline.label_next=5"], "pipeline.rule=uncertainty weighs all rows"),
         (["pipeline.dataset=ragtruth"], "pipeline.dataset needs a single file"),
-        (["pipeline.width=0.1"], "pipeline.width needs labels"),
+        (["pipeline.width=0.1"], "pipeline.width needs pipeline.labels"),
         (["engine=ray", "ray.address=ray://h:1"], "for the Ray client"),
         (["engine=ray", "pipeline=spontaneous"], "engine=ray asks no model"),
         (["engine=ray", "pipeline.predictions={file}"], "engine=ray reads scored shards"),

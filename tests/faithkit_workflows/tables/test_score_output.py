@@ -180,9 +180,9 @@ def test_an_estimate_reads_the_newest_verdicts_or_those_that_are_named(tmp_path:
         row |= dict(zip(names[:2], (label, probability), strict=True))
     path = write_csv(tmp_path / "a.csv", [row | {THIRD[0]: "hallucinated", THIRD[1]: "0.9"}])
     columns: dict[str, str | None] = {"id": "id", "label": "label", "score": None, "group": None}
-    assert read_verdicts(str(path), columns, None).scores.tolist() == [0.9]
-    assert read_verdicts(str(path), {**columns, "label": "faithkit_label"}, None).scores.tolist() == [0.8]
-    assert read_verdicts(str(path), {**columns, "score": "probability"}, None).scores.tolist() == [0.1]
+    assert read_verdicts(str(path), columns, None, []).mean == 0.9
+    assert read_verdicts(str(path), {**columns, "label": "faithkit_label"}, None, []).mean == 0.8
+    assert read_verdicts(str(path), {**columns, "score": "probability"}, None, []).mean == 0.1
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl", "json"])

@@ -1,0 +1,194 @@
+"""Reads people's labels of responses, with the waves in which they were drawn."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_modules.reading.rows import ReadReport, Row, read_rows
+from faithkit.errors import UserError, shorten
+from faithkit.records import FAITHFUL, HALLUCINATED
+from faithkit.statistics.label_sampling import RANDOM, Wave, read_waves
+
+LABELS = {
+    **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
+    **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
+}
+WAVES, PROBABILITY = "waves", "inclusion_probability"  # columns of label_next.csv
+MAX_NAMES = 12  # columns in a hint
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """People's labels by id, how they were drawn, and what was skipped.
+
+    Args:
+        probabilities: That each labelled response was chosen, by any of the waves; empty if the file has none.
+        without_waves: Ids of labels without waves.
+        num_open: Responses of the last wave that are not labelled yet.
+        open_at: The place of the first of them.
+    """
+
+    values: dict[str, float]
+    probabilities: dict[str, float] = field(default_factory=dict)
+    waves: Sequence[Wave] = ()
+    without_waves: Collection[str] = ()
+    num_unknown: int = 0
+    num_empty: int = 0
+    num_repeated: int = 0
+    num_open: int = 0
+    open_at: str | None = None
+
+    def only(self, ids: Collection[str], path: str) -> "Labels":
+        """Leaves out the labels of other responses.
+
+        Raises:
+            UserError: None is left.
+        """
+        values = {name: value for name, value in self.values.items() if name in ids}
+        num_unknown = len(self.values) - len(values)
+        if num_unknown and not values:
+            hint = "are they of another file? label_columns.id=NAME names their column of ids"
+            raise UserError(f"none of {num_unknown:,} labels is of these responses", place=path, hint=hint)
+        probabilities = {name: value for name, value in self.probabilities.items() if name in ids}
+        return replace(self, values=values, probabilities=probabilities, num_unknown=num_unknown)
+
+    def inclusion(self, num_rows: int) -> tuple[dict[str, float], list[Wave]]:
+        """Gives the probability that each label was drawn, and the waves of the draw.
+
+        Probabilities are those in the file, never computed again from the verdicts: the labels may have been drawn by
+        the scores of another detector. Without any, the labels count as one random wave.
+
+        Raises:
+            UserError: A probability is missing or not in (0, 1].
+        """
+        if not self.waves and not self.probabilities:
+            share = len(self.values) / num_rows
+            return dict.fromkeys(self.values, share), [Wave(RANDOM, share)] if self.values else []
+        hint = "give it for every label, or drop the column where every response had the same chance"
+        if self.waves:
+            hint = f"take out rows that were not drawn, and keep {WAVES} and {PROBABILITY} as label_next.csv had them"
+        for name in self.values:
+            if name not in self.probabilities:
+                raise UserError(f"the label of {shorten(name)} has no {PROBABILITY}", hint=hint)
+            if self.waves and name in self.without_waves:
+                raise UserError(f"the label of {shorten(name)} has no {WAVES}", hint=hint)
+            if not 0 < self.probabilities[name] <= 1:
+                problem = f"the label of {shorten(name)} has an {PROBABILITY} of {self.probabilities[name]:g}"
+                raise UserError(problem, hint="a probability is above 0 and at most 1")
+        return self.probabilities, list(self.waves)
+
+    def check_finished(self, *, to_draw: bool) -> None:
+        """Refuses an incomplete last wave that would bias the rate.
+
+        The probabilities assume that the whole wave is labelled. If chance chose the labelled part of a single wave,
+        all probabilities are too high by the same factor, and the rate is right. Next to an earlier wave, or before a
+        later one, it is not.
+
+        Args:
+            to_draw: Whether another wave is to be drawn.
+
+        Raises:
+            UserError: It is incomplete.
+        """
+        is_unbiased = len(self.waves) < 2 or all(wave.rule == RANDOM for wave in self.waves)
+        if not self.num_open or (is_unbiased and not to_draw):
+            return
+        hint = "fill them first: the next draw counts on all of this one"
+        if not to_draw:
+            hint = "fill them, or give the label_next.csv of the wave before as you filled it"
+        problem = f"labels of the last wave that are still empty: {self.num_open:,}"
+        raise UserError(problem, place=self.open_at, hint=hint)
+
+
+def read_labels(path: str, columns: Mapping[str, str]) -> Labels:
+    """Reads people's labels.
+
+    Raises:
+        UserError: A column is missing, a label is none, or an id has two different labels.
+    """
+    values, probabilities = dict[str, float](), dict[str, float]()
+    num_empty = num_repeated = 0
+    waves, without_waves, unlabelled = dict[str, None](), set[str](), dict[str, str]()
+    for number, row in enumerate(read_rows(Path(path), ReadReport())):
+        if not number:
+            require_columns(row, path, [(f"label_columns.{key}", name) for key, name in columns.items()])
+        name, given = read_name(row, columns["id"]), row.values.get(columns["label"])
+        if given is None or not str(given).strip():
+            num_empty += 1
+            if row.values.get(WAVES) not in (None, ""):
+                unlabelled.setdefault(name, row.place)
+            continue
+        label = LABELS.get(str(given).strip().lower())
+        if label is None:
+            hint = f"use {HALLUCINATED} or {FAITHFUL} (or 1 and 0), and leave it empty without a label"
+            raise UserError(f"label {shorten(given)} of id {shorten(name)}", place=row.place, hint=hint)
+        if name in values:
+            if values[name] != label:
+                hint = "keep one of them: construct.py pipeline=annotate adjudicates several annotators"
+                raise UserError(f"id {shorten(name)} is labelled twice, and differently", place=row.place, hint=hint)
+            num_repeated += 1
+            continue
+        values[name] = label
+        if (text := row.values.get(WAVES)) not in (None, ""):
+            waves[str(text)] = None
+        else:
+            without_waves.add(name)
+        if (probability := read_number(row.values.get(PROBABILITY))) is not None:
+            probabilities[name] = probability
+    if len(waves) > 1:
+        hint = "give the label_next.csv of the last run: it has all labels before"
+        raise UserError(f"the labels are of {len(waves)} different draws", place=path, hint=hint)
+    places = [place for name, place in unlabelled.items() if name not in values]  # annotators may share a wave
+    return Labels(
+        values=values,
+        probabilities=probabilities,
+        waves=_parse_waves(next(iter(waves), ""), path),
+        without_waves=without_waves,
+        num_empty=num_empty,
+        num_repeated=num_repeated,
+        num_open=len(places),
+        open_at=next(iter(places), None),
+    )
+
+
+def require_columns(row: Row, path: str, columns: Sequence[tuple[str, str]]) -> None:
+    """Refuses a file without columns that settings name.
+
+    Args:
+        columns: Settings and the columns that they name.
+    """
+    for key, name in columns:
+        if name not in row.values:
+            found = ", ".join(list(row.values)[:MAX_NAMES]) + (", ..." if len(row.values) > MAX_NAMES else "")
+            hint = f"pipeline.{key}=NAME; the file has {found}"
+            raise UserError(f"there is no column {name!r}", place=path, hint=hint)
+
+
+def read_name(row: Row, column: str) -> str:
+    """Reads a cell that every row needs."""
+    value = row.values.get(column)
+    if value in (None, "") or isinstance(value, list | dict):
+        raise UserError(f"column {column!r} is missing or empty", place=row.place, hint="every row needs one")
+    return str(value)
+
+
+def read_number(value: Any) -> float | None:
+    """Reads a finite number; None if there is none."""
+    if isinstance(value, bool) or value in (None, ""):
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if np.isfinite(number) else None
+
+
+def _parse_waves(text: str, path: str) -> list[Wave]:
+    try:
+        return read_waves(text) if text else []
+    except ValueError as error:
+        hint = f"leave the column {WAVES} as label_next.csv had it, or delete it where labels were drawn at random"
+        raise UserError(f"column {WAVES!r}: {error}", place=path, hint=hint) from error
