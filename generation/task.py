@@ -1,4 +1,4 @@
-"""The generator's training task: its encoder, its module, and the test of the best checkpoint."""
+"""The training of generators: the Lightning module, and the task of `train.py`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -24,18 +25,69 @@ from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.provenance import Provenance
 from faithkit.reports.write_reports import Reports
 from faithkit.training.batch_planning import plan_batches
-from faithkit.training.language_model import row_statistics
+from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
+from faithkit.training.module import TrainingModule
 from faithkit.training.options import OptimizerOptions, read_options
+from faithkit.training.row_metric import RowMetric
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.weights.resolve import loading
 from generation.control.ctrl import Ctrl
 from generation.control.encoder import ControlEncoder
 from generation.control.names import control_tokens
-from generation.module import GeneratorModule
-from generation.objectives.objective import Objective
-from generation.options import GeneratorOptions
-from generation.settings import Settings
+from generation.objectives.objective import Objective, Step
+from generation.settings import GeneratorOptions, Settings
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
+
+
+class GeneratorModule(TrainingModule):
+    """Learns to write a response, given knowledge and history.
+
+    Args:
+        model: Of transformers.
+        objective: Computes the loss from the model's output.
+        num_steps: Optimiser steps of the whole training, for the schedule.
+        dataset: Names the validation metrics: `validation/<dataset>/perplexity`.
+        seed: Seeds dropout, and what the objective has to begin from.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        objective: Objective,
+        optimizer: OptimizerOptions,
+        *,
+        num_steps: int,
+        dataset: str = "validation",
+        seed: int = 0,
+    ):
+        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        self.model, self.objective = model, objective
+        objective.set_up(model, seed)
+        self.validation = RowMetric(language_model_figures)
+
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        self.objective.check(self.trainer.datamodule)  # type: ignore[attr-defined]
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        output = self.objective.run(self.model, batch)
+        step = Step(
+            batch=batch,
+            model=self.model,
+            output=output,
+            losses=token_losses(output.logits, batch["target"]),
+            processes=self,
+            log=lambda name, value: self.log(f"train/{name}", value.detach()),
+        )
+        loss = self.objective(step)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        self.validation.update(batch["index"].cpu(), torch.from_numpy(row_statistics(self.model, batch)))
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_validation(self.validation, "perplexity")
 
 
 class GeneratorTask:

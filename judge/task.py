@@ -1,42 +1,190 @@
-"""The judge's training task: encoder, module, and calibration and test of the best checkpoint."""
+"""The training of judges: how examples are encoded, the Lightning module, and the task of `train.py`."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from data_modules.data_module import DataModule
 from data_modules.encoding.batching import Batches
-from data_modules.encoding.encoder import Subset
+from data_modules.encoding.causal import branched_batch, causal_batch
+from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.encoding.ragged import Ragged
-from data_modules.encoding.tokens import load_tokenizer
+from data_modules.encoding.tokens import fingerprint_of, load_tokenizer
 from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
-from faithkit.errors import UserError
+from faithkit.errors import UserError, shorten
 from faithkit.inference.decoding import Prompt
 from faithkit.inference.local_text import LocalTextEngine
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
+from faithkit.metrics.classification import score_validation
 from faithkit.packing import use_packed_attention
-from faithkit.records import HALLUCINATED, Prediction
+from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
 from faithkit.reports.write_reports import Reports
+from faithkit.training.language_model import (
+    language_model_figures,
+    reply_statistics,
+    run_model,
+    token_losses,
+    token_mean,
+)
 from faithkit.training.lora_adapters import Adapters
+from faithkit.training.module import TrainingModule
 from faithkit.training.options import OptimizerOptions, read_options
+from faithkit.training.row_metric import RowMetric
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.weights.adapters import add_adapters, base_name
 from faithkit.weights.load import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading
-from judge.asking import ASKINGS, VERDICT, AskOptions
-from judge.encoder import JudgementEncoder
+from judge.asking import ASKINGS, VERDICT, AskOptions, target_text
 from judge.judge import Judge
-from judge.module import JudgeModule
-from judge.options import JudgeOptions
-from judge.prompt import read_prompt
-from judge.settings import Settings
+from judge.prompt import PromptTemplate, read_prompt
+from judge.settings import JudgeOptions, Settings
 from judge.weights import load_causal
+
+
+class JudgeModule(TrainingModule):
+    """Trains a judge by the mean cross-entropy of the replies' tokens, without loss on prompts.
+
+    Args:
+        model: A causal model of transformers.
+        adapters: The adapters, if only these are trained.
+        verdict: The position of the verdict's token in a reply, and this token for a hallucinated and for a faithful
+            response (`MessageTokens.choices`).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: OptimizerOptions,
+        *,
+        verdict: tuple[int, int, int],
+        adapters: Adapters | None = None,
+        num_steps: int,
+        dataset: str = "validation",
+        seed: int = 0,
+    ):
+        super().__init__(optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
+        self.model, self.verdict, self.adapters = model, verdict, adapters
+        self.strict_loading = adapters is None  # checkpoints of adapters are partial; `check_fits` compares them
+        self.validation = RowMetric(_compute_metrics)
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        losses = token_losses(run_model(self.model, batch).logits, batch["target"])
+        real = (batch["index"] >= 0)[batch["target_row"]]
+        loss = token_mean(losses, real, self)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    @torch.inference_mode()
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        logits = run_model(self.model, batch).logits
+        rows = torch.arange(len(batch["index"]), device=logits.device)
+        # The position of the verdict is relative to the row's first target.
+        place, *tokens = self.verdict
+        verdict_logits = logits[0, torch.searchsorted(batch["target_row"].contiguous(), rows) + place][
+            :, tokens
+        ].double()
+        columns = [
+            reply_statistics(logits, batch),
+            (verdict_logits[:, :1] - verdict_logits[:, 1:]),
+            batch["label"][:, None].double(),
+        ]
+        self.validation.update(batch["index"], torch.cat(columns, dim=1))
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_validation(self.validation, "macro_f1")
+
+
+def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """Computes the metrics of rows with the values of `reply_statistics`, the verdict's log-odds, and the label."""
+    verdicts = score_validation(ScoreCalibration().scores(values[:, 3]), values[:, 4])
+    verdicts["verdict_loss"] = verdicts.pop("loss")
+    return {**verdicts, **language_model_figures(numbers, values[:, :3])}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgementEncoder(Encoder):
+    """Encodes a prompt with its reply, as in inference.
+
+    Args:
+        ask: The kind of reply.
+        max_length: Tokens of both; the oldest turns are removed if they do not fit, knowledge and response never.
+        packed: Packs sequences without padding (`faithkit.packing`).
+        share_beginnings: Batches rows with the same knowledge and history together, and encodes this prefix once.
+    """
+
+    tokens: MessageTokens
+    template: PromptTemplate
+    ask: str
+    max_length: int
+    packed: bool = True
+    share_beginnings: bool = False
+
+    @property
+    def shares_beginnings(self) -> bool:
+        return self.packed and self.share_beginnings
+
+    def fingerprint(self) -> str:
+        settings = f"{self.template.fingerprint}:{self.tokens.has_template}:{self.ask}:{self.max_length}"
+        return f"judgements:families:{ENCODING_VERSION}:{settings}:{fingerprint_of(self.tokens.tokenizer)}"
+
+    def encode(self, examples: Sequence[Example], counts: Counter[str]) -> Columns:
+        """Makes the columns context (the prompt), response (the reply with eos), length, label and family."""
+        replies = self.tokens.answers([target_text(example, self.ask) for example in examples])
+        prompts = self.tokens.prompts([self.template.messages(example) for example in examples])
+        for place, (example, reply) in enumerate(zip(examples, replies, strict=True)):
+            if len(prompts[place]) + len(reply) > self.max_length:
+                prompts[place] = self._encode_shortened(example, self.max_length - len(reply), counts)
+        context, response = (Ragged.from_lists([ids.tolist() for ids in rows]) for rows in (prompts, replies))
+        labels = [NO_LABEL if e.label is None else LABELS.index(e.label) for e in examples]
+        return {
+            "context": context,
+            "response": response,
+            "length": (context.lengths + response.lengths).astype(np.int32),
+            "label": np.array(labels, np.int8),
+            "family": np.array([_family(example) for example in examples], np.uint64),
+        }
+
+    def _encode_shortened(self, example: Example, room: int, counts: Counter[str]) -> NDArray[np.int32]:
+        """Encodes a prompt with as many of the newest turns as fit."""
+        counts["history cut: rows"] += 1
+        for first in range(1, len(example.history) + 1):
+            shorter = replace(example, history=example.history[first:])
+            [ids] = self.tokens.prompts([self.template.messages(shorter)])
+            if len(ids) <= room:
+                counts["history cut: turns"] += first
+                return ids
+        [ids] = self.tokens.prompts([self.template.messages(replace(example, history=()))])
+        needed = self.max_length - room + len(ids)
+        problem = f"example {shorten(example.id)}: prompt and reply take {needed} tokens without any history"
+        hint = f"set model.max_length={needed} or more (it is {self.max_length})"
+        raise UserError(problem, place=f"{example.source}/{example.split}", hint=hint)
+
+    def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Makes the arrays of a batch: those of `causal_batch`, and the labels."""
+        context, response, family = (columns[name] for name in ("context", "response", "family"))
+        if self.shares_beginnings and len(np.unique(family)) < len(family):
+            batch = branched_batch(context, response, family)
+        else:
+            pad_id = filler_token(self.tokens.tokenizer)
+            batch = causal_batch(context, response, pad_id=pad_id, packed=self.packed)
+        return batch | {"label": columns["label"]}
+
+
+def _family(example: Example) -> int:
+    """Hashes the part of the prompt before the response."""
+    turns = [f"{turn.speaker}\0{turn.text}" for turn in example.history]
+    return group_hash("\0\0".join([example.knowledge, *turns]))
 
 
 class JudgeTask:

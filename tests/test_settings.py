@@ -105,15 +105,15 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     from faithkit.statistics.label_sampling import SAMPLING_RULES
     from faithkit.training.loggers.build_loggers import BUILDERS
     from generation.build_engine import AUTO, ENGINES
-    from generation.options import ARCHITECTURE_NAMES
+    from generation.settings import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
-    from judge import options as judge_options
+    from judge import settings as judge_settings
     from judge.asking import ASKINGS
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     generator_engines = (AUTO, *ENGINES, engines.RAY)
     assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
-    assert set(judge_options.TRAINABLE) < set(ASKINGS)
+    assert set(judge_settings.TRAINABLE) < set(ASKINGS)
     assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
     assert construction.RULES == SAMPLING_RULES
     assert benchmark_blocks.BASELINES == RESPONSE_BASELINES and set(benchmark_blocks.STRATEGIES) == {
@@ -131,7 +131,7 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     from faithkit.metrics.perplexity import KINDS as PERPLEXITY_KINDS
     from faithkit.metrics.perplexity import language_model_statistic
     from faithkit.statistics.bootstrap import Groups
-    from judge.module import _compute_metrics as of_a_judge
+    from judge.task import _compute_metrics as of_a_judge
 
     critic = of_a_critic(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.4]]), np.array([1, 0, 1], np.int8))
     tagger = of_a_tagger(np.array([0, 0, 1]), np.array([0.5, -1.0, 0.2]), np.array([1, 0, 0]), np.array([2, 3, 4]))

@@ -1,24 +1,74 @@
 """The base of the detectors' LightningModules: an encoder with its head, and heads of auxiliary losses."""
 
+import logging
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 
-from critic.label_checks import check_labels
 from critic.losses.overlap_supervision import TokenHead, unit_vectors
-from critic.sequence.options import CriticOptions
-from critic.tagger.options import TaggerOptions
+from critic.sequence.settings import CriticOptions
+from critic.tagger.settings import TaggerOptions
+from data_modules.encoding.encoder import Subset
+from faithkit.errors import UserError
+from faithkit.records import LABELS
 from faithkit.training.module import TrainingModule
 from faithkit.training.optimizer import is_head
 from faithkit.training.options import OptimizerOptions
 
+HINT = "data=faithcritic, begin, ragtruth and embedded have both labels"
+
+log = logging.getLogger("faithkit")
 # Options of encoding and calibration, which are not hyperparameters of the module.
 NOT_HYPERPARAMETERS = (
     *("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "evidence_alone", "token_support"),
     "threshold_aim",
 )
 Options = TypeVar("Options", CriticOptions, TaggerOptions)
+
+
+def check_labels(subsets: dict[str, list[Subset]]) -> None:
+    """Refuses training without both labels and validation without labels; warns if validation has a single label.
+
+    Args:
+        subsets: The encoded examples by split; a streamed training split is not included and not checked.
+
+    Raises:
+        UserError: The training examples lack labels of one class or of both, or no validation example has a label.
+    """
+    if len(labels := _read_labels(subsets["train"])) and (problem := _describe_missing(labels, "training")):
+        raise UserError(f"{problem}: a detector needs both", hint=HINT)
+    labels = _read_labels(subsets["validation"], weak=False)
+    if problem := _describe_missing(labels, "validation"):
+        if np.isnan(labels).all():
+            hint = "label some of them, or set data.validation_fraction=0.1 if training rows have labels"
+            raise UserError(f"{problem}, and they choose the checkpoint and the threshold", hint=hint)
+        log.warning("%s: no checkpoint or threshold can be chosen by its metrics; %s", problem, HINT)
+
+
+def _read_labels(subsets: Sequence[Subset], *, weak: bool = True) -> Any:
+    """Returns the label of each row: 1 for hallucinated, NaN for none; with `weak` also weak labels, cut at 0.5."""
+    found = []
+    for subset in subsets:
+        columns = subset.encoded.columns
+        label = np.asarray(columns["label"])[subset.indices].astype(np.float64)
+        label[label < 0] = np.nan
+        if weak and "target" in columns:
+            target = np.asarray(columns["target"])[subset.indices]
+            label = np.where(np.isnan(label) & ~np.isnan(target), target >= 0.5, label)
+        found.append(label)
+    return np.concatenate(found) if found else np.zeros(0)
+
+
+def _describe_missing(labels: Any, split: str) -> str | None:
+    known = labels[~np.isnan(labels)]
+    if not len(known):
+        return f"no {split} example has a label"
+    if known.min() == known.max():
+        return f"all {len(known):,} labelled {split} examples are {LABELS[int(known[0])]}"
+    return None
 
 
 class EncoderModule(TrainingModule, Generic[Options]):

@@ -15,11 +15,11 @@ from critic.requests import History, Knowledge, Request, request_of
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.stream import stream_results
+from critic.tagger.calibration_features import response_evidence, words_of, worst_tokens
 from critic.tagger.calibration_tokens import Answers
-from critic.tagger.mark_responses import mark_responses
 from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
-from critic.tagger.tagger_requests import Tagged, dialogue_requests, read_question
+from critic.tagger.tagger_requests import Tagged, TaggedSpan, dialogue_requests, read_question
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
@@ -28,10 +28,79 @@ from faithkit import arguments
 from faithkit.arguments import read_examples
 from faithkit.detector import TAGGER
 from faithkit.packing import use_packed_attention
-from faithkit.records import Example, Prediction, Span, number_passages
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 
 CHUNK = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
+
+
+def mark_responses(
+    requests: Sequence[Request],
+    columns: Mapping[str, Any],
+    logits: NDArray[np.float32],
+    calibration: SpanCalibration,
+    labels: Mapping[int, str],
+    threshold: float | None,
+    span_threshold: float | None = None,
+) -> list[Tagged]:
+    """Computes label, score and spans of each response; spans match the label, unless they have a separate threshold.
+
+    Args:
+        columns: Columns of `SpanEncoder` for the requests.
+        logits: Logits of all response tokens, concatenated [tokens, classes].
+        labels: Names of the classes; 0 is outside.
+        threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
+        span_threshold: Probability from which characters are marked, regardless of the label; None takes the stored
+            threshold, with no span in a faithful response and at least one in a hallucinated response.
+    """
+    # Calibrated probability of each token [tokens].
+    odds = exact_log_odds(logits)
+    owner = np.repeat(np.arange(len(requests)), columns["start"].lengths)
+    starts, ends = (columns[side].values.astype(np.int64) for side in ("start", "end"))
+    words = words_of(starts, ends, owner, requests)
+    probability = calibration.probabilities(odds, words)
+
+    # Score and label of each response [responses].
+    size = ends - starts  # characters of each token [tokens]
+    evidence = response_evidence(odds, probability, size, owner, words, len(requests))
+    scores = calibration.response_scores(evidence, worst_tokens(probability, size, owner, len(requests)))
+    is_hallucinated = calibration.is_hallucinated(scores, threshold)
+
+    # Spans of each response.
+    labels_to_match = is_hallucinated if span_threshold is None else None
+    found = calibration.spans(words, probability, owner, labels_to_match, span_threshold)
+    spans: list[list[TaggedSpan]] = [[] for _ in requests]
+    for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
+        tokens = slice(first, last + 1)
+        response = int(owner[first])
+        spans[response].append(
+            TaggedSpan(
+                start=int(begin),
+                end=int(stop),
+                text=requests[response].response[begin:stop],
+                label=most_probable_type(logits[tokens], labels),
+                score=float(np.average(probability[tokens], weights=size[tokens])),
+            )
+        )
+
+    return [
+        Tagged(label=HALLUCINATED if hallucinated else FAITHFUL, score=float(score), spans=of_response)
+        for score, hallucinated, of_response in zip(scores, is_hallucinated, spans, strict=True)
+    ]
+
+
+def most_probable_type(logits: NDArray[np.float32], labels: Mapping[int, str]) -> str:
+    """Returns the type with the highest probability, summed over a span's tokens.
+
+    Args:
+        logits: [tokens, classes].
+        labels: Names of the classes; 0 is outside. A head with two classes has no types.
+    """
+    if logits.shape[1] == 2:
+        return UNTYPED
+    probabilities = np.exp(logits - logits.max(1, keepdims=True))
+    probabilities /= probabilities.sum(1, keepdims=True)
+    return str(labels[1 + int(probabilities[:, 1:].sum(0).argmax())])
 
 
 class Tagger:

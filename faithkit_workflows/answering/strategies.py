@@ -1,20 +1,131 @@
 """Strategies of answering: a generator's first answer, the best of several by a detector, or resampling by features."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from faithkit.detector import Detector
+from faithkit.detector import Detector, Entailment
+from faithkit.errors import UserError
 from faithkit.files.open_run import record_value
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
 from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine
+from generation.control.ctrl import Ctrl
+from generation.control.features import ENTAILMENTS, Terciles, levels, overlap_of, tokens_of
+from generation.control.names import check_controlled, control_tokens
 from generation.generator import Advance, Candidate, Generator
 from generation.load_checkpoint import load_checkpoint
-from generation.resample import Features, Resampling
+from generation.settings import Settings
 
+Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the control tokens of each response
 SHARED_GPU_MEMORY = 0.6  # fraction for vLLM where a detector or an entailment model uses the same GPU
+
+
+class FeatureReader:
+    """Reads the control tokens of each example's response.
+
+    Args:
+        ctrl: Measures the features.
+        terciles: Boundaries of the lexical overlap that training fitted.
+    """
+
+    def __init__(self, ctrl: Ctrl, terciles: Terciles | None):
+        self.ctrl, self.terciles = ctrl, terciles
+
+    @classmethod
+    def of(cls, settings: Settings, *, entailment: str | None, load: Callable[[str], Entailment]) -> "FeatureReader":
+        """Makes the reader for a trained generator.
+
+        Args:
+            entailment: A critic or an NLI model; None takes the one that it was trained with.
+            load: Loads the model of that name.
+        """
+        groups = settings.layout.control
+        overlap = overlap_of(groups)
+        terciles = settings.thresholds.get(overlap) if overlap else None
+        check_controlled(groups)
+        if overlap and terciles is None:
+            raise UserError("this model's sidecar lacks the terciles of lexical overlap", hint="train it again")
+        if entailment is None and any(group in ENTAILMENTS for group in groups):
+            trained = settings.origin.get("config", {}).get("control") or {}
+            entailment = trained.get("entailment")
+            if entailment is None:
+                problem = "nothing says which model of entailment this one was trained with"
+                raise UserError(problem, hint="give entailment=PATH of a critic or an NLI model")
+        return cls(Ctrl(groups=groups, entailment=entailment, load=load), terciles and (terciles[0], terciles[1]))
+
+    def __call__(self, examples: Sequence[Example]) -> list[tuple[str, ...]]:
+        return tokens_of(self.ctrl.groups, levels(self.ctrl.measure(examples), self.terciles))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The answer that is kept for an example.
+
+    Args:
+        num_draws: Number of the draw that gave it, from 1.
+        num_missing: Wanted features that it lacks.
+    """
+
+    candidate: Candidate
+    num_draws: int
+    num_missing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resampling:
+    """Answers examples, drawing again while a wanted feature is missing; needs nucleus sampling.
+
+    Args:
+        features: Reads the control tokens off responses.
+        max_draws: Answers drawn of an example, at most.
+        control: Names of the wanted control tokens; None for those of a faithful answer.
+    """
+
+    generator: Generator
+    features: Features
+    decoding: Decoding
+    max_draws: int = 10
+    control: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.decoding.strategy != NUCLEUS:
+            raise UserError(f"{self.decoding.strategy} decoding writes the same again", hint="use decoding=nucleus")
+        if self.max_draws < 1:
+            raise UserError(f"resample is {self.max_draws}", hint="use 1 or more")
+        check_controlled(self.generator.encoder.layout.control)
+
+    def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
+        """Returns the accepted answers, without labels."""
+        drawn = self.draw(examples, advance)
+        return [Prediction(id=e.id, text=kept.candidate.text) for e, kept in zip(examples, drawn, strict=True)]
+
+    def draw(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Drawn]:
+        """Gives the kept answers with their draws and missing features."""
+        wanted = control_tokens(self.generator.encoder.layout.control, self.control)
+        kept: dict[int, Drawn] = {}
+        places = list(range(len(examples)))
+        for number in range(self.max_draws):
+            # The id seeds the random stream: each draw needs a different one.
+            asked = [replace(examples[place], id=f"{examples[place].id}\n{number}") for place in places]
+            found = self.generator.candidates(asked, decoding=self.decoding, control=self.control)
+            first = [samples[0] for samples in found]
+            answered = [
+                replace(e, response=drawn.text, label=None, spans=None) for e, drawn in zip(asked, first, strict=True)
+            ]
+            for place, drawn, tokens in zip(places, first, self.features(answered), strict=True):
+                missing = sum(token not in tokens for token in wanted)
+                best = kept.get(place)
+                if best is None or missing < best.num_missing:
+                    kept[place] = Drawn(drawn, number + 1, missing)
+            done = [place for place in places if not kept[place].num_missing or number + 1 == self.max_draws]
+            places = [place for place in places if kept[place].num_missing]
+            if advance and done:
+                advance(len(done))
+            if not places:
+                break
+        return [kept[place] for place in range(len(examples))]
 
 
 class Answerer(Protocol):
@@ -118,8 +229,8 @@ def load_answerer(config: Mapping[str, Any], engine: str, num_gpus: int = 1) -> 
 
         detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
     if config["resample"] is not None:
+        from faithkit_workflows.answering.strategies import FeatureReader
         from faithkit_workflows.detectors.entailment import load_entailment
-        from generation.control.reader import FeatureReader
 
         features = FeatureReader.of(generator.settings, entailment=config["entailment"], load=load_entailment)
     decoding, options = Decoding(**config["decoding"]), {"detector": detector, "features": features}

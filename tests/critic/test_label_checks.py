@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from critic.label_checks import check_labels
+from critic.runtime.encoder_module import check_labels
 from critic.sequence.task import FIT_ROWS, labelled_subset
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError

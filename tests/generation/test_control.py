@@ -15,6 +15,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Example
+from faithkit_workflows.answering.strategies import FeatureReader
 from generation.control.ctrl import Ctrl, model_digest
 from generation.control.encoder import ControlEncoder
 from generation.control.features import (
@@ -24,7 +25,6 @@ from generation.control.features import (
     objective_voice,
     tokens_of,
 )
-from generation.control.reader import FeatureReader
 from generation.settings import Settings
 from tests.data_modules.examples import example
 from tests.generation.judges import Words, refuse

@@ -15,10 +15,10 @@ from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import read_sidecar
+from faithkit_workflows.answering.strategies import FeatureReader
 from generation import Generator
 from generation.control.ctrl import Ctrl
 from generation.control.features import fit_terciles, lexical_overlap
-from generation.control.reader import FeatureReader
 from tests.faithkit_workflows.test_generate import generate_here
 from tests.generation.judges import bits, refuse
 from tests.running import SMALL_GENERATOR, train_here

@@ -3,7 +3,7 @@
 import pytest
 
 from faithkit.errors import UserError
-from generation.options import GeneratorOptions
+from generation.settings import GeneratorOptions
 
 
 def test_an_unknown_architecture_is_explained() -> None:

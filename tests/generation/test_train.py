@@ -23,8 +23,8 @@ from faithkit.files.model_folder import read_sidecar
 from faithkit.records import Turn
 from faithkit.training.checkpoints import read_checkpoint
 from generation.export import export
-from generation.module import GeneratorModule
 from generation.settings import Settings
+from generation.task import GeneratorModule
 from tests.data_modules.examples import example
 from tests.running import SMALL_GENERATOR, run, train_here
 

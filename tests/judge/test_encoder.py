@@ -15,8 +15,8 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 from faithkit.training.language_model import row_statistics, run_model, token_losses
-from judge.encoder import JudgementEncoder
 from judge.prompt import PromptTemplate
+from judge.task import JudgementEncoder
 from tests.data_modules.examples import example
 
 TEMPLATE = PromptTemplate("is it wrong?\n\n{knowledge}\n\n{history}\n\n{response}")

@@ -23,9 +23,8 @@ from faithkit.training.language_model import run_model
 from faithkit.weights.adapters import add_adapters
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.detectors.loading import kind_of
-from judge.encoder import JudgementEncoder
 from judge.judge import Judge
-from judge.module import JudgeModule
+from judge.task import JudgementEncoder, JudgeModule
 from tests.judge.test_encoder import TEMPLATE, examples
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json, edit_tensors, flip

@@ -7,7 +7,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from judge.asking import ASKINGS, target_text
-from judge.options import TRAINABLE
+from judge.settings import TRAINABLE
 from tests.data_modules import examples
 
 RESPONSE = 'It flows through "twelve" countries and ends in Rome.'

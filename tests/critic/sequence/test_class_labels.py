@@ -10,7 +10,7 @@ import torch
 from transformers import BertForSequenceClassification
 
 from critic import Critic
-from critic.sequence.class_labels import hallucinated_classes
+from critic.sequence.scorer import hallucinated_classes
 from faithkit.errors import UserError
 from tests.model_folders import config, make_foreign
 from tests.running import compose, evaluate_here

@@ -8,8 +8,8 @@ import pytest
 from faithkit.metrics.rationales import Rationale, measure_rationales
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Span
-from faithkit.reports.rationale_report import LeftOut, rationale_report
 from faithkit.statistics.spread import Values
+from faithkit_workflows.benchmarks.rationale_scores import LeftOut, rationale_report
 
 TARGET = 'Yes. "twelve" is wrong: the knowledge says ten.'
 

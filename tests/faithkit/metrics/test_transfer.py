@@ -4,7 +4,8 @@ import pytest
 
 from faithkit.metrics.results import Results, full_names
 from faithkit.pages.page_tables import render_text
-from faithkit.reports.transfer_report import (
+from faithkit.statistics.metric import Metric
+from faithkit_workflows.benchmarks.transfer import (
     TESTED_ON,
     TRAINED_ON,
     Transfer,
@@ -12,7 +13,6 @@ from faithkit.reports.transfer_report import (
     paper_accuracies,
     transfer_table,
 )
-from faithkit.statistics.metric import Metric
 
 
 def metric(value):

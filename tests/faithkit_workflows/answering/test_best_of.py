@@ -10,9 +10,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit_workflows.answering.strategies import BestOf, OwnAnswer
+from faithkit_workflows.answering.strategies import BestOf, OwnAnswer, Resampling
 from generation.generator import Candidate, Generator
-from generation.resample import Resampling
 from tests.generation.folders import CONTROL, examples
 
 SAMPLED = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=8, num_samples=4)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from faithkit.metrics.responses.fallback import fallback_rates, is_fallback
+from faithkit.metrics.responses.measure_responses import fallback_rates, is_fallback
 
 
 @pytest.mark.parametrize(
