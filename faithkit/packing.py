@@ -143,7 +143,7 @@ def packed_attention(
     Args:
         query: [1, heads, tokens, size], as key and value, which may have fewer heads: each then serves several.
         sliding_window: A token sees those less than this far away; None sees its whole sequence.
-        is_causal: Whether a token sees only those before it; None takes the layer's own setting.
+        is_causal: Whether a token sees only those before it; None takes the setting of the layer.
 
     Returns:
         [1, tokens, heads, size], and no attention weights.

@@ -54,11 +54,11 @@ class Example:
     """One response with its knowledge, its history and the labels that its dataset gives.
 
     Args:
-        id: The corpus's own id, or `<file stem>:<row>`.
+        id: The id in the corpus, or `<file stem>:<row>`.
         group: The dialogue or document; splits and bootstraps never cut through it.
         label: hallucinated, faithful, or None where the dataset does not judge.
         spans: None where the dataset does not mark spans; empty where it marks none.
-        tags: The dataset's own labels, as it spells them.
+        tags: The labels of the dataset, as it spells them.
     """
 
     id: str
@@ -113,9 +113,9 @@ class Prediction:
     """A detector's judgement of one example, or a generator's response to it.
 
     Args:
-        label: hallucinated, faithful or unparsed; None where nobody judged.
+        label: hallucinated, faithful or unparsed; None without a judgement.
         score: P(hallucinated), None where the detector gives none.
-        text: The response of a generator; what else a detector said.
+        text: The response of a generator, or a detector's text besides its label.
         failed: Its request failed, and `text` is the reason: no reply, and never read as one.
     """
 

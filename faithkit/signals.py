@@ -40,9 +40,9 @@ def install() -> None:
 
 
 def hold() -> None:
-    """Makes signals be noted alone, until `release`; within a Python session of the user's own, too.
+    """Only notes signals until `release`, also within a user's Python session.
 
-    The handlers are set anew, because Lightning puts one of its own in front of ours when a training begins.
+    The handlers are set anew, because Lightning replaces them when a training begins.
     """
     if not _State.installed:
         _State.came_at = None
@@ -58,7 +58,7 @@ def release() -> None:
 
 
 def received() -> bool:
-    """Tells whether a signal has come."""
+    """Whether a signal has arrived."""
     return _State.came_at is not None
 
 
@@ -70,7 +70,7 @@ def check(resume_hint: str = "") -> None:
 
 def _handle_signals() -> dict[int, Any]:
     if threading.current_thread() is not threading.main_thread():
-        return {}  # an application that works in a thread of its own handles its signals itself
+        return {}  # an application that works in another thread handles its signals itself
     ours = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
     return {number: signal.signal(number, _note) for number in ours}  # nohup ignores SIGHUP, and that stays so
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def positions(tokens: Sequence[str]) -> dict[str, int]:
-    """Maps each distinct token to an integer whose bit i is set where the token stands at place i."""
+    """Maps each distinct token to an integer whose bit i is set where the token is at place i."""
     places: dict[str, int] = {}
     for i, token in enumerate(tokens):
         places[token] = places.get(token, 0) | 1 << i
@@ -25,7 +25,7 @@ def lcs_length(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 def greedy_runs(response: Sequence[str], knowledge: Sequence[str]) -> list[int]:
-    """Finds the lengths of the fragments of the response that stand in the knowledge, each the longest from its place.
+    """Finds the lengths of the response's fragments that occur in the knowledge, each the longest from its place.
 
     The greedy matching of Grusky et al. (2018), section 4: from the left, a fragment is taken whole, then the next.
     """

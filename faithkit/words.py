@@ -64,7 +64,7 @@ def cased_words(text: str) -> list[str]:
 
 
 def word_places(text: str, begin: int = 0, end: int = sys.maxsize) -> Iterator[tuple[int, int, str]]:
-    """Finds where each of `unicode_words` begins and ends in the text as it stands, and the word."""
+    """Finds where each of `unicode_words` begins and ends in the unchanged text, and the word."""
     for found in _with_marks(_WORD, text).finditer(text, begin, end):
         yield found.start(), found.end(), normalize("NFC", found[0].lower())
 
@@ -90,7 +90,7 @@ def answer_words(text: str) -> list[str]:
 
 
 def words_and_marks(text: str) -> list[str]:
-    """Finds `apostrophe_words`, and every punctuation mark as a token of its own."""
+    """Finds `apostrophe_words`, and every punctuation mark as a separate token."""
     return _find(_WORD_OR_MARK, _straight_apostrophes(text))
 
 
@@ -107,7 +107,7 @@ def _find(pattern: re.Pattern[str], text: str) -> list[str]:
     """Finds what a pattern finds, in lower case and composed."""
     if text.isascii():
         return pattern.findall(text.lower())
-    # Word by word, as `word_places` has to: the lower case of "Σ" depends on what stands around it.
+    # Word by word, as `word_places` has to: the lower case of "Σ" depends on the letters around it.
     return [normalize("NFC", word.lower()) for word in _with_marks(pattern, text).findall(text)]
 
 
@@ -125,7 +125,7 @@ def _marked(pattern: str) -> re.Pattern[str]:
 def _marks() -> str:
     """The combining marks that belong to a word.
 
-    Those of scripts without spaces go on parting words: what stands between two of them is nearer to a word than a
+    Those of scripts without spaces go on parting words: the text between two of them is nearer to a word than a
     whole sentence is. But U+102E stays, as NFC joins it to a letter.
     """
     return mark_ranges(lambda mark: mark == "\u102e" or not _PARTING.match(mark))

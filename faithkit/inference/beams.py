@@ -1,4 +1,4 @@
-"""Beam search with continuous batching: when a search ends, the next prompt takes its rows.
+"""Searches beams with continuous batching: when a search ends, the next prompt takes its rows.
 
 It finds the beams of transformers' `generate` with a length penalty of 1 and without early stopping: finished texts are
 ranked by log-probability per token, and a search ends when no running beam can displace one of its `num_beams` best.
@@ -17,23 +17,6 @@ from faithkit.inference.prefill import PromptReader
 from faithkit.inference.sampling import likeliest, penalised
 
 NEVER = -1e9  # the score of all initial beams but the first, which are the same text
-
-
-def search_beams(
-    reader: PromptReader, prompts: Sequence[Prompt], decoding: Decoding, batch_size: int
-) -> Iterator[Completion]:
-    """Yields the best beams of each prompt, likeliest first, as the searches end."""
-    size, waiting = max(1, batch_size // decoding.num_beams), list(prompts)
-    batch: _Batch | None = None
-    while waiting or batch:
-        num_free = size - (len(batch.searches) if batch else 0)
-        if waiting and (batch is None or reader.should_refill(num_free, size)):
-            new = _Batch.begin(reader, waiting[:num_free], decoding)
-            batch = new if batch is None else batch.joined(new)
-            del waiting[:num_free]
-        assert batch is not None
-        yield from batch.advance(reader, decoding)
-        batch = batch if batch.searches else None
 
 
 @dataclass(slots=True)
@@ -95,8 +78,8 @@ class _Search:
             yield Completion(self.prompt.id, number, ids, beam.logprob, finished)
 
 
-class _Batch:
-    """Searches that run together; row `search * num_beams + beam` of its tensors belongs to that beam.
+class BeamBatch:
+    """Runs searches together; row `search * num_beams + beam` of its tensors belongs to that beam.
 
     Args:
         logits: The logits of each beam's next token [searches * beams, V].
@@ -107,7 +90,7 @@ class _Batch:
         self.searches, self.state, self.logits, self.seen = searches, state, logits, seen
 
     @classmethod
-    def begin(cls, reader: PromptReader, prompts: Sequence[Prompt], decoding: Decoding) -> "_Batch":
+    def begin(cls, reader: PromptReader, prompts: Sequence[Prompt], decoding: Decoding) -> "BeamBatch":
         """Reads each prompt once and begins its search."""
         num_beams = decoding.num_beams
         state, logits, seen = reader.begin(prompts, decoding)
@@ -120,11 +103,15 @@ class _Batch:
         searches = [_Search(prompt, list(initial)) for prompt in prompts]
         return cls(searches, state, logits[rows], None if seen is None else seen[rows])
 
-    def joined(self, other: "_Batch") -> "_Batch":
+    @property
+    def num_running(self) -> int:
+        return len(self.searches)
+
+    def joined(self, other: "BeamBatch") -> "BeamBatch":
         """Appends the searches of another batch."""
         seen = None if self.seen is None or other.seen is None else torch.cat([self.seen, other.seen])
         state = type(self.state).join([self.state, other.state])  # type: ignore[list-item]
-        return _Batch(self.searches + other.searches, state, torch.cat([self.logits, other.logits]), seen)
+        return BeamBatch(self.searches + other.searches, state, torch.cat([self.logits, other.logits]), seen)
 
     def advance(self, reader: PromptReader, decoding: Decoding) -> Iterator[Completion]:
         """Adds a token to every beam; yields the texts of the searches that end with it, and removes those."""
@@ -151,6 +138,10 @@ class _Batch:
         if self.seen is not None:
             self.seen = self.seen[parents].scatter_(1, tokens[:, None], True)
         self.logits = self.state.step(reader.model, tokens)
+
+    def compacted(self, *, keep_ended: bool) -> "BeamBatch | None":
+        """Returns None if no search is left; `advance` has removed those that ended."""
+        return self if self.searches else None
 
     def _candidates(self, eos_id: int, decoding: Decoding) -> Iterator[list[_Beam]]:
         """Yields for each search the likeliest texts that are one token longer, the best first.

@@ -28,7 +28,7 @@ class Decoding:
         top_p: For nucleus sampling: draw from the likeliest tokens that reach this mass together (Holtzman et al.
             2020, "The Curious Case of Neural Text Degeneration").
         temperature: For nucleus sampling; above 1 flattens the distribution.
-        repetition_penalty: Above 1 makes tokens that stand before less likely (Keskar et al. 2019, "CTRL").
+        repetition_penalty: Above 1 makes tokens that occurred before less likely (Keskar et al. 2019, "CTRL").
         num_samples: Completions of a prompt; with beam search the best beams.
         seed: For nucleus sampling; a prompt's samples depend on it and on the prompt's id, and on nothing else.
     """
@@ -66,7 +66,7 @@ class Decoding:
 
 
 def seed_of(*names: object, size: int) -> int:
-    """Makes a seed of `size` bytes of what names a sample: it does not depend on what is generated beside it."""
+    """Computes a seed of `size` bytes from the names of a sample, so that it does not depend on the other samples."""
     name = "\n".join(map(str, names)).encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(name, digest_size=size).digest())
 
@@ -95,7 +95,7 @@ class Completion:
         id: The prompt's.
         sample: Number among the prompt's completions, from 0.
         ids: Its tokens, without the prompt and the end token.
-        logprob: Sum of the tokens' log-probabilities, the end token's too, under the model's own distribution:
+        logprob: Sum of the tokens' log-probabilities, the end token's too, under the model's distribution
             before temperature, nucleus and penalty.
         finished: It ended with the end token; otherwise it was cut at max_new_tokens.
     """

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from transformers import PreTrainedModel
 
-from faithkit.inference.decoder_state import CausalState, Seq2SeqState, State
+from faithkit.inference.decoder_state import GROUPED, CausalState, Seq2SeqState, State
 from faithkit.inference.decoding import Decoding, Prompt
-from faithkit.inference.kv_cache import shares_keys, use_grouped_attention
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
 # Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.
@@ -163,8 +163,20 @@ class PromptReader:
             begin += count
 
     def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[State, Tensor]:
-        if prefix is not None:
-            return prefix.read_after(self.model, ids, self.pad_id)
         if self.is_seq2seq:
             return Seq2SeqState.read(self.model, ids, self.pad_id, self.decoder_prefix)
-        return CausalState.read(self.model, ids, self.pad_id)
+        return CausalState.read(self.model, ids, self.pad_id, prefix)
+
+
+def use_grouped_attention(model: Any) -> None:
+    """Switches a model from sdpa attention to `attend_grouped`, which computes the same result."""
+    for part in model.modules():  # T5's decoder has a separate configuration
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
+            part.set_attn_implementation(GROUPED)
+
+
+def shares_keys(model: Any) -> bool:
+    """Whether rows of the model's decoder may share a prompt's keys in `attend_grouped`."""
+    decoder = model.get_decoder()
+    is_grouped = any(getattr(part, "num_key_value_groups", 1) > 1 for part in decoder.modules())
+    return decoder.config._attn_implementation == GROUPED and not is_grouped

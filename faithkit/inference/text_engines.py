@@ -1,4 +1,4 @@
-"""The block `engine`: which language model is asked, and by what; built only when it is asked."""
+"""Declares the block `engine`, which names a language model and the program that runs it, and builds the engine."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,19 +104,19 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         return engine
     from faithkit.inference.reply_cache import CachedEngine
 
-    # What a server said is kept at once; what this machine can say again costs a batch at most.
+    # Replies of a server are stored at once; losing a batch of a local model costs only time.
     return CachedEngine(engine, cache_path(options.cache), commit_every=1 if options.name == OPENAI else LOCAL_BATCH)
 
 
 def cache_path(cache: str) -> Path:
-    """The file that keeps replies."""
+    """Returns the file that keeps replies."""
     from faithkit.files.cache import cache_dir
 
     return cache_dir() / CACHE_FILE if cache == AUTO else Path(cache).expanduser()
 
 
 def _best_local() -> str:
-    """vLLM where it is installed and finds a device, else ours."""
+    """Returns vLLM where it is installed and finds a device, else transformers."""
     from faithkit.inference.vllm_engine import check_platform
 
     try:

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faithkit.inference.beams import search_beams
+from faithkit.inference.beams import BeamBatch
 from faithkit.inference.decoder_state import State
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts
 from faithkit.inference.prefill import PromptReader
@@ -62,21 +62,19 @@ class TransformersEngine:
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yields the completions as they end; long prompts are begun first."""
         check_prompts(prompts)
-        longest_first = sorted(prompts, key=lambda prompt: -len(prompt.ids))
+        kind: Any = _TextBatch
+        waiting: list[Any] = sorted(prompts, key=lambda prompt: -len(prompt.ids))
+        size = self.batch_size
         if decoding.strategy == BEAM and decoding.num_beams > 1:  # a single beam is greedy decoding
-            yield from search_beams(self.reader, longest_first, decoding, self.batch_size)
-            return
-        waiting = [_Text(prompt, n, decoding) for prompt in longest_first for n in range(decoding.num_samples)]
-        batch: _Batch | None = None
+            kind, size = BeamBatch, max(1, size // decoding.num_beams)
+        else:
+            waiting = [_Text(prompt, n, decoding) for prompt in waiting for n in range(decoding.num_samples)]
+        batch: _TextBatch | BeamBatch | None = None
         while waiting or batch:
-            num_free = self.batch_size - (batch.num_running if batch else 0)
-            if waiting and (batch is None or self.reader.should_refill(num_free, self.batch_size)):
-                texts = waiting[:num_free]
-                new = self.reader.begin([text.prompt for text in texts], decoding)
-                if batch is None:
-                    batch = _Batch(texts, *new)
-                else:
-                    batch.replace_ended(texts, *new)
+            num_free = size - (batch.num_running if batch else 0)
+            if waiting and (batch is None or self.reader.should_refill(num_free, size)):
+                new = kind.begin(self.reader, waiting[:num_free], decoding)
+                batch = batch.joined(new) if batch else new
                 del waiting[:num_free]
             assert batch is not None
             yield from batch.advance(self.reader, decoding)
@@ -119,7 +117,7 @@ class _Text:
         return Completion(self.prompt.id, self.sample, tuple(ids), self.logprob, finished)
 
 
-class _Batch:
+class _TextBatch:
     """Texts that are written together, each with a row of the model's state.
 
     Args:
@@ -130,20 +128,26 @@ class _Batch:
     def __init__(self, texts: list[_Text], state: State, logits: Tensor, seen: Tensor | None):
         self.texts, self.state, self.logits, self.seen = texts, state, logits, seen
 
+    @classmethod
+    def begin(cls, reader: PromptReader, texts: list[_Text], decoding: Decoding) -> "_TextBatch":
+        """Reads the prompts of texts."""
+        return cls(texts, *reader.begin([text.prompt for text in texts], decoding))
+
     @property
     def num_running(self) -> int:
         return sum(not text.has_ended for text in self.texts)
 
-    def replace_ended(self, texts: list[_Text], state: State, logits: Tensor, seen: Tensor | None) -> None:
-        """Gives the rows of ended texts to new ones."""
-        places = [place for place, text in enumerate(self.texts) if text.has_ended][: len(texts)]
-        for place, text in zip(places, texts, strict=True):
+    def joined(self, other: "_TextBatch") -> "_TextBatch":
+        """Gives the rows of ended texts to those of another batch."""
+        places = [place for place, text in enumerate(self.texts) if text.has_ended][: len(other.texts)]
+        for place, text in zip(places, other.texts, strict=True):
             self.texts[place] = text
-        rows = torch.tensor(places, device=logits.device)
-        self.state.put(rows, state)  # type: ignore[arg-type]
-        self.logits[rows] = logits
-        if self.seen is not None and seen is not None:
-            self.seen[rows] = seen
+        rows = torch.tensor(places, device=self.logits.device)
+        self.state.put(rows, other.state)  # type: ignore[arg-type]
+        self.logits[rows] = other.logits
+        if self.seen is not None and other.seen is not None:
+            self.seen[rows] = other.seen
+        return self
 
     def advance(self, reader: PromptReader, decoding: Decoding) -> Iterator[Completion]:
         """Adds a token to every text; yields the texts that end with it."""
@@ -175,7 +179,7 @@ class _Batch:
         if self.num_running:
             self.logits = self.state.step(reader.model, tokens)
 
-    def compacted(self, *, keep_ended: bool) -> "_Batch | None":
+    def compacted(self, *, keep_ended: bool) -> "_TextBatch | None":
         """Removes ended rows once a quarter of the batch has ended; returns None if no text is left.
 
         Args:

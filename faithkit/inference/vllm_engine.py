@@ -71,7 +71,7 @@ class VllmEngine:
             enable_prefix_caching=prefix_cache,
             **options,
         )
-        self.request: dict[str, Any] = {}  # what vLLM is told with every call
+        self.request: dict[str, Any] = {}  # arguments of every call of vLLM
         if adapters:
             from vllm.lora.request import LoRARequest
 
@@ -161,7 +161,7 @@ def check_platform() -> bool:
 
 
 def can_run(folder: str) -> bool:
-    """Tells whether vLLM has the architecture that a folder's config names."""
+    """Whether vLLM has the architecture that a folder's config names."""
     from transformers import AutoConfig
     from vllm import ModelRegistry
 

@@ -37,7 +37,7 @@ def _layer_of(name: str) -> int | None:
 
 
 def is_head(name: str) -> bool:
-    """Tells whether a parameter is of the head on an encoder, the pooler included."""
+    """Whether a parameter belongs to the head on an encoder, the pooler included."""
     return bool(re.search(r"(^|\.)(classifier|score|pooler|head)\.", name))
 
 

@@ -1,4 +1,4 @@
-"""Sharded checkpoints: folders that torch.distributed.checkpoint (DCP) writes, and any number of processes can read.
+"""Writes and reads sharded checkpoints: folders of torch.distributed.checkpoint (DCP), for any number of processes.
 
 Every process writes its shards as safetensors. `index.ckpt`, a checkpoint file with its checksum, is written last. It
 holds everything that is not a large tensor, the shape of each tensor, and the SHA-256 of each file.
@@ -7,6 +7,7 @@ DCP's default storage is not used: it holds pickles, which run code when they ar
 
 import math
 import warnings
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -42,17 +43,18 @@ def write_sharded(path: Path, checkpoint: Mapping[str, Any], *, previous: Path |
     plain, tensors = split_tensors(checkpoint)
     named = {tensor_name(keys): value for keys, value in tensors.items()}
     with ExitStack() as stack:
-        folder = _on_first_process(lambda: stack.enter_context(_new_folder(path, previous)))
-        _raise_together(_check_visible(folder))
+        is_first = dist.get_rank() == 0
+        folder, *_ = _together(lambda: stack.enter_context(_new_folder(path, previous)) if is_first else path)
+        _together(lambda: _check_visible(folder))
         writer = dcp.HuggingFaceStorageWriter(str(folder), _file_numbers(named), save_distributed=True)
         with _first_failure(path):
             planner = dcp.DefaultSavePlanner(flatten_state_dict=False)
             dcp.save(named, storage_writer=writer, planner=planner)
-        checksums = _gather(hash_files(folder, _files_of_process(folder)))
+        checksums = dict(ChainMap(*_together(lambda: hash_files(folder, _files_of_process(folder)))))
         layout = {tensor_name(keys): (keys, tuple(value.shape), value.dtype) for keys, value in tensors.items()}
         index = {**plain, LAYOUT: {"tensors": layout, "checksums": dict(sorted(checksums.items()))}}
-        _on_first_process(lambda: write_checkpoint(folder / INDEX, index))
-        _on_first_process(stack.close)  # the folder takes its final name
+        _together(lambda: write_checkpoint(folder / INDEX, index) if is_first else None)
+        _together(stack.close)  # the folder takes its final name
 
 
 def read_sharded(folder: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
@@ -172,11 +174,10 @@ def _files_of_process(folder: Path) -> list[str]:
     return [path.name for path in folder.glob(f"shard-{dist.get_rank() + 1:05d}-*.safetensors")]
 
 
-def _check_visible(folder: Path) -> UserError | None:
-    if folder.is_dir():
-        return None
-    problem = f"process {dist.get_rank()} does not see the folder that the first process writes to"
-    return UserError(problem, place=str(folder), hint="set run_dir= to a disk that all nodes share")
+def _check_visible(folder: Path) -> None:
+    if not folder.is_dir():
+        problem = f"process {dist.get_rank()} does not see the folder that the first process writes to"
+        raise UserError(problem, place=str(folder), hint="set run_dir= to a disk that all nodes share")
 
 
 @contextmanager
@@ -187,35 +188,19 @@ def _new_folder(path: Path, previous: Path | None) -> Iterator[Path]:
         yield folder
 
 
-def _on_first_process(work: Callable[[], T]) -> T:
-    """Runs a function on the first process; every process returns its result or raises its UserError."""
-    result: list[Any] = [None]
-    if dist.get_rank() == 0:
-        try:
-            result = [work()]
-        except UserError as error:
-            result = [error]
-    dist.broadcast_object_list(result)
-    _raise(result[0])
-    return result[0]
-
-
-def _gather(values: dict[str, str]) -> dict[str, str]:
-    gathered: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(gathered, values)
-    return {name: value for found in gathered for name, value in found.items()}
-
-
-def _raise_together(error: UserError | None) -> None:
-    """Raises the error of any process in every process."""
-    errors: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(errors, error)
-    _raise(next(filter(None, errors), None))
-
-
-def _raise(result: Any) -> None:
-    if isinstance(result, UserError):
-        raise result
+def _together(work: Callable[[], T]) -> list[T]:
+    """Runs a function on every process; returns all results, or raises the first process's `UserError` everywhere."""
+    result: Any
+    try:
+        result = work()
+    except UserError as error:
+        result = error
+    results: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(results, result)
+    for result in results:
+        if isinstance(result, UserError):
+            raise result
+    return results
 
 
 @contextmanager

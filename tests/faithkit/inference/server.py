@@ -2,7 +2,6 @@
 
 import json
 import math
-import ssl
 import threading
 import time
 from collections import Counter
@@ -62,9 +61,8 @@ class ChatServer:
     Args:
         faults: What it does with the first requests, one each, before it answers well.
         always: What it does with all others; a function looks at the request.
-        tells: Probabilities of the first token; None tells none.
+        first_tokens: Probabilities of the first token; None returns none.
         fewest: Texts that it writes at a time, whatever n is asked for; None writes n.
-        certificate: A file with a certificate and its key; it then speaks https.
     """
 
     def __init__(
@@ -72,14 +70,13 @@ class ChatServer:
         *faults: Fault,
         always: Fault | Callable[[dict[str, Any]], Fault | None] | None = None,
         answer: Callable[[list[dict[str, str]], int | None, int], str] = echo,
-        tells: Mapping[str, float] | None = None,
+        first_tokens: Mapping[str, float] | None = None,
         owner: str = "tests",
         models: Iterable[str] = (MODEL,),
         seconds: float = 0.0,
         fewest: int | None = None,
-        certificate: str | None = None,
     ):
-        self.faults, self.always, self.answer, self.tells = list(faults), always, answer, tells
+        self.faults, self.always, self.answer, self.first_tokens = list(faults), always, answer, first_tokens
         self.owner, self.models, self.seconds, self.fewest = owner, list(models), seconds, fewest
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str] = []
@@ -89,12 +86,7 @@ class ChatServer:
         self._lock = threading.Lock()
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler_of(self))
         self._http.daemon_threads = True
-        scheme = "http"
-        if certificate:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate)
-            self._http.socket, scheme = context.wrap_socket(self._http.socket, server_side=True), "https"
-        self.url = f"{scheme}://127.0.0.1:{self._http.server_address[1]}/v1"
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}/v1"
 
     def __enter__(self) -> "ChatServer":
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
@@ -141,9 +133,9 @@ class ChatServer:
         return json.dumps({"id": "x", "object": "chat.completion", "choices": choices, "usage": usage}).encode()
 
     def _tell(self, body: dict[str, Any]) -> dict[str, Any]:
-        if not body.get("logprobs") or self.tells is None:
+        if not body.get("logprobs") or self.first_tokens is None:
             return {}
-        likeliest = sorted(self.tells.items(), key=lambda pair: -pair[1])[: body["top_logprobs"]]
+        likeliest = sorted(self.first_tokens.items(), key=lambda pair: -pair[1])[: body["top_logprobs"]]
         top = [{"token": token, "logprob": math.log(chance)} for token, chance in likeliest]
         return {"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
 

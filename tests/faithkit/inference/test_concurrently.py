@@ -31,18 +31,3 @@ def test_what_arrives_beside_an_item_that_fails_is_given_out_before_the_error() 
             if len(found) == 1:
                 time.sleep(0.5)  # the caller is busy: meanwhile one fails, another ends, a third stays open
     assert found == [0.0, 0.05]
-
-
-def test_no_more_than_so_many_are_open_at_a_time() -> None:
-    open_now, most = 0, 0
-
-    async def count(_: None, seconds: float) -> float:
-        nonlocal open_now, most
-        open_now += 1
-        most = max(most, open_now)
-        await asyncio.sleep(seconds)
-        open_now -= 1
-        return seconds
-
-    assert list(run_concurrently([0.01] * 8, count, no_session, 3)) == [0.01] * 8
-    assert most == 3

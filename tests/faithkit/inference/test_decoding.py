@@ -43,16 +43,6 @@ def test_a_stream_of_random_numbers_belongs_to_its_seed_prompt_and_sample() -> N
     assert len(uniforms(decoding, "lone \ud800", 0))
 
 
-def test_a_nucleus_is_the_likeliest_tokens_that_reach_its_mass_and_is_drawn_from_in_proportion() -> None:
-    probabilities = torch.tensor([0.05, 0.5, 0.3, 0.15])
-    draws = (torch.arange(8000, dtype=torch.float64) + 0.5) / 8000
-    tokens = sample_nucleus(probabilities.log().expand(8000, -1), 0.7, draws)
-    shares = tokens.bincount(minlength=4) / 8000
-    assert shares.tolist() == pytest.approx([0, 0.625, 0.375, 0], abs=1e-3)
-    whole = sample_nucleus(probabilities.log().expand(8000, -1), 1.0, draws).bincount(minlength=4) / 8000
-    assert whole.tolist() == pytest.approx(probabilities.tolist(), abs=1e-3)
-
-
 def test_the_first_and_the_last_draw_stay_inside_the_nucleus() -> None:
     logits = torch.tensor([[3.0, 2.0, 1.0, -torch.inf]]).expand(2, -1)
     tokens = sample_nucleus(logits, 1.0, torch.tensor([0.0, 1.0 - 2**-53], dtype=torch.float64))

@@ -9,7 +9,6 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.inference.openai_engine import OpenAiEngine
-from faithkit.inference.openai_server import OPENAI
 from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, questions
 from tests.faithkit.inference.server import LIMITED, MODEL, ChatServer, Fault, refusal
 from tests.running import ROOT
@@ -50,13 +49,6 @@ def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monk
     with pytest.raises(UserError, match=problem) as raised:
         OpenAiEngine(**{"model": MODEL, "base_url": "http://localhost:1/v1", **options})
     assert SECRET not in str(raised.value) and raised.value.hint
-
-
-def test_identity_names_server_and_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    assert OpenAiEngine("gpt").identity == f"openai {OPENAI} gpt"
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://h:1/v1/")
-    assert OpenAiEngine("gpt").identity == "openai http://h:1/v1 gpt"
 
 
 def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,27 +58,14 @@ def test_equal_requests_are_known_and_others_are_not(path: Path, again: Any, is_
 @pytest.mark.parametrize(
     "change", [{"seed": 1}, {"top_p": 0.5}, {"temperature": 0.5}, {"num_samples": 3}, {"max_new_tokens": 7}]
 )
-def test_samples_are_known_by_every_setting(path: Path, change: dict[str, Any]) -> None:
-    engine = CountingEngine()
-    for decoding in (NUCLEUS, NUCLEUS, replace(NUCLEUS, **change)):
-        list(CachedEngine(engine, path).generate(ask("a"), decoding))
-    assert engine.asked == ["a", "a"]
-
-
-def test_samples_belong_to_the_requests_id(path: Path) -> None:
-    engine = CountingEngine()
+def test_samples_are_known_by_every_setting_the_requests_id_and_the_model(path: Path, change: dict[str, Any]) -> None:
+    engine, other = CountingEngine(), CountingEngine("another")
     messages = ask("a")[0].messages
-    assert (
-        len(list(CachedEngine(engine, path).generate([Request("1", messages), Request("2", messages)], NUCLEUS))) == 2
-    )
-    assert engine.asked == ["1", "2"]
-
-
-def test_another_model_is_asked_anew(path: Path) -> None:
-    engines = [CountingEngine("one"), CountingEngine("two")]
-    for engine in engines:
-        list(CachedEngine(engine, path).generate(ask("a"), GREEDY))
-    assert [engine.asked for engine in engines] == [["a"], ["a"]]
+    for decoding in (NUCLEUS, NUCLEUS, replace(NUCLEUS, **change)):
+        list(CachedEngine(engine, path).generate([Request("1", messages)], decoding))
+    list(CachedEngine(engine, path).generate([Request("2", messages)], NUCLEUS))
+    list(CachedEngine(other, path).generate([Request("1", messages)], NUCLEUS))
+    assert engine.asked == ["1", "1", "2"] and other.asked == ["1"]
 
 
 def test_equal_requests_of_a_call_are_asked_once(path: Path) -> None:

@@ -4,15 +4,12 @@ import random
 from collections.abc import Sequence
 
 import pytest
-import torch
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Completion, Decoding, Prompt
-from faithkit.inference.transformers_engine import TransformersEngine
 from tests.faithkit.inference.models import (
     EOS,
     FAMILIES,
-    PAD,
     beams_by_huggingface,
     by_huggingface,
     engine_of,
@@ -54,12 +51,6 @@ def test_samples_do_not_depend_on_what_else_is_in_the_batch(family: str) -> None
     assert run(family, decoding, 64, few) == {key: alone[key] for p in few for key in [(p.id, s) for s in range(2)]}
 
 
-def test_samples_differ_by_seed_and_by_number() -> None:
-    first, second = (run("llama", Decoding(strategy="nucleus", top_p=0.9, num_samples=2, seed=s)) for s in (0, 1))
-    assert first != second
-    assert any(first[p.id, 0] != first[p.id, 1] for p in prompts())
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("strategy", ["greedy", "nucleus", "beam"])
 def test_the_logprob_is_the_models_own_of_what_was_written(family: str, strategy: str) -> None:
@@ -73,7 +64,7 @@ def test_the_logprob_is_the_models_own_of_what_was_written(family: str, strategy
         assert done.logprob == pytest.approx(expected, abs=2e-3)
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, "t5gemma"])
+@pytest.mark.parametrize("family", ["gpt2", "t5gemma"])
 def test_beams_are_those_of_each_prompt_alone(family: str) -> None:
     expected = {(p.id, 0): by_huggingface(family, p, max_new_tokens=10, num_beams=3) for p in prompts(8)}
     for batch_size in (1, 12):
@@ -105,14 +96,6 @@ def test_a_search_that_is_over_costs_nothing(monkeypatch: pytest.MonkeyPatch) ->
     list(engine.generate(prompts(8), decoding))
     assert len(set(alone)) > 1, "the searches differ in length"
     assert sum(rows) == sum(alone)
-
-
-def test_the_best_beams_come_likeliest_first() -> None:
-    decoding = Decoding(strategy="beam", num_beams=4, num_samples=3, max_new_tokens=6, min_new_tokens=6)
-    done = list(engine_of("gpt2").generate(prompts(5), decoding))
-    for prompt in prompts(5):
-        logprobs = [c.logprob for c in sorted(done, key=lambda c: c.sample) if c.id == prompt.id]
-        assert len(logprobs) == 3 and logprobs == sorted(logprobs, reverse=True)
 
 
 @pytest.mark.parametrize("family", ["llama", "t5"])
@@ -151,15 +134,6 @@ def test_an_encoder_reads_each_prompt_once_for_all_its_samples(monkeypatch: pyte
     assert len(done) == 40 and sum(rows) == 10
 
 
-def test_a_model_in_training_mode_is_put_into_evaluation() -> None:
-    model = model_of("bart").train()
-    try:
-        first = run("bart", Decoding(max_new_tokens=5))
-        assert not model.training and run("bart", Decoding(max_new_tokens=5)) == first
-    finally:
-        model.eval()
-
-
 def test_settings_that_came_with_the_weights_change_nothing() -> None:
     from transformers import GenerationConfig
 
@@ -169,14 +143,6 @@ def test_settings_that_came_with_the_weights_change_nothing() -> None:
     model.generation_config = theirs
     assert run("bart", Decoding(strategy="beam", num_beams=2, max_new_tokens=6)) == expected
     assert model.generation_config is theirs
-
-
-def test_other_precision_runs() -> None:
-    import copy
-
-    model = copy.deepcopy(model_of("llama")).to(torch.bfloat16)
-    engine = TransformersEngine(model, eos_id=EOS, pad_id=PAD)
-    assert len(list(engine.generate(prompts(6), Decoding(strategy="nucleus", max_new_tokens=5)))) == 6
 
 
 def test_nothing_asked_is_nothing_written_and_bad_prompts_are_refused() -> None:

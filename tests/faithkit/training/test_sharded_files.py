@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.utils._pytree import tree_map_only
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
@@ -45,24 +46,14 @@ def whole(step: int = 1) -> dict[str, Any]:
     return {**PLAIN, "global_step": step, "state_dict": weights, "optimizer_states": [optimizer]}
 
 
-def sharded(value: Any) -> Any:
+def sharded(checkpoint: dict[str, Any]) -> Any:
     """The same with every tensor of rows over all processes."""
-    if isinstance(value, dict):
-        return {name: sharded(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [sharded(each) for each in value]
-    if isinstance(value, torch.Tensor) and value.ndim:
+
+    def shard(value: torch.Tensor) -> torch.Tensor:
         mesh = init_device_mesh("cpu", (dist.get_world_size(),))
-        return distribute_tensor(value, mesh, [Shard(0)])
-    return value
+        return distribute_tensor(value, mesh, [Shard(0)]) if value.ndim else value
 
-
-def emptied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: emptied(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [emptied(each) for each in value]
-    return torch.full_like(value, -1) if isinstance(value, torch.Tensor) else value
+    return tree_map_only(torch.Tensor, shard, checkpoint)
 
 
 def save(run: RunFolder, step: int) -> None:
@@ -74,7 +65,7 @@ def write_here(path: str) -> None:
 
 
 def read_here(path: str) -> None:
-    checkpoint = emptied(sharded(whole()))
+    checkpoint = tree_map_only(torch.Tensor, lambda value: torch.full_like(value, -1), sharded(whole()))
     read_into(Path(path), checkpoint)
     for found, wanted in zip(_tensors(checkpoint), _tensors(whole()), strict=True):
         assert torch.equal(found.full_tensor() if isinstance(found, DTensor) else found, wanted)
@@ -119,8 +110,10 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", [INDEX, FIRST])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [(damage, INDEX) for damage in DAMAGES] + [("cut", FIRST), ("changed", FIRST), ("missing", FIRST)],
+)
 def test_a_damaged_file_is_named_and_the_previous_checkpoint_is_used(
     damage: str, name: str, group: None, tmp_path: Path
 ) -> None:

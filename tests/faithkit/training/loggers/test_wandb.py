@@ -160,15 +160,6 @@ def test_of_data_only_fingerprints_and_references_go_to_wandb(tmp_path: Path) ->
     assert data_artifact(config, {}) is None
 
 
-def test_an_offline_run_has_wandb_report_nothing_of_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import wandb
-
-    monkeypatch.setenv("WANDB_ERROR_REPORTING", "true")  # so that it is as before in the end
-    monkeypatch.delenv("WANDB_ERROR_REPORTING")
-    log_run(tmp_path / "run")
-    assert not wandb.env.error_reporting_enabled()
-
-
 def test_a_token_in_the_address_of_gits_remote_reaches_no_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments in (["init", "-q"], ["remote", "add", "origin", "https://s3cr3t-token:x@example.com/a/b.git"]):
         subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
@@ -197,7 +188,7 @@ def test_two_stages_are_two_runs_of_one_group(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("error", "code"),
-    [(Interrupted("now"), 130), (KeyboardInterrupt(), 130), (UserError("a mistake"), 2), (RuntimeError("a bug"), 1)],
+    [(Interrupted("now"), 130), (UserError("a mistake"), 2), (RuntimeError("a bug"), 1)],
 )
 def test_an_error_or_an_interruption_finishes_the_run_with_the_exit_code(
     error: BaseException, code: int, tmp_path: Path
@@ -252,7 +243,7 @@ def test_another_run_in_the_same_process_stays_as_it_is(tmp_path: Path) -> None:
     assert [set(row) & {"mine", "train/loss"} for row in found.history] == [{"mine"}] and found.exit_code == 0
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"id": 5, "name": "a"}', '{"id": "a", "b": 1}', "\0\0"])
+@pytest.mark.parametrize("content", ["{", "[]", '{"id": 5, "name": "a"}', "\0\0"])
 def test_damaged_names_are_refused_with_a_way_out(content: str, tmp_path: Path) -> None:
     (tmp_path / "wandb.json").write_text(content)
     with (
