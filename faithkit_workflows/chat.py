@@ -98,11 +98,11 @@ def main(cfg: Any) -> None:
     """Loads the generator and the detector, then runs the dialogue."""
     from omegaconf import OmegaConf
 
-    from faithkit.weights.resolve import check_at_hand
+    from faithkit.weights.resolve import check_available
 
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     for name in (config["checkpoint"], config["detector"]):
-        check_at_hand(name)
+        check_available(name)
     from faithkit.inference.decoding import Decoding
     from faithkit_workflows.answering.strategies import build_answerer
     from faithkit_workflows.detectors.loading import load_detector

@@ -46,7 +46,7 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it."""
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
-    from faithkit.weights.resolve import check_at_hand
+    from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.evaluation import EvaluateSettings
 
     kind = f"evaluate-{cfg.benchmark.name}"
@@ -54,7 +54,7 @@ def main(cfg: Any) -> None:
         log_to(run.log)
         # Logged before the slow imports of the evaluation.
         log.info("evaluate: benchmark=%s, into %s", config["benchmark"]["name"], run.path)
-        check_at_hand(config["checkpoint"])
+        check_available(config["checkpoint"])
         work(run, config)
 
 

@@ -16,10 +16,10 @@ from faithkit.cli import run_script
 
 def main(cfg: Any) -> None:
     """Copies and describes the model, reloads it in plain transformers, compares logits; pushes it if requested."""
-    from faithkit.weights.resolve import check_at_hand
+    from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.reporting import INT8_GRAPH, PLAIN
 
-    check_at_hand(cfg.checkpoint)
+    check_available(cfg.checkpoint)
     from critic.export import add_graph, describe_graph
 
     graph, int8 = cfg.format != PLAIN, cfg.format == INT8_GRAPH

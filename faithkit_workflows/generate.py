@@ -27,7 +27,7 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and works in it; the shards of a cluster have a folder of their own."""
     from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import log_to
-    from faithkit.weights.resolve import check_at_hand
+    from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.prediction import GenerateSettings
 
     if cfg.engine.name == "ray":
@@ -42,7 +42,7 @@ def main(cfg: Any) -> None:
         log_to(run.log)
         # Logged before the slow imports of the models.
         log.info("generate: data=%s, into %s", config["data"]["name"], run.path)
-        check_at_hand(config["checkpoint"])
+        check_available(config["checkpoint"])
         generate(run, config)
 
 

@@ -32,7 +32,7 @@ def main(cfg: Any) -> None:
     """Opens the run's folder and scores the table; with engine=ray the shards of a folder."""
     from faithkit.files.open_run import open_run, resolve_config
     from faithkit.files.run_folder import log_to
-    from faithkit.weights.resolve import check_at_hand
+    from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.prediction import ScoreSettings
     from faithkit_workflows.tables.scored_rows import check_output, check_resumed_output
 
@@ -49,7 +49,7 @@ def main(cfg: Any) -> None:
     opened = open_run(cfg, "score", ScoreSettings, may_change=MAY_CHANGE, check_resumed=check_resumed_output)
     with opened as (run, config):
         log_to(run.log)
-        check_at_hand(config["checkpoint"])
+        check_available(config["checkpoint"])
         score(run, config)
 
 

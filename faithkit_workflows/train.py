@@ -51,7 +51,7 @@ def main(cfg: Any) -> None:
     from faithkit.embedded_name import mark_embedded
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
-    from faithkit.weights.resolve import check_at_hand
+    from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.training import TrainSettings
 
     mark_embedded(cfg)
@@ -61,7 +61,7 @@ def main(cfg: Any) -> None:
         log_to(run.log)
         # Logged before the slow imports of the training.
         log.info("train: model=%s data=%s, into %s", config["model"]["name"], config["data"]["name"], run.path)
-        check_at_hand(config["model"].get("weights"))
+        check_available(config["model"].get("weights"))
         work(run, config)
 
 

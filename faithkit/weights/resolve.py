@@ -14,7 +14,7 @@ from faithkit.weights.models import known_models
 __all__ = [
     "LOCAL",
     "LocalWeights",
-    "check_at_hand",
+    "check_available",
     "explain",
     "hub_adapters",
     "hub_folder",
@@ -64,7 +64,7 @@ def resolve(name_or_path: str) -> str:
     return name_or_path
 
 
-def check_at_hand(name: str | None) -> None:
+def check_available(name: str | None) -> None:
     """Checks early that a hub name is in the cache or the hub can be reached, before torch is loaded.
 
     Raises:

@@ -34,7 +34,7 @@ def detector(
     if request.param == "folder":
         yield str(language_models["llama"])
         return
-    with ChatServer(first_tokens={"Yes": 0.4, "No": 0.6}) as server:
+    with ChatServer(tells={"Yes": 0.4, "No": 0.6}) as server:
         file = tmp_path / "judge.yaml"
         engine = {"name": "openai", "model": MODEL, "base_url": server.url, "cache": str(tmp_path / "replies")}
         write_config(file, {"engine": engine})

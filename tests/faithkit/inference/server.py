@@ -61,7 +61,7 @@ class ChatServer:
     Args:
         faults: What it does with the first requests, one each, before it answers well.
         always: What it does with all others; a function looks at the request.
-        first_tokens: Probabilities of the first token; None returns none.
+        tells: Probabilities of the first token; None gives none.
         fewest: Texts that it writes at a time, whatever n is asked for; None writes n.
     """
 
@@ -70,13 +70,13 @@ class ChatServer:
         *faults: Fault,
         always: Fault | Callable[[dict[str, Any]], Fault | None] | None = None,
         answer: Callable[[list[dict[str, str]], int | None, int], str] = echo,
-        first_tokens: Mapping[str, float] | None = None,
+        tells: Mapping[str, float] | None = None,
         owner: str = "tests",
         models: Iterable[str] = (MODEL,),
         seconds: float = 0.0,
         fewest: int | None = None,
     ):
-        self.faults, self.always, self.answer, self.first_tokens = list(faults), always, answer, first_tokens
+        self.faults, self.always, self.answer, self.tells = list(faults), always, answer, tells
         self.owner, self.models, self.seconds, self.fewest = owner, list(models), seconds, fewest
         self.asked: list[dict[str, Any]] = []
         self.keys: list[str] = []
@@ -133,9 +133,9 @@ class ChatServer:
         return json.dumps({"id": "x", "object": "chat.completion", "choices": choices, "usage": usage}).encode()
 
     def _tell(self, body: dict[str, Any]) -> dict[str, Any]:
-        if not body.get("logprobs") or self.first_tokens is None:
+        if not body.get("logprobs") or self.tells is None:
             return {}
-        likeliest = sorted(self.first_tokens.items(), key=lambda pair: -pair[1])[: body["top_logprobs"]]
+        likeliest = sorted(self.tells.items(), key=lambda pair: -pair[1])[: body["top_logprobs"]]
         top = [{"token": token, "logprob": math.log(chance)} for token, chance in likeliest]
         return {"logprobs": {"content": [{**top[0], "top_logprobs": top}]}}
 

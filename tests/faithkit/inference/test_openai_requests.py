@@ -17,8 +17,8 @@ NUCLEUS = Decoding(strategy="nucleus", top_p=0.9, temperature=0.7, num_samples=3
 
 
 def test_probabilities_come_from_the_first_token() -> None:
-    first_tokens = {"Yes": 0.3, " Yes": 0.1, "No": 0.1, "Nobel": 0.2, "yes": 0.1, "Yes.": 0.1, "N": 0.05, "\n": 0.01}
-    with ChatServer(first_tokens=first_tokens) as server:
+    tells = {"Yes": 0.3, " Yes": 0.1, "No": 0.1, "Nobel": 0.2, "yes": 0.1, "Yes.": 0.1, "N": 0.05, "\n": 0.01}
+    with ChatServer(tells=tells) as server:
         (reply,) = engine_for(server).weigh(questions(1), ("Yes", "No"))
     assert reply.probabilities == pytest.approx({"Yes": 0.5 / 0.65, "No": 0.15 / 0.65})
     assert server.asked[0]["max_tokens"] == 1 and server.asked[0]["top_logprobs"] == 20
@@ -34,13 +34,13 @@ def test_probabilities_come_from_the_first_token() -> None:
     ],
 )
 def test_choices_of_several_tokens_are_known_by_the_first(choices: tuple[str, ...], expected: dict[str, float]) -> None:
-    with ChatServer(first_tokens={"hall": 0.6, " faith": 0.2}) as server:
+    with ChatServer(tells={"hall": 0.6, " faith": 0.2}) as server:
         (reply,) = engine_for(server).weigh(questions(1), choices)
     assert reply.probabilities == pytest.approx(expected) and not reply.problem
 
 
 def test_a_server_without_probabilities_gives_none() -> None:
-    with ChatServer(first_tokens=None) as server:
+    with ChatServer(tells=None) as server:
         assert [(r.probabilities, r.problem) for r in engine_for(server).weigh(questions(2), ("Yes", "No"))] == [
             ({}, "")
         ] * 2

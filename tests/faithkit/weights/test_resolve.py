@@ -20,7 +20,7 @@ def test_what_is_neither_says_what_can_be_named(name):
 
 
 def test_a_recipe_says_that_it_has_to_be_trained_and_how():
-    for load in (weights.resolve, weights.check_at_hand):
+    for load in (weights.resolve, weights.check_available):
         with pytest.raises(UserError, match="no weights to download") as caught:
             load("critic-dialogue")
         assert "faithkit models critic-dialogue" in str(caught.value)

@@ -24,7 +24,7 @@ BENCHMARK = ("benchmark=embedded", "benchmark.options.num_test=60", "num_example
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-    with ChatServer(first_tokens={"Yes": 0.7, "No": 0.3}) as running:
+    with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as running:
         yield running
 
 

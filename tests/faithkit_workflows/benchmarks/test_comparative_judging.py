@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_invalid_where_answers_are_written(halludial: str
 
 def test_a_run_that_is_begun_again_asks_nothing_twice(halludial: str, tmp_path: Path) -> None:
     cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
-    with ChatServer(first_tokens={"1": 0.6, "2": 0.3}) as server:
+    with ChatServer(tells={"1": 0.6, "2": 0.3}) as server:
         ask(server, halludial, tmp_path / "one", cache, "benchmark.num_rows=6")
         assert len(server.asked) == 12
         ask(server, halludial, tmp_path / "two", cache, "benchmark.num_rows=6")
@@ -90,7 +90,7 @@ def test_a_run_that_is_killed_goes_on_and_asks_again_only_what_was_in_flight(
         with lock:
             return next(faults) or Fault(seconds=0.05)
 
-    with ChatServer(first_tokens={"1": 0.6, "2": 0.3}, always=misbehave) as server:
+    with ChatServer(tells={"1": 0.6, "2": 0.3}, always=misbehave) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.concurrency=3"]
         where = [f"benchmark={NAME}", f"benchmark.path={halludial}", "benchmark.num_rows=10", "num_resamples=20"]
         more = [f"engine.cache={tmp_path / 'replies.sqlite'}", f"run_dir={run}", "engine.max_retries=9"]

@@ -43,7 +43,7 @@ def test_the_official_run_has_verdicts_written_without_knowledge(
     def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
         return "None" if "Knowledge:" not in messages[-1]["content"] else "Yes"
 
-    with ChatServer(answer=answer, first_tokens={"Yes": 0.6, "No": 0.4}) as server:
+    with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
         evaluate_here("benchmark=halueval", *options, *engine)
@@ -66,7 +66,7 @@ def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Pat
         asked = body["messages"][-1]["content"]
         return refusal(400, words[len(asked) % 2]) if len(asked) % 3 == 0 and not body.get("logprobs") else None
 
-    with ChatServer(answer=lambda *_: "No", always=misbehave, first_tokens={"Yes": 0.6, "No": 0.4}) as server:
+    with ChatServer(answer=lambda *_: "No", always=misbehave, tells={"Yes": 0.6, "No": 0.4}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         options = ["benchmark.options.official=true", f"benchmark.path={path}", f"run_dir={run}"]
         evaluate_here("benchmark=halueval", "verbose=true", *options, *engine)
@@ -82,7 +82,7 @@ def test_a_failed_request_is_counted_and_its_message_is_never_read(tmp_path: Pat
 
 def test_a_judge_writes_its_verdict_where_it_is_told_to(tmp_path: Path) -> None:
     path = written_layout("halueval", {"test": 24})
-    with ChatServer(answer=lambda messages, seed, sample: "No idea.", first_tokens={"Yes": 0.6, "No": 0.4}) as server:
+    with ChatServer(answer=lambda messages, seed, sample: "No idea.", tells={"Yes": 0.6, "No": 0.4}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         where = [f"benchmark.path={path}", f"run_dir={tmp_path / 'run'}", "benchmark.num_rows=4"]
         evaluate_here("benchmark=halueval", *where, "judge.written=true", *engine)

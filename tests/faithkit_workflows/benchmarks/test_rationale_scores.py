@@ -63,7 +63,7 @@ def test_the_datasets_own_judgements_score_best(
 
 
 def test_verdicts_alone_have_no_rationale_and_load_no_encoder(halludial: str, tmp_path: Path) -> None:
-    with ChatServer(first_tokens={"Yes": 0.7, "No": 0.3}) as server:
+    with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         where = [f"benchmark.path={halludial}", f"run_dir={tmp_path / 'run'}", "benchmark.bert_score.encoder=no/such"]
         evaluate_here("benchmark=halludial", *where, *engine)

@@ -29,7 +29,7 @@ def answer(messages: list[dict[str, str]], seed: int | None, sample: int) -> str
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
     for name in SERVER_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    with ChatServer(answer=answer, first_tokens={"Yes": 0.6, "No": 0.4}) as running:
+    with ChatServer(answer=answer, tells={"Yes": 0.6, "No": 0.4}) as running:
         yield running
 
 

@@ -163,7 +163,7 @@ def test_a_judge_that_keeps_to_no_form_fails_or_is_weighed(tmp_path: Path, capsy
     def misbehave(body: dict[str, Any]) -> Fault | None:
         return chatter if body["model"] == JUDGE and not body.get("logprobs") else None
 
-    with server(always=misbehave, first_tokens={"Yes": 0.7, "No": 0.2}) as served:
+    with server(always=misbehave, tells={"Yes": 0.7, "No": 0.2}) as served:
         construct_here(*overrides(served, tmp_path / "strict", "limit=4"))
         construct_here(*overrides(served, tmp_path / "weighed", "limit=4", "pipeline.weigh_verdicts=true"))
     assert steps(tmp_path / "strict")["annotate"]["holes"] == {"annotate: no verdict": 8}

@@ -26,7 +26,7 @@ def no_account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[ChatServer]:
-    with ChatServer(first_tokens={"Yes": 0.4, "No": 0.6}) as found:
+    with ChatServer(tells={"Yes": 0.4, "No": 0.6}) as found:
         yield found
 
 
@@ -60,7 +60,7 @@ def test_a_judge_behind_a_server_judges_shards(server: ChatServer, tmp_path: Pat
 
 def test_a_server_that_is_down_leaves_every_shard_to_the_next_launch(tmp_path: Path) -> None:
     data = write_shards(tmp_path / "data", num_rows=4)
-    with ChatServer(first_tokens={"Yes": 0.4, "No": 0.6}) as server:
+    with ChatServer(tells={"Yes": 0.4, "No": 0.6}) as server:
         file = served(tmp_path / "judge.yaml", server)
     with pytest.raises(UserError, match=r"3 of 3 shards are not scored; the first: (.|\n)*run the same command again"):
         score(data, tmp_path / "out", file)
