@@ -35,10 +35,8 @@ class ReportSettings(blocks.Script):
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.wandb is not None:
             yield from self._check_wandb()
-        if self.runs is not None:
-            yield from check_package("report.py", "statsmodels", "report")
-            if self.html is not None:
-                yield from check_package("html", "matplotlib", "report")
+        if self.runs is not None and self.html is not None:
+            yield from check_package("html", "matplotlib", "report")
 
     def _check_wandb(self) -> Iterator[UserError]:
         if self.runs is None:

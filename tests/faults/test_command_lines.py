@@ -164,31 +164,8 @@ def test_an_unknown_model_is_answered_with_the_known_ones(arguments: tuple[str, 
     assert all(word in done.stderr for word in words.split("|")), done.stderr
 
 
-TEXTS = (
-    "null",
-    "-1",
-    "1e99",
-    "nan",
-    "[]",
-    "[[1]]",
-    "{a:{b:[c]}}",
-    "''",
-    "???",
-    "${oc.env:HOME}",
-    "range(1,9)",
-    "\\",
-    "~",
-)
-KEYS = (
-    "seed",
-    "model",
-    "data",
-    "optimizer.lr",
-    "data.path",
-    "model.batch_size",
-    "trainer.devices",
-    "callbacks.monitor",
-)
+TEXTS = "null -1 1e99 nan [] [[1]] {a:{b:[c]}} '' ??? ${oc.env:HOME} range(1,9) \\ ~".split()
+KEYS = "seed model data optimizer.lr data.path model.batch_size trainer.devices callbacks.monitor".split()
 LINES = st.one_of(
     st.builds("{}={}".format, st.sampled_from(KEYS), st.sampled_from([*TEXTS, *map(str, ODD_VALUES)])),
     st.builds("{}{}=1".format, st.sampled_from(("", "+", "++", "~", "-", "@")), st.sampled_from(KEYS)),

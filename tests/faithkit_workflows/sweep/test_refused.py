@@ -1,12 +1,14 @@
 """Sweeps that cannot be: each is refused before the first job, in words that say what to type."""
 
 import sys
+from dataclasses import replace
 
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.runs.sweeps import SweepRecord, write_sweep
 from faithkit_workflows.settings import preflight
-from tests.faithkit_workflows.sweep.sweeping import Trainings, sweep_here
+from tests.faithkit_workflows.sweep.sweeping import Trainings, line_of, sweep_here
 
 OPTUNA = "sweep=optuna"
 LR = "optimizer.lr=tag(log,interval(1e-5,1e-3))"
@@ -62,13 +64,10 @@ def test_a_folder_with_another_sweep_or_other_files_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("text", ["extensions=[evil.Data]", "data.parts=[{_target_: evil.Data}]"])
 def test_a_sweeps_file_cannot_name_code_of_others(text, tmp_path):
-    folder = tmp_path / "sweep"
-    sweep_here(Trainings(lambda settings: 0.5), "seed=0,1", f"run_dir={folder}")
-    path = folder / "sweep.json"
-    path.write_text(path.read_text().replace('"seed=0,1"', f'"seed=0,1", "{text}"'))
+    write_sweep(SweepRecord(folder=tmp_path, arguments=("seed=0,1", text), varied=("seed",)))
     trainings = Trainings(lambda settings: 0.5)
     with pytest.raises(UserError, match="names code that is not this project's"):
-        sweep_here(trainings, f"resume={folder}")
+        sweep_here(trainings, f"resume={tmp_path}")
     assert not trainings.started
 
 
@@ -82,15 +81,11 @@ def test_a_damaged_record_is_reported(text, tmp_path):
 
 
 def test_a_single_run_is_not_resumed_as_a_sweep_nor_a_sweep_as_a_run(tmp_path):
-    from faithkit.settings.command_line import CommandLine
-    from tests.faithkit_workflows.sweep.sweeping import line_of
-
     folder = tmp_path / "sweep"
     sweep_here(Trainings(lambda settings: 0.5), "seed=0,1", f"run_dir={folder}")
     with pytest.raises(UserError, match=rf"leave out -m: faithkit train resume={folder}/seed-0"):
         sweep_here(None, f"resume={folder / 'seed-0'}")
-    line = line_of()
-    alone = CommandLine(line.configs, "train", [f"resume={folder}"], line.settings)
+    alone = replace(line_of(), arguments=[f"resume={folder}"])
     with pytest.raises(UserError, match=rf"faithkit train -m resume={folder}"):
         list(alone.check(alone.compose()))
 
