@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from data_modules.data_options import DataOptions
 from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.encoder import Encoder
 from data_modules.negatives.make import add_negatives
-from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport

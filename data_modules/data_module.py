@@ -14,11 +14,11 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
+from data_modules.data_options import DataOptions
 from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.batching import Batches, BatchSampler, Part
 from data_modules.encoding.encoder import EncodedSplit, Encoder, Subset
 from data_modules.encoding.encoding_cache import load_encoded
-from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
 from data_modules.shard_stream import ShardStream

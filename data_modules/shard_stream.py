@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from data_modules.data_options import DataOptions
 from data_modules.encoding.batching import PADDING_ROW, collate_batch
 from data_modules.encoding.encoder import Columns, Encoder, merge_rows, take_rows
-from data_modules.options import DataOptions
 from data_modules.pinned_shards import PinnedShard, first_rows, pin_shards
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport

@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import IterableDataset, get_worker_info
 
+from data_modules.data_options import DataOptions
 from data_modules.encoding.batching import PADDING_ROW, collate_batch
 from data_modules.encoding.encoder import Columns, Encoder, take_rows
 from data_modules.encoding.encoding_cache import content_hash
 from data_modules.encoding.ragged import Ragged
-from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError

@@ -81,11 +81,11 @@ def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":
     # Imported here, because each loads modules that the others do not need.
     task = config["benchmark"].get("task")
     if task == "comparative":
-        from faithkit_workflows.benchmarks.comparative_judging import run_comparative
+        from faithkit_workflows.benchmarks.judge_benchmarks import run_comparative
 
         return run_comparative(run, config)
     if task == "meta_judging":
-        from faithkit_workflows.benchmarks.meta_judging import run_meta_judging
+        from faithkit_workflows.benchmarks.judge_benchmarks import run_meta_judging
 
         return run_meta_judging(run, config)
     if task == "rates":

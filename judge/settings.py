@@ -13,7 +13,7 @@ from faithkit.files.model_folder import Sidecar
 from faithkit.records import LABELS
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Hint, OneOf, PartialShare, Switch, Text, Tokens
-from faithkit.training.options import Aim
+from faithkit.training.training_options import Aim
 from faithkit.weights.adapters import ALL_LINEAR, MAX_ALPHA, MAX_RANK
 from judge.asking import TRAINABLE
 from judge.prompt import PromptTemplate

@@ -37,11 +37,10 @@ from faithkit.training.language_model import (
     token_losses,
     token_mean,
 )
-from faithkit.training.lora_adapters import Adapters
-from faithkit.training.module import TrainingModule
-from faithkit.training.options import OptimizerOptions, read_options
+from faithkit.training.module import Adapters, TrainingModule
 from faithkit.training.row_metric import RowMetric
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
+from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.adapters import add_adapters, base_name
 from faithkit.weights.load import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.data_module import DataModule
+from data_modules.data_options import DataOptions
 from data_modules.datasets.faithdial import FaithDial
 from data_modules.datasets.pairs import Pairs
 from data_modules.embedded.corpus import Embedded
@@ -27,7 +28,6 @@ from data_modules.embedded.layouts import WRITERS
 from data_modules.encoding.encoding_cache import load_encoded
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.options import DataOptions
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import MixPart

@@ -17,15 +17,15 @@ from tokenizers.processors import TemplateProcessing
 from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
 
 from data_modules.data_module import DataModule
+from data_modules.data_options import DataOptions
 from data_modules.embedded.corpus import generate
-from data_modules.options import DataOptions
 from data_modules.reading.dataset import GeneratedSource
 from data_modules.splits import MixPart
 from faithkit.files.cache import cache_dir
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, Example, Span
-from faithkit.training.options import OptimizerOptions
 from faithkit.training.trainer import build_trainer, seed_and_threads
+from faithkit.training.training_options import OptimizerOptions
 from speed.measure import cpu_seconds, run_process
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256

@@ -16,7 +16,7 @@ from faithkit.errors import UserError
 from faithkit.records import LABELS
 from faithkit.training.module import TrainingModule
 from faithkit.training.optimizer import is_head
-from faithkit.training.options import OptimizerOptions
+from faithkit.training.training_options import OptimizerOptions
 
 HINT = "data=faithcritic, begin, ragtruth and embedded have both labels"
 

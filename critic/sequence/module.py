@@ -20,8 +20,8 @@ from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
 from faithkit.metrics.classification import score_validation
-from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
+from faithkit.training.training_options import OptimizerOptions
 
 SPAN_LAYER = -2  # hidden states before the last layer: see critic.losses.span_supervision
 

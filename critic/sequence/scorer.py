@@ -25,7 +25,7 @@ from critic.requests import (
 from critic.runtime.last_layer import first_token_only
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
-from critic.sequence.features import compute_features
+from critic.sequence.evidence_features import compute_features
 from critic.sequence.settings import Settings, foreign_settings
 from critic.stream import stream_results
 from data_modules.encoding.pair_encoder import PairEncoder

@@ -14,7 +14,7 @@ from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import LABELS
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Conflict, Count, NonNegative, OneOf, PartialShare, Switch, Text, Tokens
-from faithkit.training.options import Aim
+from faithkit.training.training_options import Aim
 
 WORDS, WORDS_AND_TOKENS = "words", "words_and_tokens"  # true means words
 MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads

@@ -24,8 +24,8 @@ from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.reports.write_reports import Reports
-from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
+from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
 
 FIT_ROWS = 1500  # of each dataset, to fit the ten weights of the evidence alone

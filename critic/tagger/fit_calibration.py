@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import fit_line
-from critic.tagger.calibration_features import token_evidence
-from critic.tagger.calibration_tokens import Answers
+from critic.tagger.calibration_features import Answers, token_evidence
 from critic.tagger.find_spans import FoundSpans
 from critic.tagger.span_calibration import SpanCalibration
 from data_modules.encoding.offsets import tags_of

@@ -16,8 +16,8 @@ from critic.tagger.windows import answer_places, best_windows, log_odds, run_mod
 from critic.weights import load_token_classifier
 from faithkit.errors import UserError
 from faithkit.packing import use_packed_attention
-from faithkit.training.options import OptimizerOptions
 from faithkit.training.row_metric import RowMetric
+from faithkit.training.training_options import OptimizerOptions
 
 
 class TaggerModule(EncoderModule[TaggerOptions]):

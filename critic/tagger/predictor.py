@@ -11,15 +11,22 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from critic.load_checkpoint import load_checkpoint
-from critic.requests import History, Knowledge, Request, request_of
+from critic.requests import (
+    History,
+    Knowledge,
+    Request,
+    Tagged,
+    TaggedSpan,
+    dialogue_requests,
+    read_question,
+    request_of,
+)
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.stream import stream_results
-from critic.tagger.calibration_features import response_evidence, words_of, worst_tokens
-from critic.tagger.calibration_tokens import Answers
+from critic.tagger.calibration_features import Answers, response_evidence, words_of, worst_tokens
 from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
-from critic.tagger.tagger_requests import Tagged, TaggedSpan, dialogue_requests, read_question
 from critic.tagger.windows import exact_log_odds, token_logits
 from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows

@@ -12,7 +12,7 @@ from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES
 from faithkit.settings.check import check_fields
 from faithkit.settings.types import Conflict, Count, NonNegative, PartialShare, Positive, Switch, Text, Tokens
-from faithkit.training.options import Aim
+from faithkit.training.training_options import Aim
 
 MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.tagger.calibration_tokens import Answers
+from critic.tagger.calibration_features import Answers
 from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.predictor import CHUNK, Tagger
@@ -22,8 +22,8 @@ from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.records import SPAN_TYPES, Example, Prediction
 from faithkit.reports.write_reports import Reports
-from faithkit.training.options import OptimizerOptions, read_options
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
+from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.load import read_config
 from faithkit.weights.resolve import loading
 

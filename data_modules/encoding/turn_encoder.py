@@ -1,7 +1,7 @@
 """Encodes dialogue turns for generators: a context (knowledge and history) and a response.
 
 The cache keeps context and response apart; a batch joins them. Where the layout has control groups, a batch also needs
-the column `control` (Ragged, the ids of each row's control tokens), which `generation.control.encoder` adds.
+the column `control` (Ragged, the ids of each row's control tokens), which `generation.task` adds.
 """
 
 from collections import Counter

@@ -19,7 +19,7 @@ from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_terminal, print_tables
 from faithkit.pages.table_text import escape_markdown, to_markdown
 from faithkit.records import Example, Prediction
-from faithkit.reports.labels import label_report
+from faithkit.reports.label_tables import label_report
 from faithkit.reports.provenance import Provenance, add_provenance
 from faithkit.reports.report import Report, Row
 from faithkit.reports.span_report import has_spans, span_report

@@ -17,7 +17,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import best_precision
 from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint, ProgressBar, progress_callback
 from faithkit.training.checkpoints import DurableCheckpoints, ResumePoint, find_resume_point
-from faithkit.training.options import TIMEOUT_SECONDS
+from faithkit.training.training_options import TIMEOUT_SECONDS
 
 log = logging.getLogger("faithkit")
 

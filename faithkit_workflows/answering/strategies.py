@@ -12,8 +12,8 @@ from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
 from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine
 from generation.control.ctrl import Ctrl
-from generation.control.features import ENTAILMENTS, Terciles, levels, overlap_of, tokens_of
 from generation.control.names import check_controlled, control_tokens
+from generation.control.response_features import ENTAILMENTS, Terciles, levels, overlap_of, tokens_of
 from generation.generator import Advance, Candidate, Generator
 from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings

@@ -16,7 +16,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.published.figures import are_comparable
 from faithkit.records import Prediction
 from faithkit.reports.judging_report import official_report
-from faithkit.reports.labels import columns_report
+from faithkit.reports.label_tables import columns_report
 from faithkit.reports.provenance import Provenance
 from faithkit.reports.report import Report, merge_reports
 from faithkit.reports.suppression_report import report_suppression
@@ -28,7 +28,7 @@ from faithkit.reports.write_reports import (
     write_run_results,
 )
 from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance, write_given
-from faithkit_workflows.answering.retrieve_knowledge import with_knowledge
+from faithkit_workflows.answering.retrieval import with_knowledge
 from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, add_cascade_costs, run_cascade
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
 from faithkit_workflows.corpus.corpus_columns import Columns

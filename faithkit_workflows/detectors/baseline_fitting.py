@@ -15,7 +15,7 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.records import Example
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
-from faithkit_workflows.answering.retrieve_knowledge import retrieve
+from faithkit_workflows.answering.retrieval import retrieve
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
 
 log = logging.getLogger("faithkit")

@@ -19,9 +19,9 @@ from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.llm_judge import describe_judge, log_usage
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_helpers, load_described
 from faithkit_workflows.settings.engines import RAY
-from judge.baselines import options as selfcheck
+from judge.baselines import baseline_options
+from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 from judge.baselines.examiner import Examiner
-from judge.baselines.options import ExaminerOptions, SelfCheckOptions
 from judge.baselines.selfcheck import (
     BertScores,
     Drawn,
@@ -105,7 +105,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
     options, prompts = SelfCheckOptions(**config["selfcheck"]), config["judge"]["prompts"]
     engine = build_text_engine(EngineOptions(**config["engine"])) if options.asks_model else None
     samples: Drawn
-    if options.samples == selfcheck.OTHERS:
+    if options.samples == baseline_options.OTHERS:
         fitting_rows, _ = read_fitting_rows(config, benchmark)
         samples = OtherResponses.of([*benchmark.examples, *fitting_rows])
     else:
@@ -117,21 +117,21 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
             temperature=options.temperature,
             max_new_tokens=options.max_new_tokens,
         )
-    is_ngram = options.measure == selfcheck.NGRAM
+    is_ngram = options.measure == baseline_options.NGRAM
     detector = SelfCheck(_build_measure(options, engine, prompts), samples, options.threshold, unbounded=is_ngram)
     models = [describe_judge(config, SAMPLER)] if engine is not None else []
-    nli = options.nli if options.measure == selfcheck.NLI else None
+    nli = options.nli if options.measure == baseline_options.NLI else None
     models += describe_helpers({"entailment model": nli})
     return LoadedDetector(detector, models, lambda: log_usage(engine))
 
 
 def _build_measure(options: SelfCheckOptions, engine: TextEngine | None, prompts: str | None) -> Measure:
-    if options.measure == selfcheck.NGRAM:
-        return Ngrams(options.order, unlikeliest=options.words == selfcheck.MAX)
-    if options.measure == selfcheck.PROMPT:
+    if options.measure == baseline_options.NGRAM:
+        return Ngrams(options.order, unlikeliest=options.words == baseline_options.MAX)
+    if options.measure == baseline_options.PROMPT:
         assert engine is not None
         return Prompted(engine, read_text_prompt("support", "context", "sentence", folder=prompts))
-    if options.measure == selfcheck.NLI:
+    if options.measure == baseline_options.NLI:
         assert options.nli is not None
         return Nli(load_entailment(options.nli))
     from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline

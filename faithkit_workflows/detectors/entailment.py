@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from critic.load_checkpoint import load_checkpoint
-from critic.sequence.features import window_logits
+from critic.sequence.evidence_features import window_logits
 from critic.sequence.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder

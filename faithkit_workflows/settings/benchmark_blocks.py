@@ -11,7 +11,7 @@ from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import with_options
-from faithkit.training.options import Aim
+from faithkit.training.training_options import Aim
 from faithkit_workflows.settings import blocks, engines, preflight
 
 BASELINES = ("gold", "copy")  # as in faithkit.reports.response_report, without torch

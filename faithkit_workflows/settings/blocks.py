@@ -4,14 +4,14 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from data_modules.data_options import NUM_BUFFER_ROWS, NUM_READERS
 from data_modules.negatives.make import KINDS
-from data_modules.options import NUM_BUFFER_ROWS, NUM_READERS
 from data_modules.reading.dataset import SPLITS
 from faithkit.inference.decoding import Decoding
 from faithkit.records import LABELS
 from faithkit.settings import types
 from faithkit.settings.check import AsBlock, ScriptSettings
-from faithkit.training.options import TIMEOUT_SECONDS, OptimizerOptions
+from faithkit.training.training_options import TIMEOUT_SECONDS, OptimizerOptions
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.engines import DETECTORS, check_checkpoint
 

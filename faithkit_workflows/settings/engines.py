@@ -21,7 +21,7 @@ from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.preflight import check_output_folder, check_package
 from judge.asking import AskOptions
-from judge.baselines.options import ExaminerOptions, SelfCheckOptions
+from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 
 RAY = "ray"
 CLIENT = "ray://"  # addresses of the Ray client

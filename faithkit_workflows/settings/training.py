@@ -15,7 +15,7 @@ from faithkit.settings.check import with_options
 from faithkit.settings.types import Ineffective
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, COST, ERROR_RATE, SIMILARITY, MetricKind
 from faithkit_workflows.settings import blocks, preflight
-from generation.objectives.options import InfoNceOptions, LossTruncationOptions
+from generation.objectives.objective import InfoNceOptions, LossTruncationOptions
 from generation.settings import GeneratorOptions
 from judge.settings import JudgeOptions
 

@@ -18,7 +18,7 @@ from faithkit.files.model_folder import find_folder
 from faithkit.records import Example
 from faithkit.weights.resolve import resolve
 from faithkit.words import VERSION as WORDS_VERSION
-from generation.control.features import (
+from generation.control.response_features import (
     ENTAILMENTS,
     OVERLAP,
     OVERLAPS,
@@ -114,7 +114,8 @@ class Ctrl:
         {'voice': [0], 'overlap': [0.6]}
 
     On the command line: `faithkit train model=t5 control=ctrl control.entailment=runs/CRITIC`. With
-    `control=ctrl_release` overlap and terciles are those of FaithDial's release (`generation.control.features`), and a
+    `control=ctrl_release` overlap and terciles are those of FaithDial's release
+    (`generation.control.response_features`), and a
     response is entailed or not: contradiction and neutral are one level.
 
     Args:

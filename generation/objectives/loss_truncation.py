@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from faithkit.training.language_model import sums_by_row, token_mean
-from generation.objectives.objective import Objective, Step
-from generation.objectives.options import LossTruncationOptions
+from generation.objectives.objective import LossTruncationOptions, Objective, Step
 
 
 class LossTruncation(Objective):

@@ -14,7 +14,7 @@ from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import Message, Reply, TextEngine
 from faithkit.records import Example, Prediction
 from judge.asking import AskOptions
-from judge.baselines.options import ExaminerOptions
+from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge
 from judge.prompt import read_prompt, write_history
 from judge.questions import CHUNK_SIZE, ask, read_text_prompt

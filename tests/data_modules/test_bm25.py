@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_modules.retrieval import Bm25
+from faithkit_workflows.answering.retrieval import Bm25
 
 WORDS = st.lists(st.sampled_from(["red", "blue", "long", "river", "the"]), max_size=8).map(" ".join)
 TEXTS = st.text(max_size=40)

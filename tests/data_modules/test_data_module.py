@@ -9,10 +9,10 @@ import pytest
 
 from data_modules.build import build_mix, build_source
 from data_modules.data_module import DataModule
+from data_modules.data_options import DataOptions
 from data_modules.encoding import encoding_cache
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.options import DataOptions
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules import pinned_shards as pinned
+from data_modules.data_options import DataOptions
 from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.options import DataOptions
 from data_modules.pinned_shards import pin_shards
 from data_modules.reading import saved_datasets
 from data_modules.reading.dataset import Source

@@ -11,9 +11,9 @@ import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
+from data_modules.data_options import DataOptions
 from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.options import DataOptions
 from data_modules.shard_stream import ShardStream
 from data_modules.splits import MixPart
 from faithkit.errors import UserError

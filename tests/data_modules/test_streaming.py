@@ -13,12 +13,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
+from data_modules.data_options import DataOptions
 from data_modules.datasets.nli import Mnli
 from data_modules.embedded.corpus import Embedded
 from data_modules.encoding.encoder import Columns
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.options import DataOptions
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport, Row
 from data_modules.splits import MixPart, SplitPlan

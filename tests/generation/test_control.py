@@ -17,8 +17,7 @@ from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit_workflows.answering.strategies import FeatureReader
 from generation.control.ctrl import Ctrl, model_digest
-from generation.control.encoder import ControlEncoder
-from generation.control.features import (
+from generation.control.response_features import (
     fit_terciles,
     levels,
     lexical_overlap,
@@ -26,6 +25,7 @@ from generation.control.features import (
     tokens_of,
 )
 from generation.settings import Settings
+from generation.task import ControlEncoder
 from tests.data_modules.examples import example
 from tests.generation.judges import Words, refuse
 

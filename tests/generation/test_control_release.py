@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from data_modules.encoding.sequence_layout import SEQ2SEQ, TurnLayout
 from faithkit.errors import UserError
 from faithkit_workflows.answering.strategies import FeatureReader
-from generation.control.encoder import ControlEncoder
-from generation.control.features import fit_release_terciles, levels, lexical_overlap, release_overlap
+from generation.control.response_features import fit_release_terciles, levels, lexical_overlap, release_overlap
 from generation.settings import Settings
+from generation.task import ControlEncoder
 from tests.generation.judges import Words
 from tests.generation.test_control import ROWS, ctrl, fitted, turns
 from tests.running import compose

@@ -18,7 +18,7 @@ from faithkit.files.model_folder import read_sidecar
 from faithkit_workflows.answering.strategies import FeatureReader
 from generation import Generator
 from generation.control.ctrl import Ctrl
-from generation.control.features import fit_terciles, lexical_overlap
+from generation.control.response_features import fit_terciles, lexical_overlap
 from tests.faithkit_workflows.test_generate import generate_here
 from tests.generation.judges import bits, refuse
 from tests.running import SMALL_GENERATOR, train_here

@@ -6,8 +6,8 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
+from judge.baselines.baseline_options import ExaminerOptions
 from judge.baselines.examiner import Examiner
-from judge.baselines.options import ExaminerOptions
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 

@@ -12,7 +12,7 @@ from critic.losses.overlap_supervision import overlap_loss, overlap_targets, res
 from critic.losses.sequence_loss import batch_loss
 from critic.sequence.module import CriticModule
 from critic.sequence.settings import CriticOptions
-from faithkit.training.options import OptimizerOptions
+from faithkit.training.training_options import OptimizerOptions
 from tests.running import SMALL, run, train_here
 
 # Words of the hand-made batch; `near` lies at 60 degrees to `word`, `against` opposite to it.

@@ -9,7 +9,7 @@ from critic.sequence.settings import CriticOptions
 from critic.sequence.task import CriticTask
 from critic.tagger.settings import TaggerOptions
 from faithkit.errors import UserError
-from faithkit.training.options import OptimizerOptions, read_options
+from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit_workflows.train import build_task
 from tests.running import plain_config
 

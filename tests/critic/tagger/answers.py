@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from critic.tagger.tagger_requests import Tagged
+from critic.requests import Tagged
 from faithkit.records import SPAN_TYPES
 
 CONTEXT = ["the river is long", "the city is old and the king lives in it " * 12, "music", "a dog and a cat " * 8]

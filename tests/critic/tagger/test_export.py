@@ -11,8 +11,8 @@ import pytest
 
 from critic import Tagger
 from critic.export import export
+from critic.requests import Request
 from critic.tagger.settings import tagger_labels
-from critic.tagger.tagger_requests import Request
 from faithkit.errors import UserError
 from tests.model_folders import reseal
 

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critic.logistic import fit_line, sigmoid
-from critic.tagger.calibration_features import response_evidence, token_evidence, words_of
-from critic.tagger.calibration_tokens import Answers
+from critic.requests import Request, request_of
+from critic.tagger.calibration_features import Answers, response_evidence, token_evidence, words_of
 from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, wrong_tokens
 from critic.tagger.span_calibration import SpanCalibration
-from critic.tagger.tagger_requests import Request, request_of
 from faithkit.calibration.thresholds import calibration_error
 from faithkit.records import UNTYPED, Example, Span
 from tests.data_modules.examples import example

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from critic import Tagger
+from critic.requests import Request, Tagged
 from critic.runtime.precision import calibration_requests
-from critic.tagger.tagger_requests import Request, Tagged
 from faithkit.errors import UserError
 from faithkit.records import UNTYPED, Turn
 from tests.critic.tagger.answers import ANSWER, CONTEXT, QUESTION, assert_same, check

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critic import Tagger
-from critic.tagger.tagger_requests import Request
+from critic.requests import Request
 from tests.critic.tagger.answers import ANSWER, CONTEXT, assert_same, check
 from tests.data_modules.examples import example
 

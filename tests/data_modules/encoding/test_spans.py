@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from data_modules.build import build_source
 from data_modules.data_module import DataModule
+from data_modules.data_options import DataOptions
 from data_modules.encoding.batching import Batches
 from data_modules.encoding.span_encoder import SpanEncoder
-from data_modules.options import DataOptions
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
 from faithkit.records import SPAN_TYPES, Example, Span, Turn

@@ -13,7 +13,7 @@ from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_overlap import unsupported_share, unsupported_spans
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.reports.labels import label_report
+from faithkit.reports.label_tables import label_report
 
 KNOWLEDGE = "The kiwi is a small bird of New Zealand that sleeps by day."
 RESPONSES = ("The kiwi is a small bird.", "It lives on Mars with 12 cats!")
@@ -127,5 +127,5 @@ def test_a_report_shows_the_trees_and_the_paired_difference() -> None:
 
 
 def test_the_start_of_a_script_does_not_pay_for_scikit_learn() -> None:
-    code = "import sys, faithkit.reports.labels; sys.exit('sklearn' in sys.modules)"
+    code = "import sys, faithkit.reports.label_tables; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

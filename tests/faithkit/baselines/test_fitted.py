@@ -20,7 +20,7 @@ from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction
-from faithkit.reports.labels import label_report
+from faithkit.reports.label_tables import label_report
 
 WORDS = "kiwi bird small zealand island green forest night egg feather fly swim eats fish nest".split()
 

@@ -11,7 +11,7 @@ from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import judge_figures
 from faithkit.published.published_tables import published_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.labels import label_report
+from faithkit.reports.label_tables import label_report
 from faithkit.reports.parts import divide
 from tests.data_modules.examples import example
 

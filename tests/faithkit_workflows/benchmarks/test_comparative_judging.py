@@ -15,7 +15,7 @@ from data_modules.build import read_benchmark
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit_workflows.benchmarks.comparative_judging import pair_up
+from faithkit_workflows.benchmarks.judge_benchmarks import pair_up
 from tests.faithkit.inference.server import MODEL, ChatServer, Fault, refusal
 from tests.running import command, evaluate_here
 

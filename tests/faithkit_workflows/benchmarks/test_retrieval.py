@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.embedded.layouts import written_layout
-from data_modules.retrieval import MAX_WORDS, Bm25, read_passages, split_passages, with_retrieved
 from faithkit.errors import UserError
 from faithkit.records import Turn
+from faithkit_workflows.answering.retrieval import MAX_WORDS, Bm25, read_passages, split_passages, with_retrieved
 from tests.data_modules.examples import example
 from tests.running import evaluate_here
 

@@ -1,27 +1,29 @@
-"""Retrieves knowledge for examples that have none: the passages of a folder of texts that are nearest to the response.
-
-A passage is a paragraph; a longer one is divided behind sentences. The query is the last turn and the response.
-"""
+"""Retrieves knowledge for examples that have none, as the block `retrieval` configures."""
 
 import hashlib
+import logging
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import log
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.build import build_source
+from data_modules.build import Benchmark, build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit.words import sentences, unicode_words
+from faithkit_workflows.settings.engines import RetrievalOptions
 
 K1, B = 1.5, 0.75
+log = logging.getLogger("faithkit")
 
 
 class Bm25:
@@ -54,7 +56,7 @@ class Bm25:
         for word, places in where.items():
             rows = np.array(places, np.int64)
             often = np.array([word_counts[place][word] for place in places], np.float64)
-            rarity = log(1 + (len(word_counts) - len(places) + 0.5) / (len(places) + 0.5))
+            rarity = math.log(1 + (len(word_counts) - len(places) + 0.5) / (len(places) + 0.5))
             saturation = often + k1 * (1 - b + b * lengths[rows] / mean)
             self._weights[word] = (rows, rarity * often * (k1 + 1) / saturation)
 
@@ -157,3 +159,30 @@ def _read(file: Path) -> str:
     except OSError as error:
         problem = f"{KEY}: this file cannot be read: {error.strerror}"
         raise UserError(problem, place=str(file), hint=f"chmod u+r {file}") from error
+
+
+def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> Retrieved | None:
+    """Retrieves passages for the examples; returns None if `retrieval.path` is not set."""
+    options = RetrievalOptions(**(config.get("retrieval") or {}))
+    if options.path is None:
+        return None
+    found = with_retrieved(examples, _build_index(options.path), options.num_passages)
+    counts = (f"{found.num_found:,}", f"{found.num_without:,}", options.path)
+    log.info("retrieval: %s of %s examples without knowledge got passages of %s", *counts)
+    return found
+
+
+def with_knowledge(config: Mapping[str, Any], benchmark: Benchmark) -> Benchmark:
+    """Returns the benchmark with the retrieved knowledge, and with the retrieval in its summary."""
+    found = retrieve(config, benchmark.examples)
+    if found is None:
+        return benchmark
+    passages = _build_index(config["retrieval"]["path"]).passages
+    summary = {"passages": len(passages), "hash": fingerprint(passages)}
+    summary |= {"examples_found": found.num_found, "examples_without_knowledge": found.num_without}
+    return replace(benchmark, examples=found.examples, summary={**benchmark.summary, "retrieval": summary})
+
+
+@lru_cache(maxsize=1)
+def _build_index(path: str) -> Bm25:
+    return Bm25(read_passages(path))
