@@ -16,7 +16,8 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, is_adapter, read_stored
 from faithkit.weights.load import REPAIR_HINT
-from faithkit.weights.resolve import LOCAL, loading, resolve
+from faithkit.weights.local import LOCAL
+from faithkit.weights.resolve import loading, resolve
 from faithkit.weights.used_model import describe_model
 
 NAME = "default"  # of an adapter, as in peft

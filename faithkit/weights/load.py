@@ -71,7 +71,8 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
     import torch
     from transformers import AutoConfig
 
-    _check_alone(source)
+    if (Path(source) / ADAPTER_CONFIG).exists():  # transformers would load them without our checks
+        raise _with_adapters(source)
     config = config or load_config(getattr(model_class, "config_class", None) or AutoConfig, source)
     _check_class(model_class, config, source)
     check_size(model_class, config, source)
@@ -89,12 +90,6 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
         raise _with_adapters(source)
     _check_report(model, report, source, head_may_be_new=head_may_be_new)
     return model
-
-
-def _check_alone(source: str) -> None:
-    """Checks that a folder holds no adapters, which transformers would load without our checks."""
-    if (Path(source) / ADAPTER_CONFIG).exists():
-        raise _with_adapters(source)
 
 
 def _with_adapters(source: str) -> UserError:

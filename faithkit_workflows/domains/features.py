@@ -19,7 +19,8 @@ from faithkit.files.atomic import atomic_file
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import CARD, find_folder
 from faithkit.records import Example
-from faithkit.weights.resolve import LOCAL, is_hub_name, resolve
+from faithkit.weights.local import LOCAL
+from faithkit.weights.resolve import is_hub_name, resolve
 
 GRAMS, COSINE, NLI = "unknown 4-grams", "cosine", "not entailed"
 PIECE_WORDS = 100  # long knowledge is compared piece by piece, and the most similar piece counts

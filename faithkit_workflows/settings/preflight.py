@@ -18,7 +18,8 @@ from data_modules.reading.shards import is_address, is_glob
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
-from faithkit.weights.resolve import CONFIGS, LOCAL, resolve
+from faithkit.weights.local import LOCAL
+from faithkit.weights.resolve import CONFIGS, resolve
 
 DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Windows' subsystem, of ROCm
 WANDB_HOST = "api.wandb.ai"

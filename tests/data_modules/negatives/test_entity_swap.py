@@ -11,7 +11,7 @@ from data_modules.negatives.entity_swap import (
     mention,
     spacy_model,
 )
-from faithkit.weights.resolve import LOCAL
+from faithkit.weights.local import LOCAL
 from tests.data_modules.negatives.corpus import PEOPLE, PLACES, YEARS, corpus, example, ruled
 
 pytest.importorskip("spacy")
