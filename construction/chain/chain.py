@@ -35,7 +35,6 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from construction.chain.steps import (
-    AT,
     CHUNK_SIZE,
     FAILURE,
     KEY,
@@ -47,6 +46,7 @@ from construction.chain.steps import (
     batched,
     failure_name,
     is_failed,
+    join_branches,
     num_tries,
     run_in_order,
 )
@@ -250,11 +250,7 @@ class Chain:
 
     def join_branches(self, names: Sequence[str]) -> Iterator[Row]:
         """Reads the rows of several steps together, with the branch in their keys."""
-        branches = [self.steps[name].branch or name for name in names]
-        for rows in zip(*map(self.rows, names), strict=True):
-            assert len({row[KEY] for row in rows}) == 1, "branches have the same keys in the same order"
-            for row, branch in zip(rows, branches, strict=True):
-                yield {**row, KEY: f"{row[KEY]}{AT}{branch}"}
+        return join_branches({self.steps[name].branch or name: self.rows(name) for name in names})
 
     def _make_rows(self, step: AnyStep, record: StepRecord, progress: bool) -> None:
         """Makes the rows that are missing behind the finished ones."""

@@ -135,6 +135,14 @@ class Step:
 AnyStep = Source | Step
 
 
+def join_branches(branches: Mapping[str, Iterable[Row]]) -> Iterator[Row]:
+    """Yields the rows of several branches together: those of one key follow each other, as `key@branch`."""
+    for rows in zip(*branches.values(), strict=True):
+        assert len({row[KEY] for row in rows}) == 1, "branches have the same keys in the same order"
+        for branch, row in zip(branches, rows, strict=True):
+            yield {**row, KEY: f"{row[KEY]}{AT}{branch}"}
+
+
 def batched(items: Iterable[Item], size: int) -> Iterator[tuple[Item, ...]]:
     """Yields chunks (itertools.batched needs Python 3.12)."""
     rest = iter(items)

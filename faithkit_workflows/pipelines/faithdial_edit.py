@@ -27,7 +27,7 @@ from construction.chain.steps import (
     is_failed,
     usable_rows,
 )
-from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_values
+from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_row, turn_values
 from construction.dialogues.proposals import (
     FAILED,
     Answer,
@@ -127,15 +127,8 @@ class HallucinatedTurns:
 
 def edit_row(example: Example) -> Row:
     """Makes the row of a reply; of an edited reply that of its original."""
-    return {
-        KEY: example.id,
-        "dialogue": example.group,
-        "knowledge": example.knowledge,
-        "history": [[turn.speaker, turn.text] for turn in example.history],
-        "response": example.original or example.response,
-        "begin": list(example.tags),
-        "vrm": list(example.meta.get("vrm", ())),
-    }
+    given = {"begin": list(example.tags), "vrm": list(example.meta.get("vrm", ()))}
+    return {**turn_row(example), "response": example.original or example.response, **given}
 
 
 def faithdial_edit_steps(config: Mapping[str, Any], turns: HallucinatedTurns, build: Build) -> list[AnyStep]:

@@ -13,7 +13,7 @@ from rich.text import Text
 from construction.chain.ask import Ask
 from construction.chain.chain import FOLDER, Chain
 from construction.chain.split_leaks import Division, TextInSplit, find_shared_texts
-from construction.chain.steps import AT, KEY, AnyStep, Each, Row, Source, Step, usable_rows
+from construction.chain.steps import KEY, AnyStep, Each, Row, Source, Step, join_branches, usable_rows
 from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
@@ -98,7 +98,9 @@ def show_dry_run(steps: Sequence[AnyStep]) -> None:
             rows[step.name] = list(islice(all_rows, NUM_MEASURED))
             counts[step.name] = len(rows[step.name]) + sum(1 for _ in all_rows)
             continue
-        inputs = _join_inputs(step, steps, rows)
+        names = {one.branch or one.name: one.name for one in steps if one.name in step.after}
+        joined = join_branches({branch: rows[name] for branch, name in names.items()})
+        inputs = rows[step.after[0]] if len(step.after) == 1 else list(joined)
         counts[step.name] = count = sum(counts[name] for name in step.after)
         if not isinstance(step.work, Ask):
             rows[step.name] = list(step.work.run(inputs)) if isinstance(step.work, Each) else inputs
@@ -118,17 +120,6 @@ def show_dry_run(steps: Sequence[AnyStep]) -> None:
         table.add_row(step.name, f"{count:,}", f"{num_read:,}", f"{num_written:,}", cost)
         rows[step.name] = [ask.pretend(row) for row in usable]
     print_tables(table)
-
-
-def _join_inputs(step: Step, steps: Sequence[AnyStep], rows: Mapping[str, list[Row]]) -> list[Row]:
-    if len(step.after) == 1:
-        return rows[step.after[0]]
-    branches = {one.name: one.branch or one.name for one in steps}
-    return [
-        {**row, KEY: f"{row[KEY]}{AT}{branches[name]}"}
-        for same in zip(*(rows[name] for name in step.after), strict=True)
-        for name, row in zip(step.after, same, strict=True)
-    ]
 
 
 def division_of(config: Mapping[str, Any]) -> Division:

@@ -1,7 +1,6 @@
 """The keys of construct.py, and the block `pipeline` of each of its pipelines."""
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -23,7 +22,6 @@ from faithkit_workflows.settings.engines import check_cluster, is_sharded
 
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert")
 RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")  # as in faithkit.statistics.label_sampling, without numpy
-EXTRA = "pip install 'faithkit[construction]'"
 NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
@@ -324,9 +322,6 @@ class Agreement(Pipeline):
         from faithkit_workflows.pipelines.agreement import annotations_file
 
         yield from preflight.check_file("pipeline.annotations", str(annotations_file(self.annotations)))
-        for package in ("krippendorff", "statsmodels"):
-            if find_spec(package) is None:
-                yield UserError(f"pipeline=agreement needs the package {package}", hint=EXTRA)
 
 
 AnyPipeline = Annotated[

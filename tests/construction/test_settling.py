@@ -16,7 +16,6 @@ from faithkit.records import Example
 from tests.construction.annotated import TEXT, example
 
 RAGTRUTH = SCHEMES["ragtruth"]
-SPANS = RAGTRUTH.question("spans")
 
 
 def rows_of(*examples, scheme="ragtruth", system=None):
@@ -32,34 +31,36 @@ def mark(start, end, label="Evident Conflict", **others):
     return {"start": start, "end": end, "label": label, **others}
 
 
-def test_labels_by_majority_and_by_severity():
-    quality, begin = RAGTRUTH.question("quality"), SCHEMES["faithdial"].question("begin")
-    assert settle_question(quality, [["good"], ["good"], ["truncated"]], "majority") == ["good"]
-    assert settle_question(quality, [["good"], ["truncated"]], "majority") is None, "a tie is for a person"
-    assert settle_question(quality, [["good"], ["good"], ["truncated"]], "severe") == ["truncated"]
-    assert settle_question(quality, [["good"], None, None], "majority") is None, "most gave no answer"
-    several = [["Entailment"], ["Entailment", "Uncooperative"], ["Uncooperative"]]
-    assert settle_question(begin, several, "majority") == ["Uncooperative", "Entailment"]
-    assert settle_question(begin, [["Entailment"], ["Generic"]], "majority") is None
-    assert settle_question(quality, [["good"], ["truncated"]], "hand") is None
+OVERLAPPING = [
+    [mark(0, 10)],
+    [mark(5, 15, "Subtle Conflict")],
+    [mark(6, 12, "Subtle Conflict", flags=["implicit_true"])],
+]
 
 
-def test_spans_by_majority_of_characters_and_by_severity():
-    answers = [
-        [mark(0, 10)],
-        [mark(5, 15, "Subtle Conflict")],
-        [mark(6, 12, "Subtle Conflict", flags=["implicit_true"])],
-    ]
-    assert settle_question(SPANS, answers, "majority") == [mark(5, 6), mark(6, 12, "Subtle Conflict")]
-    assert settle_question(SPANS, answers, "severe") == [mark(0, 10), mark(10, 15, "Subtle Conflict")]
-    assert settle_question(SPANS, [[mark(0, 4)], []], "majority") == [], "half is no majority"
-
-
-def test_ratings_by_their_median():
-    rating = SCHEMES["likert"].question("cooperative")
-    assert settle_question(rating, [1, 4, 3], "majority") == 3
-    assert settle_question(rating, [2, 3], "majority") is None
-    assert settle_question(rating, [2, 3], "severe") == 2
+@pytest.mark.parametrize(
+    ("scheme", "question", "answers", "rule", "settled"),
+    [
+        ("ragtruth", "quality", [["good"], ["good"], ["truncated"]], "majority", ["good"]),
+        ("ragtruth", "quality", [["good"], ["truncated"]], "majority", None),  # a tie is for a person
+        ("ragtruth", "quality", [["good"], ["good"], ["truncated"]], "severe", ["truncated"]),
+        ("ragtruth", "quality", [["good"], None, None], "majority", None),  # most gave no answer
+        ("ragtruth", "quality", [["good"], ["truncated"]], "hand", None),
+        (
+            *("faithdial", "begin", [["Entailment"], ["Entailment", "Uncooperative"], ["Uncooperative"]]),
+            *("majority", ["Uncooperative", "Entailment"]),
+        ),
+        ("faithdial", "begin", [["Entailment"], ["Generic"]], "majority", None),
+        ("ragtruth", "spans", OVERLAPPING, "majority", [mark(5, 6), mark(6, 12, "Subtle Conflict")]),
+        ("ragtruth", "spans", OVERLAPPING, "severe", [mark(0, 10), mark(10, 15, "Subtle Conflict")]),
+        ("ragtruth", "spans", [[mark(0, 4)], []], "majority", []),  # half is no majority
+        ("likert", "cooperative", [1, 4, 3], "majority", 3),
+        ("likert", "cooperative", [2, 3], "majority", None),
+        ("likert", "cooperative", [2, 3], "severe", 2),
+    ],
+)
+def test_a_question_is_settled_by_its_rule(scheme, question, answers, rule, settled):
+    assert settle_question(SCHEMES[scheme].question(question), answers, rule) == settled
 
 
 def test_a_text_is_taken_whole_from_whoever_agrees_most():

@@ -18,7 +18,6 @@ from faithkit_workflows.domains.domain_rows import (
     HISTORIES,
     PARTS,
     DomainRows,
-    Rows,
     keep_similar_lengths,
     prepend_history,
     read_all_domains,
@@ -135,10 +134,6 @@ def test_the_history_moves_to_the_front_of_the_knowledge(turns: list[str], knowl
     joined = prepend_history(row)
     assert joined.knowledge == "\n".join([*turns, knowledge] if knowledge else turns) and joined.history == ()
     assert (joined.id, joined.response, joined.group) == (row.id, row.response, row.group)
-
-
-def test_no_rows_are_limited_to_none() -> None:
-    assert len(Rows().limit(3)) == 0
 
 
 @pytest.mark.skipif(not REAL, reason="FAITHKIT_TEST_DATA names no folder with the corpora")

@@ -153,25 +153,6 @@ def drawn(path: Path, rows: list[dict[str, Any]], **others: Any) -> Path:
     return write_csv(path, [{**row, "inclusion_probability": float(chance)} for row, chance in pairs])
 
 
-def test_labels_count_by_their_recorded_probability_whatever_the_scores_are_now(tmp_path: Path) -> None:
-    rows = sample()
-    labels = drawn(tmp_path / "l.csv", rows, waves="uncertainty 0.1")
-    without_waves = [{key: row[key] for key in row if key != "waves"} for row in csv.DictReader(labels.open())]
-    others = [{**row, "probability": row["probability"] ** 3} for row in rows]
-    data = write_shards(tmp_path / "data", others)
-    given = block(data, labels, by="language")
-    found = estimate_shards(given, None)
-    check_equal(found, expected(tmp_path, others, given))
-    alone = estimate_shards(block(data, write_csv(tmp_path / "without.csv", without_waves), by="language"), None)
-    assert found.parts == alone.parts
-    with pytest.raises(UserError, match="drawn by other scores"):
-        estimate_shards({**given, "label_next": 5, "rule": "random"}, None)
-    by_hand = {"id": "r1", "label": 1, "waves": "", "inclusion_probability": ""}
-    mixed = write_csv(tmp_path / "mixed.csv", [*csv.DictReader(labels.open()), by_hand])
-    with pytest.raises(UserError, match=r"the label of 'r1' has no inclusion_probability\n  hint: take out rows"):
-        estimate_shards(block(data, mixed), None)
-
-
 def test_the_rarest_values_count_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = sample()
     for number, row in enumerate(rows):
@@ -214,13 +195,6 @@ def test_the_order_of_shards_changes_no_digit(tmp_path: Path) -> None:
     given = block(write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows), by="language")
     forwards, other = (estimate_shards(given, None, run) for run in (run_in_process, backwards))
     assert forwards.parts == other.parts
-
-
-def test_the_labels_that_a_width_takes_are_those_of_all_rows_in_memory(tmp_path: Path) -> None:
-    rows = sample()
-    given = block(write_shards(tmp_path / "data", rows), labelled(tmp_path / "l.csv", rows), width=0.1)
-    found, wanted = estimate_shards(given, None).plan, expected(tmp_path, rows, given).plan
-    assert found is not None and wanted is not None and found.num_labels == wanted.num_labels
 
 
 def test_the_command_shows_shares_without_labels_and_rates_with_them(
@@ -344,18 +318,6 @@ def test_rows_to_label_are_drawn_by_chance_among_all_and_waves_add_up(tmp_path: 
     assert [row["inclusion_probability"] for row in second.next_rows] == pytest.approx([chance] * 100)
     more = write_csv(tmp_path / "more.csv", [*old, *({**row, "label": 1} for row in new)])
     assert estimate_shards(block(data, more), None).parts[0].num_labels == 100
-
-
-def test_a_wave_over_shards_is_finished_before_the_next_is_drawn(tmp_path: Path) -> None:
-    rows = sample()
-    data = write_shards(tmp_path / "data", rows)
-    wave = estimate_shards(block(data, label_next=60, rule="random"), None).next_rows
-    filled = [{**row, "label": "" if number < 7 else 1} for number, row in enumerate(wave)]
-    given = block(data, write_csv(tmp_path / "part.csv", filled))
-    assert estimate_shards(given, None).parts[0].num_labels == 53
-    for labels in (given["labels"], write_csv(tmp_path / "empty.csv", wave)):
-        with pytest.raises(UserError, match=r"still empty: \d+\n  at: .*\n  hint: fill them first"):
-            estimate_shards({**given, "labels": str(labels), "label_next": 5, "rule": "random"}, None)
 
 
 def test_rows_without_ids_are_named_by_their_place(tmp_path: Path) -> None:

@@ -55,23 +55,32 @@ def test_a_pipeline_runs_with_smollm2(pipeline: str, more: tuple[str, ...], tmp_
 
 
 @pytest.mark.slow
-def test_self_dialogues_run_with_smollm2(tmp_path: Path) -> None:
-    talk = ("pipeline.rounds=1", "pipeline.min_rounds=1", "pipeline.temperature=0.7", "pipeline.max_new_tokens=40")
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        (
+            (
+                "pipeline=self_dialogue",
+                *SMALL[:2],
+                "pipeline.opening=topic",
+                "pipeline.rounds=1",
+                "pipeline.min_rounds=1",
+            ),
+            {"dialogues": 3, "left out": 3},
+        ),
+        (
+            ("pipeline=faithdial_edit", *SMALL, "pipeline.path=embedded", "pipeline.candidates=2"),
+            {"candidates": 6, "candidates that failed": 6},
+        ),
+    ],
+)
+def test_dialogues_and_edits_run_with_smollm2(given: tuple[str, ...], rows: dict[str, int], tmp_path: Path) -> None:
     cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
-    given = ["pipeline=self_dialogue", *SMALL[:2], "limit=4", "pipeline.opening=topic", *talk, cache]
-    construct_here(*given, f"run_dir={tmp_path / 'run'}")
+    construct_here(*given, "limit=3", "pipeline.max_new_tokens=40", cache, f"run_dir={tmp_path / 'run'}")
     result = manifest(tmp_path / "run")["result"]
-    assert result["dialogues"] + sum(number for why, number in result.items() if why.startswith("left out")) == 4
+    (done, num_rows), (failed, _) = rows.items()
+    assert result.get(done, 0) + sum(n for why, n in result.items() if why.startswith(f"{failed}:")) == num_rows
     assert {step["state"] for step in steps(tmp_path / "run").values()} == {"done"}
-
-
-@pytest.mark.slow
-def test_edits_are_proposed_with_smollm2(tmp_path: Path) -> None:
-    more = ("pipeline.path=embedded", "pipeline.candidates=2", f"engine.cache={tmp_path / 'replies.sqlite'}")
-    construct_here("pipeline=faithdial_edit", *SMALL, *more, f"run_dir={tmp_path / 'run'}")
-    result = manifest(tmp_path / "run")["result"]
-    failed = sum(number for why, number in result.items() if why.startswith("candidates that failed"))
-    assert result["replies to edit"] == 3 and result.get("candidates", 0) + failed == 6
 
 
 @pytest.mark.slow

@@ -170,20 +170,6 @@ def test_an_edited_dialogue_is_regenerated_from_the_edit_and_nothing_else_change
     assert {row["text"] for row in kept} == {"Could I have two rooms?", "Never mind."}
 
 
-def test_what_was_edited_can_be_edited_again(tmp_path: Path) -> None:
-    folder, key = tmp_path / "run", f"knowledge:0@{FIRST}"
-    with server() as served:
-        construct_here(*given(served, folder))
-        edit(folder, (key, 3, "And how do you know that?"))
-        resume(folder)
-        first = turns(dialogues(folder)[key])
-        edit(folder, (key, 1, "Why does ice swim?"))
-        resume(folder)
-    second = turns(dialogues(folder)[key])
-    assert first[4] == "And how do you know that?" and second[0] == "Why does ice swim?"
-    assert not set(first[1:]) & set(second[1:]) and len(second) == 6
-
-
 def test_a_dialogue_that_fails_behind_an_edit_can_be_edited_once_more(tmp_path: Path) -> None:
     folder, key = tmp_path / "run", f"task:0@{FIRST}"
 
