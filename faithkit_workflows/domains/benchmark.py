@@ -27,12 +27,13 @@ from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance, write_given
 from faithkit_workflows.detectors.configured import load_configured
-from faithkit_workflows.domains.domain_rows import DEV, Rows, read_all_domains
+from faithkit_workflows.domains.domain_rows import Rows, read_all_domains
 from faithkit_workflows.domains.features import Features
 from faithkit_workflows.domains.leave_one_out import DomainBaselines
 from faithkit_workflows.domains.report import report_domains
 from faithkit_workflows.domains.response_only import measure_response_only
 from faithkit_workflows.domains.scores import DomainTest
+from faithkit_workflows.settings.benchmark_blocks import DEV
 
 NAME = "domains"
 log = logging.getLogger("faithkit")

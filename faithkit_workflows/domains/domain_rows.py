@@ -15,49 +15,25 @@ from data_modules.reading.rows import ReadReport
 from data_modules.splits import divide_groups
 from faithkit.errors import UserError, choice_hint
 from faithkit.records import Example
+from faithkit_workflows.settings.benchmark_blocks import ALL, DEV, HELD, JOINED, DomainOptions
 
-APART, JOINED = HISTORIES = ("apart", "joined")
-DEV, HELD, ALL = PARTS = ("dev", "held", "all")
 HALF, SEED = 0.5, 17  # fixed: any other value would move held-out rows into the dev half
 EMBEDDED_ROWS = {"train": 60, "validation": 60, "test": 60}
 log = logging.getLogger("faithkit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Domain:
+class Domain(DomainOptions):
     """One domain of `benchmark.domains`.
 
     Args:
         name: Its key, as metrics and prediction ids have it.
-        title: Its name in tables.
-        sources: Blocks of datasets: `dataset`, `path`, `splits`, `where` (values of `meta` to keep), `fit_only` (never
-            tested), and the dataset's options.
-        texts: The origins of its knowledge.
-        corpora: The origins of its labels.
-        authors: The models that wrote its responses.
-        history: `joined` puts the question or the previous turns before the knowledge, because the response is based
-            on both; `apart` leaves them in the history, which a critic does not read.
-        max_length_gap: For datasets of pairs: keeps pairs whose responses differ by at most so many words.
-        extra: Shown in the tables, but not part of the mean and never used for training.
-        max_rows: The largest number of tested rows of each half, in whole groups; `part=all` may have twice as many.
-        test_accesses: How often its labels had been used before the halves were made.
-        nli: Another NLI model for this domain, where the benchmark's was trained on it.
         related_domains: The domains that share texts, corpora or authors with it, and itself. Models that are tested
             on this domain are trained on none of them.
     """
 
     name: str
-    title: str
-    sources: Sequence[Mapping[str, Any]]
-    texts: Sequence[str]
-    corpora: Sequence[str]
-    authors: Sequence[str]
-    history: str = APART
-    max_length_gap: int | None = None
-    extra: bool = False
-    max_rows: int | None = None
-    test_accesses: int = 0
-    nli: str | None = None
+    sources: Sequence[Mapping[str, Any]]  # type: ignore[assignment]  # plain, as in the configuration
     related_domains: frozenset[str] = field(default=frozenset())
 
     def shares_with(self, other: "Domain") -> bool:

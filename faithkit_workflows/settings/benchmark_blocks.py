@@ -1,6 +1,7 @@
 """The block `benchmark` of evaluate.py, for each kind of benchmark."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -10,7 +11,7 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
-from faithkit.settings.check import with_options
+from faithkit.settings.check import AsBlock, with_options
 from faithkit.training.training_options import Aim
 from faithkit_workflows.settings import blocks, engines, preflight
 
@@ -20,8 +21,8 @@ RESPONSES = "responses"  # the task of a benchmark that scores generated respons
 PROTOCOLS = ("comparative", "meta_judging", "rates")
 ANALYSIS = "analysis"  # of RAGTruth, which judges nothing
 RATE_HISTORIES = ("gold", "self")  # as in faithkit.reports.rates, without numpy
-DOMAIN_HISTORIES = ("apart", "joined")  # as in faithkit_workflows.domains.domain_rows, without numpy
-DOMAIN_PARTS = ("dev", "held", "all")  # as in the same file
+APART, JOINED = DOMAIN_HISTORIES = ("apart", "joined")
+DEV, HELD, ALL = DOMAIN_PARTS = ("dev", "held", "all")
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
 TargetName = Annotated[types.Text | None, Field(alias="_target_")]
 
@@ -147,15 +148,32 @@ class DomainSource(types.OpenBlock):
     fit_only: types.Switch = False
 
 
-class Domain(types.Block):
-    """A domain of `benchmark.domains`; `faithkit_workflows.domains.domain_rows.Domain` explains the keys."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainOptions:
+    """A domain of `benchmark.domains`.
+
+    Args:
+        title: Its name in tables.
+        sources: Blocks of datasets: `dataset`, `path`, `splits`, `where` (values of `meta` to keep), `fit_only` (never
+            tested), and the dataset's options.
+        texts: The origins of its knowledge.
+        corpora: The origins of its labels.
+        authors: The models that wrote its responses.
+        history: `joined` puts the question or the previous turns before the knowledge, because the response is based
+            on both; `apart` leaves them in the history, which a critic does not read.
+        max_length_gap: For datasets of pairs: keeps pairs whose responses differ by at most so many words.
+        extra: Shown in the tables, but not part of the mean and never used for training.
+        max_rows: The largest number of tested rows of each half, in whole groups; `part=all` may have twice as many.
+        test_accesses: How often its labels had been used before the halves were made.
+        nli: Another NLI model for this domain, where the benchmark's was trained on it.
+    """
 
     title: types.Text
     sources: Annotated[list[DomainSource], Field(min_length=1)]
     texts: list[types.Text]
     corpora: list[types.Text]
     authors: list[types.Text]
-    history: Annotated[str, types.OneOf(DOMAIN_HISTORIES)] = "apart"
+    history: Annotated[str, types.OneOf(DOMAIN_HISTORIES)] = APART
     max_length_gap: Annotated[
         types.NonNegativeInt | None, types.Hint("use a number of words, or null for all pairs")
     ] = None
@@ -179,7 +197,7 @@ class Domains(types.Block):
     nli: blocks.Weights
     max_fit_rows: blocks.NumRows
     on_bad_row: blocks.OnBadRow
-    domains: Annotated[dict[types.Text, Domain], Field(min_length=1)]
+    domains: Annotated[dict[types.Text, Annotated[DomainOptions, AsBlock()]], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _only_names_domains(self) -> Any:

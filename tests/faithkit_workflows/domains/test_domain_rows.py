@@ -13,10 +13,6 @@ from data_modules.reading.exclude import Excluded
 from faithkit.errors import UserError
 from faithkit.records import Example, Turn
 from faithkit_workflows.domains.domain_rows import (
-    DEV,
-    HELD,
-    HISTORIES,
-    PARTS,
     DomainRows,
     keep_similar_lengths,
     prepend_history,
@@ -25,7 +21,7 @@ from faithkit_workflows.domains.domain_rows import (
     read_domains,
 )
 from faithkit_workflows.domains.leave_one_out import select_training_rows
-from faithkit_workflows.settings import benchmark_blocks as settings
+from faithkit_workflows.settings.benchmark_blocks import DEV, DOMAIN_PARTS, HELD
 from tests.faithkit_workflows.domains.corpora import write_corpora
 from tests.running import plain_config
 
@@ -79,7 +75,7 @@ def test_the_halves_never_change(tmp_path: Path) -> None:
 def test_max_rows_limits_each_half(tmp_path: Path) -> None:
     domain = replace(read_domains(block()["domains"])["snli"], max_rows=4)
     rows = read_domain(domain, str(write_corpora(tmp_path)))
-    assert [len(rows.select_part(part)) for part in PARTS] == [4, 4, 8]
+    assert [len(rows.select_part(part)) for part in DOMAIN_PARTS] == [4, 4, 8]
 
 
 def test_a_limit_keeps_whole_groups_of_the_same_rows(summaries: DomainRows) -> None:
@@ -141,7 +137,3 @@ def test_the_real_corpora_have_both_classes_in_both_halves_of_every_domain() -> 
     for name, rows in read_all_domains({**block(), "path": REAL}).items():
         for half in (DEV, HELD):
             assert {row.label for row in rows.select_part(half).inputs} == {"faithful", "hallucinated"}, (name, half)
-
-
-def test_the_settings_list_the_same_choices() -> None:
-    assert (settings.DOMAIN_PARTS, settings.DOMAIN_HISTORIES) == (PARTS, HISTORIES)
