@@ -15,7 +15,7 @@ from torch import Tensor
 
 from faithkit.packing import Packing
 from faithkit.training.language_model import at_places
-from generation.objectives.objective import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
+from generation.objectives.options import CAUSAL_QUERIES, SEQ2SEQ_QUERIES
 
 ENCODER_MEAN, ENCODER_FIRST, DECODER_FIRST = SEQ2SEQ_QUERIES
 (CONTEXT_LAST,) = CAUSAL_QUERIES

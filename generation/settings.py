@@ -1,54 +1,14 @@
-"""The options of training a generator, and the settings that are stored with its weights."""
+"""The settings of a generator that are stored with its weights."""
 
 from dataclasses import asdict, dataclass, fields
-from typing import Annotated, Any
+from typing import Any
 
-from data_modules.encoding.sequence_layout import CAUSAL, CONTROL_TOKENS, KNOWLEDGE, SEEKER, SEQ2SEQ, WIZARD, TurnLayout
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS, KNOWLEDGE, SEEKER, WIZARD, TurnLayout
 from faithkit.arguments import check_mapping, check_names, check_numbers, check_text, check_texts
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar
-from faithkit.settings.check import check_fields
-from faithkit.settings.types import NonNegativeInt, OneOf, PartialShare, Switch, Text, Tokens
 from generation.weights import ARCHITECTURES
-
-ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.weights.ARCHITECTURES, without torch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GeneratorOptions:
-    """Options of every `model=` that writes; `data_modules.encoding.sequence_layout` checks the lengths.
-
-    Args:
-        architecture: A key of `generation.weights.ARCHITECTURES`.
-        weights: A folder (of a generator of ours too), hub name or local name.
-        max_length: Tokens that the model reads: see `data_modules.encoding.sequence_layout`.
-        max_response_length: Tokens of a response.
-        max_history: Turns at most; None for all that fit.
-        packed: Causal models: sequences without padding.
-        dropout: Dropout of the model; None keeps its default.
-        attention_dropout: The same for attention alone.
-        gradient_checkpointing: Trades time for memory.
-    """
-
-    architecture: Annotated[str, OneOf(ARCHITECTURE_NAMES)]
-    weights: Text
-    max_length: Tokens
-    max_response_length: Tokens
-    max_history: NonNegativeInt | None = None
-    packed: Switch = False
-    dropout: PartialShare | None = None
-    attention_dropout: PartialShare | None = None
-    gradient_checkpointing: Switch = False
-
-    def __post_init__(self) -> None:
-        check_fields(self, "model")
-        TurnLayout(  # which checks the lengths against each other
-            kind=CAUSAL if self.architecture == "causal" else SEQ2SEQ,
-            max_length=self.max_length,
-            max_response_length=self.max_response_length,
-            max_history=self.max_history,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

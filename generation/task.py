@@ -44,7 +44,8 @@ from generation.control.response_features import (
     overlap_of,
 )
 from generation.objectives.objective import Objective, Step
-from generation.settings import GeneratorOptions, Settings
+from generation.options import GeneratorOptions
+from generation.settings import Settings
 from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
 
 PREFIX = "feature: "  # of the columns

@@ -46,8 +46,9 @@ from faithkit.weights.load import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading
 from judge.asking import ASKINGS, VERDICT, AskOptions, target_text
 from judge.judge import Judge
+from judge.options import JudgeOptions
 from judge.prompt import PromptTemplate, read_prompt
-from judge.settings import JudgeOptions, Settings
+from judge.settings import Settings
 from judge.weights import load_causal
 
 

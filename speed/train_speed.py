@@ -16,7 +16,7 @@ import torch
 from transformers import DataCollatorWithPadding, Trainer, TrainerCallback, TrainingArguments
 
 from critic.sequence.module import CriticModule
-from critic.sequence.settings import CriticOptions
+from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer

@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from omegaconf import OmegaConf
 
-from critic.sequence.settings import CriticOptions
+from critic.sequence.options import CriticOptions
 from data_modules.build import datasets_of
 from data_modules.registry import SOURCES
 from faithkit.targets import DATASETS, TARGETS, build

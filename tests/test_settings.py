@@ -105,15 +105,15 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     from faithkit.statistics.label_sampling import SAMPLING_RULES
     from faithkit.training.loggers.build_loggers import BUILDERS
     from generation.build_engine import AUTO, ENGINES
-    from generation.settings import ARCHITECTURE_NAMES
+    from generation.options import ARCHITECTURE_NAMES
     from generation.weights import ARCHITECTURES
-    from judge import settings as judge_settings
+    from judge import options as judge_options
     from judge.asking import ASKINGS
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     generator_engines = (AUTO, *ENGINES, engines.RAY)
     assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
-    assert set(judge_settings.TRAINABLE) < set(ASKINGS)
+    assert set(judge_options.TRAINABLE) < set(ASKINGS)
     assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
     assert construction.RULES == SAMPLING_RULES
     assert benchmark_blocks.BASELINES == RESPONSE_BASELINES and set(benchmark_blocks.STRATEGIES) == {

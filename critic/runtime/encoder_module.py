@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from critic.losses.overlap_supervision import TokenHead, unit_vectors
-from critic.sequence.settings import CriticOptions
-from critic.tagger.settings import TaggerOptions
+from critic.sequence.options import CriticOptions
+from critic.tagger.options import TaggerOptions
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS

@@ -15,7 +15,7 @@ from critic.losses.overlap_supervision import TokenHead, overlap_loss, overlap_t
 from critic.losses.sequence_loss import batch_loss
 from critic.losses.span_supervision import marked_tokens, span_loss
 from critic.runtime.encoder_module import EncoderModule
-from critic.sequence.settings import CriticOptions
+from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds

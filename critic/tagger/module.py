@@ -11,7 +11,8 @@ from critic.losses.overlap_supervision import answer_overlap, overlap_loss
 from critic.losses.tag_loss import token_loss
 from critic.runtime.encoder_module import EncoderModule
 from critic.tagger.fit_calibration import best_f1
-from critic.tagger.settings import TaggerOptions, tagger_labels
+from critic.tagger.options import TaggerOptions
+from critic.tagger.settings import tagger_labels
 from critic.tagger.windows import answer_places, best_windows, log_odds, run_model
 from critic.weights import load_token_classifier
 from faithkit.errors import UserError

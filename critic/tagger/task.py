@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from critic.tagger.calibration_features import Answers
 from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
+from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import CHUNK, Tagger
-from critic.tagger.settings import Settings, TaggerOptions, tagger_labels
+from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import check_length
 from data_modules.data_module import Batches, DataModule

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from critic.sequence.settings import CriticOptions
-from critic.tagger.settings import TaggerOptions
+from critic.sequence.options import CriticOptions
+from critic.tagger.options import TaggerOptions
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_groups
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
@@ -15,9 +15,9 @@ from faithkit.settings.check import with_options
 from faithkit.settings.types import Ineffective
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, COST, ERROR_RATE, SIMILARITY, MetricKind
 from faithkit_workflows.settings import blocks, preflight
-from generation.objectives.objective import InfoNceOptions, LossTruncationOptions
-from generation.settings import GeneratorOptions
-from judge.settings import JudgeOptions
+from generation.objectives.options import InfoNceOptions, LossTruncationOptions
+from generation.options import GeneratorOptions
+from judge.options import JudgeOptions
 
 TARGET = "_target_"
 GROUPS = tuple(CONTROL_TOKENS)

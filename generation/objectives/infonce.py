@@ -15,7 +15,8 @@ from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.training.language_model import token_mean
 from generation.candidate_forward import Contrast, run_candidates, takes_candidates
-from generation.objectives.objective import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions, Objective, Step
+from generation.objectives.objective import Objective, Step
+from generation.objectives.options import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions
 
 
 class InfoNce(Objective):

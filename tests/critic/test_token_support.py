@@ -15,7 +15,7 @@ from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
 from critic.sequence.evidence_features import compute_features
-from critic.sequence.settings import CriticOptions
+from critic.sequence.options import CriticOptions
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder

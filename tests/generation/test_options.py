@@ -3,7 +3,7 @@
 import pytest
 
 from faithkit.errors import UserError
-from generation.settings import GeneratorOptions
+from generation.options import GeneratorOptions
 
 
 def test_an_unknown_architecture_is_explained() -> None:

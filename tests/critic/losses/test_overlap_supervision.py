@@ -11,7 +11,7 @@ from critic.export import export
 from critic.losses.overlap_supervision import overlap_loss, overlap_targets, response_tokens, unit_vectors
 from critic.losses.sequence_loss import batch_loss
 from critic.sequence.module import CriticModule
-from critic.sequence.settings import CriticOptions
+from critic.sequence.options import CriticOptions
 from faithkit.training.training_options import OptimizerOptions
 from tests.running import SMALL, run, train_here
 

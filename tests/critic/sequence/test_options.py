@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from critic.sequence.settings import CriticOptions
+from critic.sequence.options import CriticOptions
 from critic.sequence.task import CriticTask
-from critic.tagger.settings import TaggerOptions
+from critic.tagger.options import TaggerOptions
 from faithkit.errors import UserError
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit_workflows.train import build_task

@@ -10,7 +10,8 @@ import torch
 from critic import Tagger
 from critic.export import export
 from critic.requests import Request
-from critic.tagger.settings import Settings, TaggerOptions
+from critic.tagger.options import TaggerOptions
+from critic.tagger.settings import Settings
 from critic.token_support import SCALE, TokenSupport
 from critic.weights import load_token_classifier
 from data_modules.build import build_source

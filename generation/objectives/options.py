@@ -1,0 +1,61 @@
+"""The options of objectives, apart from their code, which needs torch."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from faithkit.settings.check import check_fields
+from faithkit.settings.types import Conflict, Count, NonNegativeInt, OneOf, OpenShare, Positive
+
+SEQ2SEQ_QUERIES = ("encoder_mean", "encoder_first", "decoder_first")  # the first is the default
+CAUSAL_QUERIES = ("context_last",)
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossTruncationOptions:
+    """Options of `objective=loss_truncation`.
+
+    Args:
+        drop_fraction: Share of the responses to leave out: c of the paper.
+        window: Newest losses that the cutoff is a quantile of.
+        hot_start: Responses before any is left out: an untrained model cannot rank them.
+        recompute_every: Responses between two cutoffs.
+    """
+
+    drop_fraction: OpenShare
+    window: Count
+    hot_start: Count
+    recompute_every: Count
+
+    def __post_init__(self) -> None:
+        check_fields(self, "objective")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InfoNceOptions:
+    """Options of `objective=infonce`.
+
+    Args:
+        weight: Of the contrastive loss, where the likelihood has 1.
+        temperature: Divides the scores.
+        query: The state that is compared with the candidates; None takes the first that the model has.
+        num_negatives: Of a response, at most.
+        in_batch: True: the responses of the batch's other rows are negatives too; `all`: their negatives as well.
+    """
+
+    weight: Positive
+    temperature: Positive
+    query: Annotated[Any, OneOf((*SEQ2SEQ_QUERIES, *CAUSAL_QUERIES, None))]
+    num_negatives: NonNegativeInt
+    in_batch: Annotated[Any, OneOf((False, True, ALL))] = False
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: not s.in_batch and s.num_negatives < 1,
+            "objective.num_negatives is {s.num_negatives}",
+            "use 1 or more; with objective.in_batch=true 0 is possible",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self, "objective")
