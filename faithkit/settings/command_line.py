@@ -1,6 +1,7 @@
 """Reads a command line: arguments, composition, types and conflicts, preflight checks; all before anything is made."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,8 +73,12 @@ class CommandLine:
 
     @property
     def overrides(self) -> list[str]:
-        """The keys and choices as they were typed, without options."""
-        return list(self.options.overrides)
+        """The keys and choices as they were typed, without options.
+
+        Lightning adds keys of Hydra to the commands of the further processes of a training, which Hydra would read.
+        """
+        overrides = list(self.options.overrides)
+        return [one for one in overrides if not one.startswith("hydra.")] if "LOCAL_RANK" in os.environ else overrides
 
     def compose(self) -> Any:
         """Composes the configuration of one job.
