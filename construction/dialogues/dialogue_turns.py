@@ -59,7 +59,7 @@ def history_of(row: Row, between: str = "\n") -> str:
 
 def turn_values(row: Row, **others: str) -> dict[str, str]:
     """Gives the texts of a row for a prompt, and further values."""
-    texts = {name: row[name] for name in ("knowledge", "reference", "response") if name in row}
+    texts: dict[str, str] = {name: row[name] for name in ("knowledge", "reference", "response") if name in row}
     return {**texts, "history": history_of(row), **others}
 
 

@@ -184,8 +184,8 @@ class Topics:
     def _topics(self, domain: str, report: ReadReport) -> Iterator[tuple[str, Topic]]:
         if EMBEDDED in self.paths:
             topics = (row for row in read_jsonl(EMBEDDED_TOPICS) if row["domain"] == domain)
-            for number, row in enumerate(topics):
-                yield f"{domain}:{number}", Topic(domain, EMBEDDED, row["for_a"], row.get("for_b", row["for_a"]))
+            for number, line in enumerate(topics):
+                yield f"{domain}:{number}", Topic(domain, EMBEDDED, line["for_a"], line.get("for_b", line["for_a"]))
             return
         for file in topic_files(self.paths):
             for row in read_rows(file, report):

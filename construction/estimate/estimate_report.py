@@ -60,6 +60,7 @@ def estimate_parts(
 ) -> list[PartRates]:
     """Estimates the rates of all rows, of each value of `by`, the most frequent first, and of the other values."""
     numbers: list[tuple[str, list[int] | None]] = [(ALL, None)]
+    parts = np.zeros(0, np.int64) if table.parts is None else table.parts
     if table.parts is not None:
         sizes = np.bincount(table.parts, weights=table.sums[:, ROWS], minlength=len(table.part_names))
         order = np.argsort(-sizes, kind="stable").tolist()
@@ -69,7 +70,7 @@ def estimate_parts(
             numbers.append((name, others))
     found = []
     for name, chosen in numbers:
-        cells = np.arange(len(table.sums)) if chosen is None else np.flatnonzero(np.isin(table.parts, chosen))
+        cells = np.arange(len(table.sums)) if chosen is None else np.flatnonzero(np.isin(parts, chosen))
         _, index = np.unique(table.groups.index[cells], return_inverse=True)
         groups = Groups(index, int(index.max()) + 1)
         judged = groups.sums(table.sums[cells][:, [JUDGED, CALLED]]).astype(np.int64)

@@ -144,7 +144,7 @@ def read_verdicts(
     sums = sum_rows(labels, scores)
     mean = mean_score(sums, path)
     filled = np.where(np.isfinite(scores), scores, mean)
-    part_names, parts = np.unique([str(row.values.get(by)) for row in rows], return_inverse=True)
+    part_names, parts = np.unique(np.array([str(row.values.get(by or "")) for row in rows]), return_inverse=True)
 
     def row_at(place: int) -> ScoredRow:
         return ScoredRow(place=place, cell=place, score=float(scores[place]), label=float(labels[place]))

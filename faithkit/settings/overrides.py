@@ -66,7 +66,9 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
     """
     last = {override.key_or_group: override for override in overrides}
     groups = {key: override for key, override in last.items() if _is_choice(configs, override)}
-    problems, used, unknown = [], [], []
+    problems: list[UserError] = []
+    used: list[Override] = []
+    unknown: list[Override] = []
     known_groups = _groups_of(configs, config_name)
     for override in groups.values():
         wrong = list(_choice_problems(configs, override))

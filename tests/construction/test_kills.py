@@ -32,6 +32,7 @@ def run_chain(folder: str, url: str) -> None:
     chain(Path(folder), engines, number=NUMBER, chunk_size=16).run(progress=False)
 
 
+@pytest.mark.slow
 def test_a_killed_chain_repeats_only_what_was_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "x")
     with ChatServer(seconds=0.03, models=(MODEL, f"{MODEL} too")) as server:

@@ -117,7 +117,7 @@ def wait_for(condition: Path, process: subprocess.Popen[str], seconds: float = 1
     raise AssertionError(f"{condition} did not appear")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_signal_ends_the_run_with_130_and_a_resume_takes_the_same_steps(
     number: signal.Signals, whole: Path, options: list[str], tmp_path: Path
 ) -> None:
@@ -213,8 +213,7 @@ def test_a_loss_that_is_no_number_stops_the_run(options: list[str], tmp_path: Pa
         train_here(f"run_dir={tmp_path / 'run'}", *options, *steep)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
+@pytest.mark.parametrize("trainer", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
 def test_two_processes_take_the_steps_of_one(
     trainer: str, options: list[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -205,5 +205,6 @@ def one_cannot_write(path: str) -> None:
     assert point == (run.last, 1, None) and [p.name for p in run.checkpoints.iterdir()] == ["last.ckpt"]
 
 
+@pytest.mark.slow
 def test_all_processes_raise_the_error_of_one_and_the_old_folder_stays(tmp_path: Path) -> None:
     in_processes(2, one_cannot_write, str(tmp_path))

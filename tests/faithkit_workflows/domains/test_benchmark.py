@@ -90,6 +90,7 @@ def test_accesses_to_embedded_rows_are_not_counted(
     assert count_test_accesses() == before and "a test access" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_training_rows_of_baselines_can_be_limited(tmp_path: Path) -> None:
     domains = read_all_domains(plain_config("evaluate", "benchmark=domains", SETS)["benchmark"])
     sizes = {

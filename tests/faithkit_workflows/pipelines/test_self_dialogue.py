@@ -101,6 +101,7 @@ def test_two_roles_talk_and_the_loader_reads_it(tmp_path: Path, capsys: pytest.C
     assert "self-dialogues" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_models_verdicts_are_separate_from_the_empty_labels_of_people(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -170,6 +171,7 @@ def test_an_edited_dialogue_is_regenerated_from_the_edit_and_nothing_else_change
     assert {row["text"] for row in kept} == {"Could I have two rooms?", "Never mind."}
 
 
+@pytest.mark.slow
 def test_a_dialogue_that_fails_behind_an_edit_can_be_edited_once_more(tmp_path: Path) -> None:
     folder, key = tmp_path / "run", f"task:0@{FIRST}"
 

@@ -32,7 +32,7 @@ def finished(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-@pytest.mark.parametrize("decoding", ["greedy", "nucleus"])
+@pytest.mark.parametrize("decoding", ["greedy", pytest.param("nucleus", marks=pytest.mark.slow)])
 def test_the_answers_are_those_of_generate_on_the_file_alone(decoding: str, tiny_llama: Path, tmp_path: Path) -> None:
     from faithkit_workflows import generate
 

@@ -31,6 +31,7 @@ def test_every_combination_is_a_run_in_a_folder_named_by_its_settings(tmp_path, 
     assert "therefore too good" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_typed", [False, True])
 def test_only_a_failed_job_is_trained_again(tmp_path, as_typed, capsys):
     def failing(settings) -> float:

@@ -55,6 +55,7 @@ def test_an_interrupted_search_keeps_its_count_and_draws_no_point_twice(tmp_path
     assert len(third.names) == 2, "the number of trials can be raised"
 
 
+@pytest.mark.slow
 def test_a_failed_trial_is_repeated(tmp_path):
     folder = tmp_path / "sweep"
 

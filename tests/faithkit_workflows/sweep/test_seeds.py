@@ -21,6 +21,7 @@ def test_the_mean_has_students_interval() -> None:
     assert average_runs([0.99, 0.9, 1.0]).high == 1.0 and (average_runs([3.0, 9.0]).low or 0) < 0
 
 
+@pytest.mark.slow
 def test_every_seed_is_trained_once_and_the_mean_is_reported(
     tiny_bert: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
