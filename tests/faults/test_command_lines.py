@@ -111,7 +111,7 @@ def without_accounts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def split(line: str) -> list[str]:
     """Splits a line at spaces outside brackets."""
     parts: list[str] = []
-    for word in line.split(" "):
+    for word in filter(None, line.split(" ")):
         if parts and parts[-1].count("[") > parts[-1].count("]"):
             parts[-1] += f" {word}"
         else:
