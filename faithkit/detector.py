@@ -119,11 +119,9 @@ def detector_kinds() -> Mapping[str, DetectorKind]:
 
 
 def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
-    """Splits `NAME:ARGUMENT` into an installed package's kind and its argument; None for any other checkpoint."""
+    """Splits `NAME:ARGUMENT` into the kind with this name and its argument; None for any other checkpoint."""
     name, separator, argument = checkpoint.partition(":")
-    if not separator or name in BUILT_IN:
-        return None
-    kind = detector_kinds().get(name)
+    kind = detector_kinds().get(name) if separator else None
     return (kind, argument) if kind else None
 
 

@@ -69,16 +69,18 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
     """Trains each stage of each seed, and suggests the next commands."""
     from faithkit.files.run_folder import process_rank
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_training
-    from faithkit.training.stages import check_parts
-    from faithkit_workflows.sweep.seeds import report_mean, seeded_stages
+    from faithkit.training.stages import check_parts, stages
 
     check_parts(config)
-    for stage in seeded_stages(run, config):
-        train(stage)
+    if config.get("seeds"):
+        from faithkit_workflows.sweep.seeds import train_seeds
+
+        train_seeds(run, config, train)
+    else:
+        for stage in stages(run, config):
+            train(stage)
     if process_rank() > 0:
         return
-    if config.get("seeds"):
-        report_mean(run, config)
     print_summary(run, ReportOptions.of(config), suggest_after_training(run, config))
 
 

@@ -3,14 +3,14 @@
 faithkit train model=judge scale=paper trainer=fsdp seeds=[1,2,3]
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.files.run_folder import RunFolder
+from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.results import read_metrics, write_results
 from faithkit.pages.page_tables import metrics_table
@@ -39,17 +39,21 @@ def folder_of(run: RunFolder, seed: int) -> RunFolder:
     return run.stage(f"seed{seed}")
 
 
-def seeded_stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
-    """Lists the unfinished stages of each unfinished seed, or of the run if it has no `seeds`."""
-    if not config.get("seeds"):
-        yield from stages(run, config)
-        return
+def train_seeds(run: RunFolder, config: Mapping[str, Any], train: Callable[[Stage], None]) -> None:
+    """Trains the unfinished stages of each unfinished seed, and reports the mean of all seeds.
+
+    Args:
+        train: Trains one stage.
+    """
     for seed in config["seeds"]:
         folder, of_seed = folder_of(run, seed), {**config, "seed": seed, "seeds": None}
         if not folder.metrics.exists():
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
             write_config(folder.config, of_seed)
-            yield from stages(folder, of_seed)
+            for stage in stages(folder, of_seed):
+                train(stage)
+    if process_rank() == 0:
+        report_mean(run, config)
 
 
 def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
