@@ -16,7 +16,7 @@ os.environ["WANDB_MODE"] = "offline"
 # A busy machine is no fault of what is tested. The fast tests try the same inputs every time, so that a change fails
 # them and never luck; `make test-all` looks for new ones.
 UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("fast", derandomize=True, **UNTIMED)
+hypothesis.settings.register_profile("fast", derandomize=True, max_examples=25, **UNTIMED)
 hypothesis.settings.register_profile("random", **UNTIMED)
 hypothesis.settings.register_profile("fuzz", max_examples=2000, **UNTIMED)
 hypothesis.settings.load_profile("fast")

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from construction.agreement.answers import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
@@ -69,7 +69,6 @@ def diahalu_kappa(labels):
     return (observed / num_samples - by_chance) / (1 - by_chance)
 
 
-@settings(max_examples=30)
 @given(st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=2, max_size=12))
 def test_diahalus_formula_is_fleiss_and_not_the_randolph_that_it_cites(rows):
     ratings, labels = table(rows, categories=2), np.array(rows)
@@ -90,7 +89,6 @@ RATED = st.lists(
 )
 
 
-@settings(max_examples=40)
 @given(RATED)
 def test_agreement_of_those_who_agree_is_one_and_intervals_hold_their_value(rows):
     same = [[row[0] if row[0] != MISSING else 0] * 3 for row in rows]
@@ -108,7 +106,6 @@ def test_items_with_another_number_of_ratings_are_left_out_of_fleiss_and_noted()
     assert any("1 items have a single rating" in note for note in scored.notes)
 
 
-@settings(max_examples=30)
 @given(RATED)
 def test_values_are_those_of_the_libraries(rows):
     krippendorff = pytest.importorskip("krippendorff")

@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from construction.annotation.export import BAD, COUNTED, ExportReport, annotators_of, read_export
@@ -43,7 +43,6 @@ def test_quotes_of_label_studio_are_recognised():
     assert not same_quote("city", "cite")
 
 
-@settings(max_examples=60)
 @given(
     TEXTS,
     st.lists(st.tuples(st.integers(0, 40), st.integers(1, 9), st.sampled_from(list(RAGTRUTH_LABELS))), max_size=4),

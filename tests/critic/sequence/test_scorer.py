@@ -70,7 +70,7 @@ def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
 
 
 @given(knowledge=TEXT, response=TEXT)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_gets_a_probability(critic: Critic, knowledge: str, response: str) -> None:
     assert 0 <= critic.score(knowledge, response).probability <= 1
 

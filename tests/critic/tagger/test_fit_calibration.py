@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critic.logistic import fit_line, sigmoid
@@ -177,7 +177,6 @@ def test_decomposed_and_turkish_letters_are_compared_where_they_stand() -> None:
     assert [text[a:b] for (a, b), gone in zip(places, words.missing, strict=True) if gone] == ["yok"]
 
 
-@settings(max_examples=50)
 @given(texts=st.lists(st.text("ab İ.\n\u0301", min_size=1, max_size=30), min_size=1, max_size=4))
 def test_evidence_of_an_answer_does_not_depend_on_the_others(texts: list[str]) -> None:
     requests = [Request("a", "", text) for text in texts]
@@ -196,7 +195,6 @@ ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 
 
 
 @given(rows=ROWS)
-@settings(max_examples=60)
 def test_the_best_f1_is_that_of_the_best_threshold(rows: list[tuple[int, int, int]]) -> None:
     odds, right, more = (np.array(column) for column in zip(*rows, strict=True))
     total = int(right.sum())

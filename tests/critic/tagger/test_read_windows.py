@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critic import Tagger
@@ -93,7 +93,6 @@ def test_of_windows_with_equal_odds_the_last_of_a_batch_and_the_first_batch_win(
     assert np.isnan(best[1]).all() and lowest[1] == np.inf, "odds that are no number choose nothing"
 
 
-@settings(max_examples=50)
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=30))
 def test_the_best_window_is_that_of_a_walk_from_the_highest_odds_to_the_lowest(places: list[tuple[int, float]]) -> None:
     token, odds = np.array([t for t, _ in places], np.int64), np.array([o for _, o in places])

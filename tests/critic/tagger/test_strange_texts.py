@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from critic import Tagger
@@ -26,7 +26,6 @@ def test_repeated_words_are_marked_each_where_it_stands(tagger: Tagger) -> None:
 
 
 @given(context=TEXT, question=TEXT, answer=TEXT)
-@settings(max_examples=40)
 def test_any_text_is_tagged_within_its_bounds(tagger: Tagger, context: str, question: str, answer: str) -> None:
     check(tagger.predict(context=context, question=question, answer=answer), answer)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from critic.tagger.find_spans import find_spans
@@ -97,7 +97,6 @@ def decoded(start: np.ndarray, end: np.ndarray, tags: np.ndarray) -> set[int]:
 @example(text="\u0301a")
 @example(text="\u200b")
 @example(text="a\u200b \u200b")
-@settings(max_examples=40)
 def test_every_visible_character_belongs_to_a_token(kind: str, text: str) -> None:
     start, end = extents(kind, text)
     assert (start <= end).all() and (end <= len(text)).all()
@@ -112,7 +111,6 @@ def test_every_visible_character_belongs_to_a_token(kind: str, text: str) -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=TEXTS, data=st.data())
-@settings(max_examples=40)
 def test_spans_become_tags_and_come_back_without_a_loss(kind: str, text: str, data: Any) -> None:
     start, end = extents(kind, text)
     spans = spans_within(text, data)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.build import build_source
@@ -54,7 +54,6 @@ def places_of(batch: dict[str, Any]) -> list[dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4), max_length=st.sampled_from([48, 64, 90]), packed=st.booleans())
-@settings(max_examples=40)
 def test_windows_cover_every_token_within_their_length(
     kind: str, texts: list[tuple[str, str, str]], max_length: int, packed: bool
 ) -> None:
@@ -82,7 +81,6 @@ def test_windows_cover_every_token_within_their_length(
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=4))
-@settings(max_examples=30)
 def test_padded_and_packed_batches_hold_the_same(kind: str, texts: list[tuple[str, str, str]]) -> None:
     columns = encoder(kind).encode_texts(*map(list, zip(*texts, strict=True)))
     padded, packed = (

@@ -24,7 +24,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 
 @given(pairs=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=4))
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pairs_encode_as_the_tokenizer_encodes_them(tokenizer: Any, pairs: list[tuple[str, str]]) -> None:
     from collections import Counter
 

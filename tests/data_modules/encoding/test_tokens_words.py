@@ -1,7 +1,7 @@
 """Tokenising by words gives what tokenising whole texts gives."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.encoding.tokens import _encode, _space_mark, tokenize
@@ -33,7 +33,6 @@ def test_which_tokenizers_cut_at_spaces(kind: str, mark: str | None) -> None:
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
-@settings(max_examples=200)
 @given(texts=st.lists(TEXTS, min_size=1, max_size=6))
 def test_words_give_the_ids_of_whole_texts(kind: str, texts: list[str]) -> None:
     tokenizer = tiny_tokenizer(kind)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from data_modules.encoding.sequence_layout import (
@@ -76,7 +76,6 @@ turns = st.lists(st.builds(Turn, speaker=st.sampled_from(["seeker", "wizard"]), 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60)
 @given(rows=st.lists(st.tuples(texts, turns, texts), min_size=1, max_size=4), limit=st.sampled_from([None, 0, 1, 3]))
 def test_the_newest_turns_stay_and_nothing_else_is_cut(
     kind: str, folders: dict[str, Path], rows: list[tuple[str, list[Turn], str]], limit: int | None

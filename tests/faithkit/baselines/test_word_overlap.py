@@ -3,7 +3,7 @@ from random import Random
 from string import ascii_lowercase
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.baselines.word_overlap import (
@@ -70,7 +70,6 @@ def test_a_fitted_threshold_parts_what_words_can_part():
     assert [p.label == e.label for p, e in zip(found.values(), EXAMPLES, strict=True)] == [True] * 5
 
 
-@settings(max_examples=60)
 @given(responses=st.lists(st.text(), max_size=12))
 def test_without_training_examples_at_most_half_are_called_hallucinated(responses):
     examples = [example(str(row), None, response) for row, response in enumerate(responses)]

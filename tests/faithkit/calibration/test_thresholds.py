@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from sklearn import metrics as sk
@@ -38,7 +38,6 @@ def test_the_temperature_that_made_the_labels_is_found(true_temperature):
     assert not fitted.note
 
 
-@settings(max_examples=60)
 @given(rows=st.lists(st.tuples(st.floats(-30, 30), st.integers(0, 1)), min_size=1, max_size=30))
 def test_no_temperature_within_bounds_is_better(rows):
     logits, gold = columns(rows)
@@ -64,7 +63,6 @@ def test_scores_of_zero_and_one_have_finite_logits():
     assert apply_temperature([-1e6, 1e6], 0.05).tolist() == [0.0, 1.0]
 
 
-@settings(max_examples=40)
 @given(rows=ROWS, aim=st.sampled_from(["f1", "macro_f1", "precision>=0.9", "precision >= 0.6"]))
 def test_no_threshold_serves_the_aim_better(rows, aim):
     scores, gold = columns(rows)
@@ -114,7 +112,6 @@ def test_an_unknown_aim_is_told(aim):
         choose_threshold([0.1, 0.9], [0, 1], aim)
 
 
-@settings(max_examples=60)
 @given(rows=ROWS)
 def test_the_calibration_error_is_that_of_torchmetrics(rows):
     scores, gold = columns(rows)

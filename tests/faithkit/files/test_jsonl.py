@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
@@ -17,7 +17,6 @@ ROWS = st.lists(st.dictionaries(ANY_TEXT, SCALARS | st.lists(SCALARS, max_size=3
 GOOD = {"id": "a", "label": "hallucinated", "score": 0.5, "spans": [{"start": 0, "end": 1, "label": "x"}], "text": "t"}
 
 
-@settings(max_examples=50)
 @given(rows=ROWS)
 def test_rows_come_back_as_they_went_and_the_same_rows_give_the_same_bytes(rows, tmp_path_factory):
     folder = tmp_path_factory.mktemp("rows")

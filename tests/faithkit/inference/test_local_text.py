@@ -55,7 +55,7 @@ def test_a_template_lays_messages_out_as_the_tokenizer_itself_does(llama: Path) 
     assert list(ids).count(tokens.tokenizer.convert_tokens_to_ids("</s>")) == 2
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=20))
 def test_no_content_can_end_its_own_turn(llama: Path, text: str) -> None:
     tokens = tokens_of(llama)

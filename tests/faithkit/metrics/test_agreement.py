@@ -1,7 +1,7 @@
 """Cohen's kappa is scikit-learn's, with an interval over groups."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score
 
@@ -10,7 +10,6 @@ from faithkit.metrics.judging import measure_agreement
 LABEL = st.sampled_from(["accurate", "inaccurate", "unparsed"])
 
 
-@settings(max_examples=50)
 @given(rows=st.lists(st.tuples(LABEL, LABEL, st.sampled_from("abcd")), min_size=1, max_size=30))
 def test_kappa_is_scikit_learns(rows):
     first, second, groups = zip(*rows, strict=True)

@@ -4,7 +4,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 from torchmetrics.functional.classification import binary_calibration_error
@@ -72,7 +72,6 @@ def test_a_validation_has_the_cross_entropy_beside_its_metrics():
     assert score_validation([0.0, 0.5], [1, 0])["loss"] < 100, "a certain mistake is bad, but no infinity"
 
 
-@settings(max_examples=50)
 @given(rows=st.lists(ROW, min_size=1, max_size=30))
 def test_values_are_those_of_scikit_learn_and_torchmetrics(rows):
     outcomes = outcomes_of(rows)
@@ -102,7 +101,6 @@ def undefined(name, outcomes, times):
     return lost.get(name, False) or bool(of_both and (lost[of_both] or lost[f"faithful_{of_both}"]))
 
 
-@settings(max_examples=40)
 @given(rows=st.lists(ROW, min_size=1, max_size=15), drawn=st.lists(st.integers(0, 3), min_size=5, max_size=5))
 def test_a_resample_is_worth_its_rows_written_out(rows, drawn):
     outcomes = outcomes_of(rows)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
@@ -69,7 +69,6 @@ def community(pairs):
     return f1_of(both, sum(len(said) for _, said in sets), sum(len(gold) for gold, _ in sets))
 
 
-@settings(max_examples=60)
 @given(rows=st.lists(ROW, min_size=1, max_size=12))
 def test_every_value_is_that_of_sets_of_characters(rows):
     examples, predictions = build(rows)

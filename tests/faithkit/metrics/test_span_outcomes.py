@@ -1,7 +1,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
@@ -26,7 +26,6 @@ def characters(spans):
     return {place for s in spans for place in range(s.start, s.end)}
 
 
-@settings(max_examples=200)
 @given(first=SPANS, second=SPANS)
 def test_runs_hold_the_characters_of_the_spans_and_no_other(first, second):
     ours, theirs = merge_spans(first), merge_spans(second)

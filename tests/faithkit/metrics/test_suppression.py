@@ -2,7 +2,7 @@ import json
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
@@ -67,7 +67,6 @@ SOURCES = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(sources=SOURCES)
 def test_rates_are_expectations_of_choosing_by_hand_with_ties_drawn_at_random(sources):
     examples, predictions = [], {}

@@ -10,7 +10,7 @@ import unicodedata
 from typing import ClassVar
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
@@ -90,7 +90,6 @@ def test_pieces_joined_are_the_text_and_every_character_knows_its_spans(case):
         assert tuple(found) == wanted
 
 
-@settings(max_examples=50)
 @given(marked(), ANY_TEXT, ANY_TEXT)
 def test_any_text_survives_the_page_and_none_of_it_is_markup(tmp_path_factory, case, other, title):
     response, gold, called = case

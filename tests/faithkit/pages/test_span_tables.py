@@ -2,7 +2,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.metrics.span_outcomes import join_spans
@@ -69,7 +69,6 @@ def test_spans_stand_in_brackets_with_type_and_score_and_what_is_left_out_is_cou
     assert mark_spans("", []) == ""
 
 
-@settings(max_examples=60)
 @given(text=ANY_TEXT, cuts=st.lists(st.floats(0, 1), max_size=6), name=ANY_TEXT.filter(bool))
 def test_no_marked_text_steers_the_terminal(text, cuts, name):
     places = sorted(int(cut * len(text)) for cut in cuts)

@@ -3,7 +3,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.pages.page_tables import (
@@ -47,7 +47,6 @@ def test_systems_stand_side_by_side_within_eighty_columns():
     assert "n = 1,864" in text
 
 
-@settings(max_examples=50)
 @given(texts=st.tuples(ANY_TEXT, ANY_TEXT, ANY_TEXT, ANY_TEXT.filter(bool)))
 def test_no_text_from_data_steers_the_terminal_or_breaks_the_table(texts):
     knowledge, response, said, id_ = texts

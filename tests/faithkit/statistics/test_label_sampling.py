@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
@@ -21,7 +21,6 @@ SCORES = np.linspace(0.001, 0.999, 120)
 NONE = np.zeros(120, bool)
 
 
-@settings(max_examples=60)
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=60),
     st.sampled_from(SAMPLING_RULES),

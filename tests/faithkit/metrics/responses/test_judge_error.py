@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -28,7 +28,6 @@ def column(called: int, passed: int) -> np.ndarray:
 cells = st.integers(1, 60)
 
 
-@settings(max_examples=80)
 @given(cells, cells, cells, cells, st.integers(0, 60), st.integers(1, 60))
 def test_the_value_solves_the_equation_and_the_interval_holds_it(found, missed, alarms, passed, called, others):
     judge = error_of(found, missed, alarms, passed)
@@ -54,7 +53,6 @@ def test_a_perfect_judge_needs_no_correction():
     assert 0.19 < got.metric.low < 0.25 and 0.35 < got.metric.high < 0.41
 
 
-@settings(max_examples=30)
 @given(st.integers(0, 1000))
 def test_few_labelled_rows_make_the_interval_wider(seed):
     few, many = (

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import sacrebleu
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
@@ -29,7 +29,6 @@ def test_answers_are_compared_without_articles_and_case():
     assert found.tolist() == pytest.approx([1.0, 2 / 3])
 
 
-@settings(max_examples=150)
 @given(PAIRS)
 def test_bleu_is_sacrebleus_for_the_corpus_and_for_every_sentence(pairs):
     said, gold = map(list, zip(*pairs, strict=True))
@@ -40,13 +39,11 @@ def test_bleu_is_sacrebleus_for_the_corpus_and_for_every_sentence(pairs):
     assert bleu(counts, effective_order=True).tolist() == pytest.approx(sentences, abs=1e-6)
 
 
-@settings(max_examples=100)
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_many_texts_in_one_call_are_tokenised_as_each_alone(texts):
     assert tokenize(texts) == [Tokenizer13a()(text.rstrip()).split() for text in texts]
 
 
-@settings(max_examples=150)
 @given(PAIRS)
 def test_rouge_is_rouge_scores(pairs):
     scorer = RougeScorer(["rouge1", "rouge2", "rougeL"])
