@@ -69,6 +69,7 @@ def test_the_wheel_holds_our_names_alone_with_configurations_and_types(wheel: Pa
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 
+@pytest.mark.slow
 def test_the_public_classes_are_imported_among_decoys(installed: Path, elsewhere: Path) -> None:
     code = "import faithkit; from faithkit import Critic, Tagger, Generator; print(faithkit.__file__, dir(faithkit))"
     done = run_in(elsewhere, installed / "python", "-W", "ignore", "-c", code)

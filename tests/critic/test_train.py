@@ -132,6 +132,7 @@ def test_a_signal_ends_the_run_with_130_and_a_resume_takes_the_same_steps(
     assert_same_weights(tmp_path / "run", whole)
 
 
+@pytest.mark.slow
 def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_trains_nothing_again(
     whole: Path, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ def test_a_shard_gives_the_same_examples_from_any_of_them(
             assert passed_over < 3, "no more than the rows between two places are read in vain"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl"])
 def test_a_training_goes_on_where_rows_before_were_left_out(encoder: PairEncoder, tmp_path: Path, suffix: str) -> None:
     kinds = ([GOOD] * 4 + [EMPTY, UNLABELLED, EMPTY]) * 6

@@ -59,6 +59,7 @@ def test_processes_share_each_batch_and_lose_nothing(
         assert all(len(part["input_ids"]) == len(part["index"]) >= 1 for part in parts), "an empty share has padding"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world_size", [1, 2, 6])
 def test_it_goes_on_from_any_step_with_other_processes(
     encoder: PairEncoder, write_shards: Write, world_size: int

@@ -149,6 +149,7 @@ def _interrupted(process: subprocess.Popen[bytes]) -> bytes:
     raise AssertionError("Ctrl-C does not end it")
 
 
+@pytest.mark.slow
 def test_the_command_starts_a_conversation(tiny_t5: Path) -> None:
     options = [f"checkpoint={tiny_t5}", "decoding=greedy", "decoding.max_new_tokens=4"]
     done = subprocess.run(

@@ -119,7 +119,10 @@ def split(line: str) -> list[str]:
     return parts
 
 
-@pytest.mark.parametrize(("script", "line", "words"), WRONG)
+@pytest.mark.parametrize(
+    ("script", "line", "words"),
+    [case if number % 3 == 0 else pytest.param(*case, marks=pytest.mark.slow) for number, case in enumerate(WRONG)],
+)
 def test_a_wrong_command_line_is_refused(script: str, line: str, words: str, places: Places) -> None:
     before = places.contents()
     ended = run_forked(script, *places.fill(split(line)))

@@ -70,7 +70,7 @@ def assert_full_disk_explained(ended: Ended, kilobytes: int) -> None:
 SIZES = {"train": (4, 64, 160, 400), "evaluate": (4, 8, 16), "generate": (4, 8), "score": (4, 8)}
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("name", ["train", *(pytest.param(name, marks=pytest.mark.slow) for name in list(SIZES)[1:])])
 def test_a_full_disk(name: str, commands: Commands, disk: Path, tmp_path: Path) -> None:
     run, folder = disk / "run", tmp_path / "folder"
     if name == "score":

@@ -318,6 +318,7 @@ def test_a_model_of_ours_on_the_hub_is_read_with_its_sidecar(tmp_path: Path, mon
     assert critic.calibration == ScoreCalibration(temperature=1.3, threshold=0.4, aim="f1")
 
 
+@pytest.mark.slow
 def test_a_command_refuses_a_damaged_run_in_three_lines(trained: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(trained, tmp_path / "run"))
     flip("model.safetensors")(folder / "hf")

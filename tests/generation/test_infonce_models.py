@@ -40,6 +40,7 @@ def test_the_projection_begins_by_seed_at_the_scale_of_its_input(language_models
         assert torch.equal(objective.projection.weight, first) == same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("in_batch", [False, True, "all"])
 @pytest.mark.parametrize(("family", "query"), QUERIES)
 def test_loss_and_gradients_are_those_of_every_candidate_alone(

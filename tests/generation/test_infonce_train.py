@@ -21,7 +21,7 @@ def options(language_models: dict[str, Path]) -> dict[str, list[str]]:
     return {w: [f"model={m}", f"model.weights={language_models[w]}", *plain] for w, m in models.items()}
 
 
-@pytest.mark.parametrize("model", ["t5", "llama"])
+@pytest.mark.parametrize("model", ["t5", pytest.param("llama", marks=pytest.mark.slow)])
 def test_a_model_learns_to_write_and_to_tell_apart(model: str, options: dict[str, list[str]], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     given = ["model.num_epochs=6", "objective.weight=1", "optimizer.lr=5e-3", "data.num_rows=16"]

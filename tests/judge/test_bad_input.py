@@ -95,6 +95,7 @@ def test_a_prompts_folder_with_a_missing_field_stops_before_a_model_is_asked(
     assert not [path for folder in ("predictions", "checkpoints") for path in (tmp_path / "run").glob(f"{folder}/*")]
 
 
+@pytest.mark.slow
 def test_a_training_row_without_a_target_is_named_and_may_be_skipped(
     language_models: dict[str, Path], tmp_path: Path
 ) -> None:

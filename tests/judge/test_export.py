@@ -22,7 +22,7 @@ def fp32(folder: Path) -> Judge:
     return Judge.load(folder, precision="32-true")
 
 
-@pytest.mark.parametrize("kind", ["full", "lora", "adapter"])
+@pytest.mark.parametrize("kind", [pytest.param("full", marks=pytest.mark.slow), "lora", "adapter"])
 def test_the_exported_folder_judges_as_the_run_does(
     kind: str, judge_run: Path, lora_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

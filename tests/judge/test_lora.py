@@ -80,6 +80,7 @@ def test_merged_and_unmerged_give_the_same_judgements_as_the_run_wrote(lora_run:
     assert probabilities(unmerged) == pytest.approx(probabilities(merged), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_benchmark_takes_the_adapter_folder(lora_run: Path, rows: Path, tmp_path: Path) -> None:
     written = read_predictions(str(lora_run / "predictions" / "halludial.jsonl"))
     evaluate_here(
@@ -130,6 +131,7 @@ def test_an_interrupted_training_of_adapters_resumes_to_the_same_weights(
     assert metrics[0] == metrics[1]
 
 
+@pytest.mark.slow
 def test_a_resume_on_other_base_weights_is_refused(
     lora_run: Path, options: list[str], language_models: dict[str, Path], tmp_path: Path
 ) -> None:

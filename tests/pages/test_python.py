@@ -98,6 +98,7 @@ def test_the_examples_of_extending_do_what_the_page_says(tmp_path: Path, monkeyp
     assert scope["questions"](["Is it? ", "It is."]).tolist() == [1.0, 0.0]
 
 
+@pytest.mark.slow
 def test_the_test_of_the_page_about_tests_runs(trained_tagger: Path, tmp_path: Path) -> None:
     (tmp_path / "test_answers.py").write_text(find_block("docs/in_tests.md", "def my_system"), encoding="utf-8")
     own = {**os.environ, "PYTHONPATH": str(ROOT), "DETECTOR": str(trained_tagger)}

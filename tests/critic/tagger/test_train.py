@@ -150,6 +150,7 @@ def test_every_corpus_of_spans_trains_a_tagger(
     assert labels <= ({SPAN_LABELS[-1]} if untyped else set(SPAN_TYPES))
 
 
+@pytest.mark.slow
 def test_no_type_is_told_where_no_span_of_training_had_one_unless_the_weights_know_types(
     trained_tagger: Path, tmp_path: Path, tagger_options: list[str]
 ) -> None:
@@ -204,6 +205,7 @@ def test_what_cannot_be_trained_is_explained_in_five_lines(
 SPANS = ["benchmark=ragtruth", "benchmark.num_rows=60"]
 
 
+@pytest.mark.slow
 def test_evaluating_repeats_the_runs_figures_and_writes_a_page(trained_tagger: Path, tmp_path: Path) -> None:
     page = tmp_path / "answers.html"
     done = run(

@@ -110,6 +110,7 @@ def test_synthetic_pairs_need_no_labels(wow: Path, tiny_bert: Path) -> None:
     assert all(len(e.knowledge.split()) + len(e.response.split()) <= 26 for e in short)
 
 
+@pytest.mark.slow
 def test_nothing_is_made_from_excluded_knowledge(wow: Path, audit: Path, tiny_bert: Path) -> None:
     banned = knowledge(0, "test")
     source = weak(wow, audit, tiny_bert, kinds=["natural", "synthetic"])
@@ -162,6 +163,7 @@ def test_a_missing_split_or_a_strange_file_is_explained(wow: Path, audit: Path, 
         read(weak(wow, audit, tiny_bert, kinds=["natural"]))
 
 
+@pytest.mark.slow
 def test_the_whole_recipe_runs_on_the_embedded_corpus(
     tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ except signals.Interrupted:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_at_once(number: int) -> None:
     with ChatServer(always=lambda body: Fault(seconds=120.0) if len(server.asked) > 4 else None) as server:

@@ -16,6 +16,7 @@ from faithkit.inference.sampling import choose_tokens
 EOS, NUM_DRAWS = 3, 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [7, 60, 900])  # the largest is looked through in blocks
 @pytest.mark.parametrize(
     "options",

@@ -76,6 +76,7 @@ def _tensors(checkpoint: Mapping[str, Any]) -> list[Any]:
     return [*checkpoint["state_dict"].values(), *(value for each in moments for value in each.values())]
 
 
+@pytest.mark.slow
 def test_three_processes_write_what_one_two_and_four_read(tmp_path: Path) -> None:
     in_processes(3, write_here, str(tmp_path / "last.ckpt"))
     names = {path.name for path in (tmp_path / "last.ckpt").iterdir()}

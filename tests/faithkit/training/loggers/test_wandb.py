@@ -82,6 +82,7 @@ def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_ids_are_unique_and_a_resumed_or_moved_run_keeps_its_own(tmp_path: Path) -> None:
     first, second = log_run(tmp_path / "a" / "run"), log_run(tmp_path / "b" / "run")
     assert first.names.run_id != second.names.run_id and first.names.display_name == second.names.display_name
