@@ -7,7 +7,7 @@ faithkit construct pipeline=describe pipeline.dataset=ragtruth pipeline.path=DIR
 faithkit construct pipeline=estimate pipeline.predictions=FILE pipeline.labels=FILE    a system's rate, few labels
 faithkit construct pipeline=estimate pipeline.predictions=FOLDER pipeline.by=COLUMN    of scored shards; also engine=ray
 faithkit construct resume=runs/...                            continue after any interruption, without repeated requests
-faithkit construct resume=runs/... retry_holes=true           ask again only for what failed
+faithkit construct resume=runs/... retry_failed=true           ask again only for what failed
 faithkit construct resume=runs/... pipeline.max_words=60      other settings: what depends on them is made again
 """
 
@@ -40,7 +40,7 @@ CHECKS = {"annotate": "faithkit_workflows.pipelines.annotate:check_resumed"}
 # A resumed run may change what its steps depend on: steps with other settings are made again.
 MAY_CHANGE = (
     *("pipeline.*", "engine.*", "models", "models.*", "prompts", "labels", "labels.*", "limit", "seed"),
-    *("retry_holes", "dry_run", "verbose"),
+    *("retry_failed", "dry_run", "verbose"),
 )
 GROUPS = ("pipeline", "engine", "scale")
 

@@ -74,7 +74,7 @@ class StepRecord:
         engine: The identity of the model, weights included; empty for none.
         state: RUNNING until all rows are written.
         size: Bytes of its file, once it is done.
-        holes: The number of failed rows by step and kind.
+        failures: The number of failed rows by step and kind.
         revision: Raised when failed rows were replaced: later steps then replace theirs.
         after: The revision of each step before it that its rows follow.
         usage: What its engine counted: requests, tokens, cost.
@@ -90,7 +90,7 @@ class StepRecord:
     state: str = RUNNING
     rows: int = 0
     size: int = 0
-    holes: dict[str, int] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
     revision: int = 0
     after: dict[str, int] = field(default_factory=dict)
     began: str = ""
@@ -101,10 +101,10 @@ class StepRecord:
 
     def set_failures(self, failures: Counter[str], path: Path) -> None:
         """Stores the counts of failed rows and the size of the file."""
-        self.holes, self.size = dict(sorted(failures.items())), path.stat().st_size
+        self.failures, self.size = dict(sorted(failures.items())), path.stat().st_size
 
     def __str__(self) -> str:
-        failures = ", ".join(f"{number:,} {why}" for why, number in self.holes.items())
+        failures = ", ".join(f"{number:,} {why}" for why, number in self.failures.items())
         usage = f"; {self.usage}" if self.usage else ""
         return f"{self.rows:,} rows{f', failed: {failures}' if failures else ''} in {self.seconds:.1f} s{usage}"
 
@@ -188,11 +188,11 @@ class Chain:
         """Reads the rows of a step, failed ones included."""
         return read_jsonl(self.path(name))
 
-    def run(self, *, retry_holes: bool = False, progress: bool = True) -> None:
+    def run(self, *, retry_failed: bool = False, progress: bool = True) -> None:
         """Makes all rows that are missing.
 
         Args:
-            retry_holes: Makes only failed rows again, and what depends on them.
+            retry_failed: Makes only failed rows again, and what depends on them.
         """
         for name in self.manifest.steps.keys() - self.steps.keys():  # a model that was removed
             self._delete_rows(self.manifest.steps.pop(name).file)
@@ -200,8 +200,8 @@ class Chain:
             record = self._valid_record(step)
             if record.state == RUNNING:
                 self._make_rows(step, record, progress)
-            if isinstance(step, Step) and record.holes and (retry_holes or record.after != self._revisions(step)):
-                self._repair(step, record, retry_holes, progress)
+            if isinstance(step, Step) and record.failures and (retry_failed or record.after != self._revisions(step)):
+                self._repair(step, record, retry_failed, progress)
             log.info("%s: %s", step.name, record)
 
     def _valid_record(self, step: AnyStep) -> StepRecord:

@@ -14,7 +14,7 @@ from faithkit.records import Prediction
 
 Item = TypeVar("Item")
 Row = dict[str, Any]
-KEY, FAILURE = "key", "hole"
+KEY, FAILURE = "key", "failure"
 TRIES = "tries"  # of a row that is made again: the number of earlier attempts
 NO_VERDICT = "no verdict"
 AT = "@"  # precedes a branch's name in the keys of rows that several branches give

@@ -82,7 +82,7 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     since = count_test_accesses()
     accesses = {name: {"before": rows.domain.test_accesses, "held": since[name]} for name, rows in domains.items()}
     metrics = full_names("test", NAME, {**report.metrics, **without_leaked})
-    meta = {"config": config, "part": part, "looks": accesses, "environment": environment()}
+    meta = {"config": config, "part": part, "test_accesses": accesses, "environment": environment()}
     write_results(run.metrics, metrics, {**meta, "test_sets": test_sets})
     lines = (_describe_part(part, block["path"], accesses), *(f"note: {note}" for note in notes))
     facts = {"models": [model for test_set in test_sets.values() for model in test_set["models"]]}
@@ -160,7 +160,7 @@ def count_test_accesses() -> Counter[str]:
 
 
 def _accesses_file() -> Path:
-    return cache_dir("domains") / "looks.jsonl"
+    return cache_dir("domains") / "test_accesses.jsonl"
 
 
 def _describe_part(part: str, root: str, accesses: Mapping[str, Mapping[str, int]]) -> str:

@@ -82,7 +82,7 @@ def run_chain(run: RunFolder, config: Mapping[str, Any], steps: Sequence[AnyStep
         for prompt in step.work.prompts.values() if isinstance(step, Step) and isinstance(step.work, Ask) else ():
             path = run.path / PROMPTS / f"{prompt.name}-{prompt.fingerprint}.txt"
             write_text(path, f"{prompt.system}\n\n{prompt.text}" if prompt.system else prompt.text)
-    chain.run(retry_holes=config["retry_holes"])
+    chain.run(retry_failed=config["retry_failed"])
     return chain
 
 
@@ -156,7 +156,7 @@ def report_written(
         kinds["quoted parts that are not in the response"] += row.get("unlocated", 0)
     failures: Counter[str] = Counter()
     for step in chain.manifest.steps.values():
-        failures.update({why: number for why, number in step.holes.items() if why.startswith(f"{step.name}: ")})
+        failures.update({why: number for why, number in step.failures.items() if why.startswith(f"{step.name}: ")})
     shared = {
         field: find_shared_texts(
             lambda field=field: (  # type: ignore[misc]
@@ -174,7 +174,7 @@ def report_written(
     chain.manifest.result = {
         "rows": dict(counts),
         "kinds": dict(kinds),
-        "holes": dict(failures),
+        "failures": dict(failures),
         "shared": {field: found.to_dict() for field, found in shared.items()},
     }
     chain.manifest.write()

@@ -212,7 +212,7 @@ class EditedDialogues:
             for row in chain.rows(self.plan.last_step(name)):
                 self.regenerated[row[KEY]] = self._with_model(row, name)
                 num_failed += is_failed(row)
-        again = f"; {num_failed} failed: edit them once more, or retry_holes=true" if num_failed else ""
+        again = f"; {num_failed} failed: edit them once more, or retry_failed=true" if num_failed else ""
         log.info("edits/%s: %d dialogues regenerated%s", number, len(cut), again)
 
 

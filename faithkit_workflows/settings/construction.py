@@ -355,7 +355,7 @@ class ConstructSettings(blocks.ExtensibleScript):
     labels: blocks.ClassLabels = None
     ray: engines.Ray
     limit: Annotated[types.Count | None, types.Hint("use a whole number of 1 or more, or null for all")]
-    retry_holes: types.Switch
+    retry_failed: types.Switch
     dry_run: types.Switch
     verbose: types.Switch = False
 

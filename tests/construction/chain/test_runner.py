@@ -61,7 +61,7 @@ def test_a_failed_row_is_replaced_by_a_failed_row_and_shifts_no_other(tmp_path: 
     assert found["3@b0"][FAILURE] == {"step": "branch-0", "why": "no reply", "detail": "it failed", "tries": 1}
     assert found["4@b0"]["branch-0"] == "Say it again: text 4!" and found["3@b1"]["branch-1"] == "Say it again: text 3!"
     counted = {"branch-0: no reply": 1, "branch-0: refusal": 1}
-    assert manifest(tmp_path)["branch-0"]["holes"] == counted == manifest(tmp_path)["last"]["holes"]
+    assert manifest(tmp_path)["branch-0"]["failures"] == counted == manifest(tmp_path)["last"]["failures"]
 
 
 def test_a_second_run_asks_nothing_and_changes_nothing(tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_a_changed_step_makes_itself_and_what_follows_again_and_nothing_before(t
 def test_only_failed_rows_are_asked_again_and_later_steps_follow(tmp_path: Path) -> None:
     made = chain(tmp_path, engines(fails=["3"], bad=["5"]))
     made.run(progress=False)
-    kept = [line for line in made.path("last").read_bytes().splitlines() if b"hole" not in line]
+    kept = [line for line in made.path("last").read_bytes().splitlines() if b"failure" not in line]
     again = engines(bad=["5#1"])
     made = chain(tmp_path, again)
-    made.run(retry_holes=True, progress=False)
+    made.run(retry_failed=True, progress=False)
     assert again[0].asked == ["3#1", "5#1"] and again[1].asked == []
     found = {row[KEY]: row for row in made.rows("last")}
     assert found["3@b0"]["size"] == len("Say it again: text 3!") and "tries" not in found["3@b0"]
@@ -137,8 +137,8 @@ def test_steps_behind_follow_a_retry_that_was_killed_between_them(tmp_path: Path
     made = chain(tmp_path, engines())
     made._repair(made.steps["branch-0"], made.manifest.steps["branch-0"], True, False)  # type: ignore[arg-type]
     made = chain(tmp_path, engines())
-    made.run(progress=False)  # without retry_holes
-    assert not any(map(is_failed, made.rows("last"))) and manifest(tmp_path)["last"]["holes"] == {}
+    made.run(progress=False)  # without retry_failed
+    assert not any(map(is_failed, made.rows("last"))) and manifest(tmp_path)["last"]["failures"] == {}
 
 
 def test_a_model_that_has_changed_makes_an_unfinished_step_anew(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[st
 def test_a_dialogue_that_ends_too_early_fails_with_the_reason(text: str, turns: tuple[str, ...], why: str) -> None:
     rules = DialogueRules(by_domain=RULES.by_domain, min_rounds=3, heading=RULES.heading)
     made = rules.add_turn(row(*turns), ModelReply(text), "step")
-    assert made["hole"]["why"] == why and made["hole"]["step"] == "step"
+    assert made["failure"]["why"] == why and made["failure"]["step"] == "step"
 
 
 def test_enough_whole_rounds_stay_when_a_dialogue_ends() -> None:
@@ -95,7 +95,7 @@ def test_one_refusal_of_b_is_an_answer_and_two_in_a_row_end_the_dialogue() -> No
     assert first["turns"][-1] == declines and first["refused"] == ["B1"]
     longer = {**first, "turns": [*first["turns"], THREE]}
     second = RULES.add_turn(longer, ModelReply("I am unable to help with it."), "B2")
-    assert is_failed(second) and second["hole"]["why"] == "refusal"
+    assert is_failed(second) and second["failure"]["why"] == "refusal"
 
 
 def test_short_turns_may_be_repeated() -> None:
@@ -107,9 +107,9 @@ def test_short_turns_may_be_repeated() -> None:
 
 def test_unlabelled_dialogues_are_read_without_a_label(tmp_path: Path) -> None:
     path = tmp_path / "DiaHalu.jsonl"
-    hole = {"key": "h", "hole": {"step": "A1", "why": "empty", "tries": 1}}
+    failed = {"key": "h", "failure": {"step": "A1", "why": "empty", "tries": 1}}
     rows = [row(ONE, TWO, domain=name) for name in DOMAINS]
-    assert write_diahalu(path, [hole, *rows]) == 4
+    assert write_diahalu(path, [failed, *rows]) == 4
     assert [one["ID"] for one in read_jsonl(path)] == [2, 3, 4, 5]
     report = ReadReport()
     found = list(read_examples(DiaHalu(path=str(path)), None, report))

@@ -95,7 +95,7 @@ def test_each_row_can_be_traced_to_model_prompt_seed_and_code(tmp_path: Path) ->
 def test_induced_hallucinations_come_with_the_faithful_replies(tmp_path: Path) -> None:
     with server() as served:
         construct_here(*overrides(served, tmp_path / "run", "pipeline=induced", "limit=20", "models=null"))
-    rejected = steps(tmp_path / "run")[f"factual-{JUDGE}"]["holes"]
+    rejected = steps(tmp_path / "run")[f"factual-{JUDGE}"]["failures"]
     examples = halludial(tmp_path / "run")
     long_enough = 20 - sum(rejected.values())
     assert set(rejected) == {f"factual-{JUDGE}: over six words more"} and 0 < long_enough < 20
@@ -148,7 +148,7 @@ def test_unusable_replies_are_counted_by_kind_and_shift_no_row(tmp_path: Path) -
         construct_here(*overrides(served, tmp_path / "run", "limit=12", "engine.concurrency=1"))
     name = f"sample-{WRITER}"
     counted = {f"{name}: {kind}": 1 for kind in (*UNUSABLE, "no reply")}
-    assert steps(tmp_path / "run")[name]["holes"] == counted == manifest(tmp_path / "run")["result"]["holes"]
+    assert steps(tmp_path / "run")[name]["failures"] == counted == manifest(tmp_path / "run")["result"]["failures"]
     rows = step_rows(tmp_path / "run", "annotate")
     assert [is_failed(row) for row in rows[::2]] == [True] * 5 + [False] * 7 and not any(map(is_failed, rows[1::2]))
     assert [row["key"].partition("@")[0] for row in rows[::2]] == [
@@ -166,7 +166,7 @@ def test_a_judge_that_keeps_to_no_form_fails_or_is_weighed(tmp_path: Path, capsy
     with server(always=misbehave, tells={"Yes": 0.7, "No": 0.2}) as served:
         construct_here(*overrides(served, tmp_path / "strict", "limit=4"))
         construct_here(*overrides(served, tmp_path / "weighed", "limit=4", "pipeline.weigh_verdicts=true"))
-    assert steps(tmp_path / "strict")["annotate"]["holes"] == {"annotate: no verdict": 8}
+    assert steps(tmp_path / "strict")["annotate"]["failures"] == {"annotate: no verdict": 8}
     assert "nothing was written" in capsys.readouterr().err and not list((tmp_path / "strict" / "benchmark").iterdir())
     rows = step_rows(tmp_path / "weighed", "annotate")
     assert {row["target"] for row in rows} == {"Yes. The reply is about sailors."}

@@ -185,11 +185,11 @@ def test_a_critic_finds_the_replies_and_checks_the_candidates(tmp_path: Path) ->
     found, checked = (
         list(read_jsonl(tmp_path / "run" / steps(tmp_path / "run")[name]["file"])) for name in ("find", "check")
     )
-    kept = [row for row in found if "hole" not in row]
-    assert len(served.asked) == len(kept) == len([row for row in checked if "hole" not in row])
-    assert {row["hole"]["why"] for row in found if "hole" in row} <= {"not hallucinated"}
+    kept = [row for row in found if "failure" not in row]
+    assert len(served.asked) == len(kept) == len([row for row in checked if "failure" not in row])
+    assert {row["failure"]["why"] for row in found if "failure" in row} <= {"not hallucinated"}
     for row in checked:
-        assert "hole" in row or ("hallucinated" in row["faults"]) == (row["verdict"] == "hallucinated")
+        assert "failure" in row or ("hallucinated" in row["faults"]) == (row["verdict"] == "hallucinated")
     assert len(sheet(tmp_path / "run")) == len(kept)
     assert steps(tmp_path / "run")["check"]["settings"]["detector"][0][1], "the hash of the weights"
 

@@ -38,13 +38,13 @@ def test_a_pipeline_runs_with_smollm2(pipeline: str, more: tuple[str, ...], tmp_
     found, most_a_row = steps(tmp_path / "run"), 2 if "pipeline.weigh_verdicts=true" in more else 1
     assert all(step["state"] == "done" and step["rows"] >= 3 for step in found.values())
     for step in (step for step in found.values() if step["engine"]):
-        before = sum(number for why, number in step["holes"].items() if not why.startswith(step["name"]))
+        before = sum(number for why, number in step["failures"].items() if not why.startswith(step["name"]))
         rows, (asked,) = step["rows"] - before, re.findall(r", (\d+) asked", step["usage"])
         # Of a weighed verdict the reply may be requested besides the probabilities, depending on the CPU's rounding.
         assert "transformers" in step["engine"] and rows <= int(asked) <= most_a_row * rows
     kept = sum(manifest(tmp_path / "run")["result"]["rows"].values())
-    holes = sum(manifest(tmp_path / "run")["result"]["holes"].values())
-    assert kept + holes >= 3
+    failed = sum(manifest(tmp_path / "run")["result"]["failures"].values())
+    assert kept + failed >= 3
     construct_here(*given, f"run_dir={tmp_path / 'again'}")  # all from the cache, and the same
     for name, step in found.items():
         assert steps(tmp_path / "again")[name]["size"] == step["size"]
@@ -107,7 +107,7 @@ def test_a_pipeline_runs_with_smollm2_through_vllm(tmp_path: Path) -> None:
     assert sample["state"] == judged["state"] == "done" and sample["rows"] == judged["rows"] == 3
     assert sample["engine"].startswith("vllm") and ", 3 asked" in sample["usage"]
     result = manifest(tmp_path / "run")["result"]
-    assert sum(result["rows"].values()) + sum(result["holes"].values()) == 3
+    assert sum(result["rows"].values()) + sum(result["failures"].values()) == 3
     construct("again")
     assert "3 replies known, 0 asked" in steps(tmp_path / "again")["sample-smollm2-135m"]["usage"]
     for name, step in found.items():

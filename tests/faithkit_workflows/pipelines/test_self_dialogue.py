@@ -208,7 +208,7 @@ def test_dialogues_that_fail_are_counted_by_reason_and_can_be_retried(tmp_path: 
         assert result["dialogues"] == 2 and result["of all rounds"] == 2
         assert [row["ID"] for row in dialogues(tmp_path / "run").values()] == [2, 3]
         refuses[0] = False
-        resume(tmp_path / "run", "retry_holes=true", "pipeline.temperature=0.1")
+        resume(tmp_path / "run", "retry_failed=true", "pipeline.temperature=0.1")
     assert [row["ID"] for row in dialogues(tmp_path / "run").values()] == [1, 2, 3]
     assert {step["state"] for step in steps(tmp_path / "run").values()} == {"done"}
 
