@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from faithkit.cli import USER_ERROR
 from faithkit.errors import UserError, choice_hint
+from faithkit.weights.known_models import Figure, KnownModel, known_models
 from faithkit.weights.local import LOCAL
-from faithkit.weights.models import Figure, KnownModel, known_models
 
 WIDTH = 80
 LINE = "{:<17} {:>6}  {:<8} {:<13} {}"

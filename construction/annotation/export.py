@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from construction.annotation.annotation_questions import Answers, BadAnswer, Spans
 from construction.annotation.project import KEY, AnnotationRow, same_quote, shown_text, to_original
-from construction.annotation.questions import Answers, BadAnswer, Spans
 from construction.annotation.schemes import Scheme
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from construction.annotation.questions import Answers, Spans
+from construction.annotation.annotation_questions import Answers, Spans
 from construction.annotation.schemes import SCHEMES, Scheme
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.atomic import write_json, write_text

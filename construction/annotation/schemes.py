@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from construction.annotation.questions import Answers, Choices, FreeText, Number, Question, Rating, Spans
+from construction.annotation.annotation_questions import Answers, Choices, FreeText, Number, Question, Rating, Spans
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_SPELLINGS
 from data_modules.reading.fields import WIZARD

@@ -19,9 +19,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from construction.annotation.annotation_questions import Answer, Answers, Choices, FreeText, Question, Spans
 from construction.annotation.export import Annotation, check_spans, join_overlaps
 from construction.annotation.project import AnnotationRow
-from construction.annotation.questions import Answer, Answers, Choices, FreeText, Question, Spans
 from construction.annotation.schemes import Scheme
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_numbered_jsonl

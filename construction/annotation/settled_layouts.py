@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from construction.annotation.annotation_questions import Answers
 from construction.annotation.project import AnnotationRow
-from construction.annotation.questions import Answers
 from construction.annotation.schemes import YES, rounds_text
 from construction.dialogues.dialogue_turns import turn_row
 from construction.official_layouts import DIAHALU_FILE, FAITHDIAL_FILES, GOOD, halludial_row

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder
+from faithkit.weights.known_models import known_models
 from faithkit.weights.local import LOCAL, fetch
-from faithkit.weights.models import known_models
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy

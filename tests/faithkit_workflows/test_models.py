@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
+from faithkit.weights.known_models import Figure, KnownModel, known_models
 from faithkit.weights.local import LOCAL
-from faithkit.weights.models import Figure, KnownModel, known_models
 from faithkit_workflows.models import detail, overview
 from tests.running import ROOT
 
