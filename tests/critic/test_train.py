@@ -117,7 +117,8 @@ def wait_for(condition: Path, process: subprocess.Popen[str], seconds: float = 1
     raise AssertionError(f"{condition} did not appear")
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_with_130_and_a_resume_takes_the_same_steps(
     number: signal.Signals, whole: Path, options: list[str], tmp_path: Path
 ) -> None:
@@ -170,6 +171,7 @@ def test_a_signal_soon_after_the_beginning_loses_nothing_where_no_checkpoint_was
     assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_is_survived(whole: Path, options: list[str], tmp_path: Path) -> None:
     process = start(tmp_path / "run", [*options, "callbacks.save_every_seconds=0.3"])
     wait_for(tmp_path / "run" / "checkpoints" / "last.ckpt", process)
@@ -265,6 +267,7 @@ def test_no_space_for_a_checkpoint_is_explained(options: list[str], tmp_path: Pa
     assert done.returncode == 2 and "no space left" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("keep", "left"),
     [("none", set()), ("best", {"best.ckpt"}), ("all", {"best.ckpt", "last.ckpt", "previous.ckpt"})],

@@ -121,7 +121,7 @@ def split(line: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("script", "line", "words"),
-    [case if number % 3 == 0 else pytest.param(*case, marks=pytest.mark.slow) for number, case in enumerate(WRONG)],
+    [case if number % 5 == 0 else pytest.param(*case, marks=pytest.mark.slow) for number, case in enumerate(WRONG)],
 )
 def test_a_wrong_command_line_is_refused(script: str, line: str, words: str, places: Places) -> None:
     before = places.contents()

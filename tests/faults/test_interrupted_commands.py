@@ -33,7 +33,8 @@ def test_a_kill_at_every_event(name: str, commands: Commands, tmp_path: Path) ->
         kill_and_resume(commands[name], number, tmp_path / f"{number}")
 
 
-@pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_complete", [False, True])
 def test_a_kill_while_a_sharded_checkpoint_is_written(is_complete: bool, sharded: Undisturbed, tmp_path: Path) -> None:
     numbers = [number for number, event in enumerate(sharded.events, 1) if "ckpt" in event]
     assert len(numbers) > 20 and any("index.ckpt" in event for event in sharded.events)

@@ -131,6 +131,7 @@ def test_commands_of_one_second_get_different_folders(tmp_path: Path) -> None:
     assert len(folders) == 60 == len(set(folders)) and all((tmp_path / folder).is_dir() for folder in folders)
 
 
+@pytest.mark.slow
 def test_a_command_that_failed_before_producing_anything_frees_its_folder(tiny_bert: Path, tmp_path: Path) -> None:
     folder, rows = tmp_path / "run", tmp_path / "rows.csv"
     rows.write_text("some,columns\n1,2\n")

@@ -54,7 +54,9 @@ def test_an_exported_model_is_proved_in_its_own_class_and_its_card_says_so(train
     assert Generator.load(str(tmp_path / "out")).settings == Generator.load(str(trained)).settings
 
 
-@pytest.mark.parametrize("decoding", ["greedy", "nucleus", "beam"])
+@pytest.mark.parametrize(
+    "decoding", ["greedy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nucleus", "beam"))]
+)
 def test_what_it_writes_does_not_depend_on_the_batch(decoding: str, trained: Path, tmp_path: Path) -> None:
     asked = [f"checkpoint={trained}", f"decoding={decoding}", "num_rows=8", "decoding.max_new_tokens=8"]
     for name, size in (("one", 1), ("many", 8)):

@@ -45,6 +45,7 @@ def test_the_exported_folder_judges_as_the_run_does(
     assert again.difference == 0 and probabilities(fp32(tmp_path / "again")) == probabilities(theirs)
 
 
+@pytest.mark.slow
 def test_a_damaged_run_is_not_exported_and_nothing_is_left_behind(
     judge_run: Path, lora_run: Path, tmp_path: Path
 ) -> None:

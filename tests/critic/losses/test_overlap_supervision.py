@@ -149,7 +149,8 @@ def test_a_resumed_run_ends_with_the_same_weights(
     assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-@pytest.mark.parametrize("trainer", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
 def test_two_processes_take_the_steps_of_one(trainer: str, options: list[str], tmp_path: Path) -> None:
     plain = [option for option in options if not option.startswith("trainer")] + ["model.dropout=0"]
     train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,7 @@ def test_a_context_of_5000_words_is_read_to_its_end(tagger: Tagger) -> None:
     assert (windows.context_start + windows.context_size).max() == columns["context"].lengths[0]
 
 
+@pytest.mark.slow
 def test_an_answer_of_50_000_words(tagger: Tagger) -> None:
     answer = "the river is long and the city is old, say you. " * 5000 + "music"
     tagged = tagger.predict(context="the river is long", question="is it", answer=answer)

@@ -147,6 +147,7 @@ def test_three_processes_at_once_build_it_once(entry: Entry, before: str, round_
     assert entry.num_builds == (1 if before == "nothing" else 2)
 
 
+@pytest.mark.slow
 def test_a_build_that_is_killed_leaves_nothing_that_grows(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     killed = 0
     for number in range(8):

@@ -7,6 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.reply_cache import CachedEngine
 from tests.faithkit.inference.asking import GREEDY, ask
@@ -36,6 +38,7 @@ def start(server: ChatServer, path: Path) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_and_asks_only_what_was_in_flight(path: Path) -> None:
     with ChatServer(seconds=0.03) as server:
         for asked_before in (13, 37):

@@ -69,6 +69,7 @@ def logged(folder: Path, name: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_report_has_our_tables_and_panels_of_the_logged_runs(tmp_path: Path, sent: list[dict[str, Any]]) -> None:
     logged(tmp_path / "a", "first"), logged(tmp_path / "b", "second"), make_run(tmp_path / "never-logged")
     runs = find_runs(tmp_path)

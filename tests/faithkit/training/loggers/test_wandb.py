@@ -94,6 +94,7 @@ def test_ids_are_unique_and_a_resumed_or_moved_run_keeps_its_own(tmp_path: Path)
     assert parts[1].history[0]["trainer/global_step"] == 29
 
 
+@pytest.mark.slow
 def test_an_evaluation_joins_the_group_of_its_models_run(tmp_path: Path) -> None:
     trained, run = tmp_path / "trained", RunFolder(tmp_path / "evaluated")
     (trained / "hf").mkdir(parents=True)

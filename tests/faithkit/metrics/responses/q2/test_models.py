@@ -164,6 +164,7 @@ def test_official_questions_are_searched_as_the_scripts_do(asker, monkeypatch):
     assert asked == [(5, {"max_length": 128, "no_repeat_ngram_size": 3, "early_stopping": True})]
 
 
+@pytest.mark.slow
 def test_official_questions_never_say_three_tokens_twice(asker):
     official = OfficialQuestions(asker)
     together = official.questions(QUESTIONS, CONTEXTS)
