@@ -22,12 +22,6 @@ hypothesis.settings.register_profile("fuzz", max_examples=2000, **UNTIMED)
 hypothesis.settings.load_profile("fast")
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keeps the tests of a file on one worker, so that the models which they share are trained once."""
-    if item.get_closest_marker("xdist_group") is None:
-        item.add_marker(pytest.mark.xdist_group(str(item.path)))
-
-
 @pytest.fixture(scope="session", autouse=True)
 def session_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The cache of fixtures that outlive a test; no fixture reads or writes the user's."""
