@@ -25,7 +25,8 @@ from faithkit.records import Example, Prediction
 if TYPE_CHECKING:  # numpy is imported later
     from numpy.typing import NDArray
 
-CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"  # the kinds of models trained here
+CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"
+TRAINED = frozenset({CRITIC, TAGGER, GENERATOR, JUDGE})  # the kinds of models trained here
 ENTRY_POINTS = "faithkit.detectors"
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of an entailment model's probabilities
 
@@ -119,9 +120,12 @@ def detector_kinds() -> Mapping[str, DetectorKind]:
 
 
 def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
-    """Splits `NAME:ARGUMENT` into the kind with this name and its argument; None for any other checkpoint."""
+    """Splits `NAME:ARGUMENT` into the kind with this name and its argument; None for any other checkpoint.
+
+    Models that are trained here are named by their folder alone, which records what they were trained on.
+    """
     name, separator, argument = checkpoint.partition(":")
-    kind = detector_kinds().get(name) if separator else None
+    kind = detector_kinds().get(name) if separator and name not in TRAINED else None
     return (kind, argument) if kind else None
 
 

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from critic import Critic, Tagger
+from faithkit.detector import JUDGE
 from faithkit.errors import UserError
 from faithkit_workflows.detectors.loading import load_detector
+from faithkit_workflows.settings.engines import check_checkpoint
 from tests.critic.tagger.conftest import tagger_folder, write_tagger  # noqa: F401
 from tests.data_modules.examples import example
 
@@ -28,3 +30,9 @@ def test_a_generator_is_no_detector(tiny_t5: Path) -> None:
         load_detector(str(tiny_t5), **OPTIONS)
     with pytest.raises(UserError, match="neither checkpoint nor predictions"):
         load_detector(None, **OPTIONS)
+
+
+@pytest.mark.parametrize("checkpoint", ["critic:runs/x", "tagger:runs/x", "judge:runs/x"])
+def test_a_kind_trained_here_is_named_by_its_folder_alone(checkpoint: str) -> None:
+    (problem,) = check_checkpoint("checkpoint", checkpoint, JUDGE)
+    assert problem.problem == "no such run or folder"
