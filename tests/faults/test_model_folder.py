@@ -273,8 +273,9 @@ def test_no_code_of_a_folder_runs(tmp_path: Path, messages: pytest.LogCaptureFix
 
 def test_a_foreign_detector_is_reported_as_uncalibrated(tmp_path: Path, messages: pytest.LogCaptureFixture) -> None:
     for kind in (CRITIC, TAGGER):
+        folder = complete_folder(kind, FOREIGN)
         messages.clear()
-        answer(kind, complete_folder(kind, FOREIGN))
+        answer(kind, folder)
         (line,) = [record.getMessage() for record in messages.records]
         assert "uncalibrated" in line
 
