@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # numpy is imported later
     from numpy.typing import NDArray
 
 CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"
+DETECTORS = (CRITIC, TAGGER, JUDGE)
 TRAINED = frozenset({CRITIC, TAGGER, GENERATOR, JUDGE})  # the kinds of models trained here
 ENTRY_POINTS = "faithkit.detectors"
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of an entailment model's probabilities

@@ -3,16 +3,12 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
-
-from pydantic import Field
 
 from faithkit.errors import UserError, shorten
 from faithkit.inference.text import Form
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span
-from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, Hint, OneOf, Positive, Switch, Text
 from judge.locate import locate_all
+from judge.options import JUDGEMENT, SPANS, STEPS, VERDICT
 from judge.reply import (
     CHOICES,
     LIST_KEY,
@@ -25,7 +21,6 @@ from judge.reply import (
     without_thoughts,
 )
 
-VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
 LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # beginnings of a list with parts and of an empty list
 SPANS_SCHEMA = {
     "type": "object",
@@ -58,8 +53,6 @@ class Judgement:
     failed: bool = False
 
 
-MAX_EXAMPLES = 64  # in a prompt
-NumExamples = Annotated[int, Field(ge=1, le=MAX_EXAMPLES)]
 Parse = Callable[[str, str], Judgement]  # from a reply and the judged response
 
 
@@ -123,37 +116,6 @@ ASKINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskOptions:
-    """The block `judge` of evaluate.py.
-
-    Args:
-        ask: A key of ASKINGS, which selects the prompt.
-        prompts: A folder with other prompts, `<ask>.txt`; None takes the built-in prompts.
-        num_samples: Replies to each prompt. Several replies are sampled, the majority decides, and the fraction of
-            hallucinated verdicts is the probability.
-        temperature: Temperature of several samples.
-        max_new_tokens: Maximum length of a reply; None takes the default of `ask`.
-        examples: Examples in the prompt: a file (judge/few_shot.py), or the number of training rows that evaluate.py
-            draws.
-        written: Generates and parses the verdict without a constrained form, as in the papers, instead of computing
-            its probability; unparsed replies are counted.
-    """
-
-    ask: Annotated[str, OneOf(tuple(ASKINGS))] = VERDICT
-    prompts: Text | None = None
-    num_samples: Count = 1
-    temperature: Positive = 1.0
-    max_new_tokens: Count | None = None
-    examples: Annotated[
-        NumExamples | Text | None, Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null")
-    ] = None
-    written: Switch = False
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-
 def target_text(example: Example, ask: str) -> str:
     """Writes the target reply: a verdict, the dataset's judgement or one made from its spans, or the list of spans.
 
@@ -190,4 +152,3 @@ def _parts(example: Example) -> list[str]:
 
 
 _WRITERS: Mapping[str, Callable[[Example], str]] = {VERDICT: _verdict, JUDGEMENT: _judgement, SPANS: _spans}
-TRAINABLE = tuple(_WRITERS)  # ways of prompting that a judge can be trained for

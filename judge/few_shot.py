@@ -16,7 +16,8 @@ from data_modules.reading.fields import read_history
 from data_modules.reading.rows import BadRow, ReadReport, read_rows
 from faithkit.errors import UserError, choice_hint
 from faithkit.records import HALLUCINATED, Example
-from judge.asking import ASKINGS, MAX_EXAMPLES, TRAINABLE, AskOptions, target_text
+from judge.asking import ASKINGS, target_text
+from judge.options import MAX_EXAMPLES, TRAINABLE, AskOptions
 from judge.prompt import PromptTemplate, read_prompt
 
 FIELDS = ("knowledge", "history", "response", "reply")

@@ -17,8 +17,9 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from judge.asking import ASKINGS, AskOptions, Judgement
+from judge.asking import ASKINGS, Judgement
 from judge.few_shot import Shot, build_prompt
+from judge.options import AskOptions
 from judge.prompt import PromptTemplate
 from judge.questions import CHUNK_SIZE, Answered, weigh_or_write
 from judge.settings import Settings

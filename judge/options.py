@@ -1,4 +1,4 @@
-"""The judge's hyperparameters, the block `model`."""
+"""The options of a judge: how it is asked, the block `judge`, and how one is trained, the block `model`."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,16 +6,62 @@ from typing import Annotated
 from pydantic import Field
 
 from faithkit.settings.check import check_fields
-from faithkit.settings.types import Hint, OneOf, PartialShare, Switch, Text, Tokens
+from faithkit.settings.types import (
+    ALL_LINEAR,
+    MAX_ALPHA,
+    MAX_RANK,
+    Count,
+    Hint,
+    OneOf,
+    PartialShare,
+    Positive,
+    Switch,
+    Text,
+    Tokens,
+)
 from faithkit.training.training_options import Aim
-from faithkit.weights.adapters import ALL_LINEAR, MAX_ALPHA, MAX_RANK
-from judge.asking import TRAINABLE
+
+ASKS = VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
+TRAINABLE = (VERDICT, JUDGEMENT, SPANS)  # ways of asking that a judge can be trained for
+MAX_EXAMPLES = 64  # in a prompt
+NumExamples = Annotated[int, Field(ge=1, le=MAX_EXAMPLES)]
 
 Rank = Annotated[int, Field(ge=1, le=MAX_RANK)]
 Modules = Annotated[
     Annotated[str, OneOf((ALL_LINEAR,))] | Annotated[list[Text], Field(min_length=1)],
     Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskOptions:
+    """The block `judge` of evaluate.py.
+
+    Args:
+        ask: The way of asking, which selects the prompt.
+        prompts: A folder with other prompts, `<ask>.txt`; None takes the built-in prompts.
+        num_samples: Replies to each prompt. Several replies are sampled, the majority decides, and the fraction of
+            hallucinated verdicts is the probability.
+        temperature: Temperature of several samples.
+        max_new_tokens: Maximum length of a reply; None takes the default of `ask`.
+        examples: Examples in the prompt: a file (judge/few_shot.py), or the number of training rows that evaluate.py
+            draws.
+        written: Generates and parses the verdict without a constrained form, as in the papers, instead of computing
+            its probability; unparsed replies are counted.
+    """
+
+    ask: Annotated[str, OneOf(ASKS)] = VERDICT
+    prompts: Text | None = None
+    num_samples: Count = 1
+    temperature: Positive = 1.0
+    max_new_tokens: Count | None = None
+    examples: Annotated[
+        NumExamples | Text | None, Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null")
+    ] = None
+    written: Switch = False
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

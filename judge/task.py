@@ -44,9 +44,9 @@ from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.adapters import add_adapters, base_name
 from faithkit.weights.load import check_end_token, check_places, filler_token
 from faithkit.weights.resolve import loading
-from judge.asking import ASKINGS, VERDICT, AskOptions, target_text
+from judge.asking import ASKINGS, target_text
 from judge.judge import Judge
-from judge.options import JudgeOptions
+from judge.options import VERDICT, AskOptions, JudgeOptions
 from judge.prompt import PromptTemplate, read_prompt
 from judge.settings import Settings
 from judge.weights import load_causal

@@ -113,7 +113,7 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     generator_engines = (AUTO, *ENGINES, engines.RAY)
     assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
-    assert set(judge_options.TRAINABLE) < set(ASKINGS)
+    assert tuple(ASKINGS) == judge_options.ASKS
     assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
     assert construction.RULES == SAMPLING_RULES
     assert benchmark_blocks.BASELINES == RESPONSE_BASELINES and set(benchmark_blocks.STRATEGIES) == {

@@ -11,6 +11,8 @@ from faithkit.errors import UserError, choice_hint, raise_problems
 
 PRECISIONS = ("auto", "32-true", "bf16")  # of models that write
 KEPT_CHECKPOINTS = ("none", "best", KEEP_ALL := "all")  # of a training that has ended
+ALL_LINEAR = "all-linear"  # the layers with a LoRA adapter
+MAX_RANK, MAX_ALPHA = 512, 16_384  # of LoRA adapters
 DETECTOR_PRECISIONS = (*PRECISIONS, "int8", "onnx")
 HINTED = "hinted"  # the type of pydantic errors that carry their hint
 

@@ -15,14 +15,14 @@ from faithkit.arguments import check_number, check_text
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, is_adapter, read_stored
+from faithkit.settings.types import ALL_LINEAR, MAX_ALPHA, MAX_RANK
 from faithkit.weights.load import REPAIR_HINT
 from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import loading, resolve
 from faithkit.weights.used_model import describe_model
 
 NAME = "default"  # of an adapter, as in peft
-ALL_LINEAR = "all-linear"
-MAX_RANK, MAX_ALPHA, MAX_MODULES = 512, 16_384, 1000
+MAX_MODULES = 1000
 # The values that a plain LoRA may have.
 ALLOWED: dict[str, tuple[Any, ...]] = {
     "peft_type": ("LORA",),

@@ -36,7 +36,7 @@ from faithkit_workflows.corpus.corpus_report import report_corpus
 from faithkit_workflows.detectors.baseline_fitting import read_fitting
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.detectors.loading import cascade_options, kind_of, log_models
-from judge.asking import VERDICT
+from judge.options import VERDICT
 
 HALUEVAL = "halueval"
 log = logging.getLogger("faithkit")

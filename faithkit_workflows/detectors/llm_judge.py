@@ -9,9 +9,9 @@ from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
-from judge.asking import AskOptions
 from judge.few_shot import Shot
 from judge.judge import Judge
+from judge.options import AskOptions
 from judge.questions import Asker, Question
 from judge.weights import stored_judge
 

@@ -15,7 +15,8 @@ from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
 from faithkit_workflows.pipelines.run_chain import build_model
-from judge.asking import JUDGEMENT, parse_judgement, target_text
+from judge.asking import parse_judgement, target_text
+from judge.options import JUDGEMENT
 from judge.reply import CHOICES
 
 ANNOTATE = "annotate"

@@ -7,13 +7,13 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from data_modules.data_options import NUM_BUFFER_ROWS, NUM_READERS
 from data_modules.negatives.make import KINDS
 from data_modules.reading.dataset import SPLITS
+from faithkit.detector import DETECTORS
 from faithkit.inference.decoding import Decoding
 from faithkit.records import LABELS
 from faithkit.settings import types
 from faithkit.settings.check import AsBlock, ScriptSettings
 from faithkit.training.training_options import TIMEOUT_SECONDS, OptimizerOptions
 from faithkit_workflows.settings import preflight
-from faithkit_workflows.settings.engines import DETECTORS, check_checkpoint
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 STRATEGIES = ("auto", "ddp", "fsdp", "ddp_find_unused_parameters_true")
@@ -34,6 +34,8 @@ def checkpoint_of(*kinds: str) -> types.Preflight:
     """Marks a key that names a checkpoint of one of these kinds."""
 
     def check(key: str, path: str) -> Any:
+        from faithkit_workflows.settings.engines import check_checkpoint
+
         return check_checkpoint(key, path, *kinds)
 
     return types.Preflight(check)

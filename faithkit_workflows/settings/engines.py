@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from data_modules.reading.shards import is_address, is_glob
-from faithkit.detector import CRITIC, JUDGE, TAGGER, detector_kinds, kind_in_name
+from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
 from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM
@@ -20,13 +20,12 @@ from faithkit.settings.check import AsBlock, check_fields, check_settings
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.preflight import check_output_folder, check_package
-from judge.asking import AskOptions
 from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
+from judge.options import AskOptions
 
 RAY = "ray"
 CLIENT = "ray://"  # addresses of the Ray client
 PAIRS = "pairs"
-DETECTORS = (CRITIC, TAGGER, JUDGE)
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 LOCAL_KEYS = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
 SERVER_KEYS = tuple(

@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import Field
 
+from faithkit.detector import DETECTORS
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
 from faithkit.settings import types
@@ -252,7 +253,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
         if isinstance(block, Responses):
             yield from engines.check_checkpoint("checkpoint", self.checkpoint, "generator")
         elif _detects(self) or (isinstance(block, Rates) and not self.engine.name):
-            yield from engines.check_checkpoint("checkpoint", self.checkpoint, *engines.DETECTORS)
+            yield from engines.check_checkpoint("checkpoint", self.checkpoint, *DETECTORS)
         if _asks(self):
             yield from engines.check_model("engine.model", self.engine.name, self.engine.model)
         if _detects(self):

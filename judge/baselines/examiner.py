@@ -13,9 +13,9 @@ from faithkit.arguments import read_examples
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import Message, Reply, TextEngine
 from faithkit.records import Example, Prediction
-from judge.asking import AskOptions
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge
+from judge.options import AskOptions
 from judge.prompt import read_prompt, write_history
 from judge.questions import CHUNK_SIZE, ask, read_text_prompt
 

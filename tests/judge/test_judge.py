@@ -7,8 +7,8 @@ import pytest
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
-from judge.asking import AskOptions
 from judge.judge import Judge
+from judge.options import AskOptions
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 

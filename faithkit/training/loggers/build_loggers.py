@@ -14,7 +14,6 @@ from faithkit.environment import environment
 from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.training.loggers.csv_files import CsvFiles
 from faithkit.training.loggers.logger_results import Finished, Row, RunLogger
-from faithkit.training.loggers.wandb_run import WandbRun
 
 
 class TensorBoardEvents:
@@ -40,6 +39,12 @@ class TensorBoardEvents:
 
     def close(self, exit_code: int) -> None:
         self.lightning.experiment.close()
+
+
+def _open_wandb(run: RunFolder, config: Mapping[str, Any], job: str, first_step: int, settings: Any) -> RunLogger:
+    from faithkit.training.loggers.wandb_run import WandbRun
+
+    return WandbRun(run, config, job, **settings)
 
 
 def _markdown(rows: Sequence[Row]) -> str:
@@ -120,5 +125,5 @@ BUILDERS: dict[str, Builder] = {
     TENSORBOARD: lambda run, config, job, first_step, settings: TensorBoardEvents(
         run.path / TENSORBOARD, first_step, **settings
     ),
-    WANDB: lambda run, config, job, first_step, settings: WandbRun(run, config, job, **settings),
+    WANDB: _open_wandb,
 }
