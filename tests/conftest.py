@@ -2,8 +2,10 @@
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,27 @@ hypothesis.settings.register_profile("fast", derandomize=True, max_examples=25, 
 hypothesis.settings.register_profile("random", **UNTIMED)
 hypothesis.settings.register_profile("fuzz", max_examples=2000, **UNTIMED)
 hypothesis.settings.load_profile("fast")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@cache
+def worker_group(path: str) -> str | None:
+    """Names the group of a file whose tests share models or servers, and so run on one worker."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    if named := re.search(r'xdist_group\("([\w-]+)"\)', text):
+        return named[1]
+    return path if 'scope="module"' in text else None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives the tests of a group to one worker: pytest 9.2 does not pass the groups of `--dist loadgroup` on."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return worker_group(nodeid.partition("::")[0]) or nodeid
+
+    return GroupScheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
