@@ -13,6 +13,7 @@ from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.environment import environment
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.outcomes import align_predictions
 from faithkit.published.figures import are_comparable
 from faithkit.records import Prediction
 from faithkit.reports.judging_report import official_report
@@ -69,6 +70,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
     if given is None:
         predicted = _predict(run, config, benchmark)
     else:
+        align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
         predicted = _describe_given(given, config, benchmark)
         path = run.predictions / f"{benchmark.name}.jsonl"
         write_given(path, benchmark.examples, given, texts=config["save_texts"])
