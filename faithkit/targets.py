@@ -25,7 +25,7 @@ TARGETS = (
     "generation.objectives.mle.Mle",
     "generation.objectives.infonce.InfoNce",
     "generation.objectives.loss_truncation.LossTruncation",
-    "generation.control.ctrl.Ctrl",
+    "generation.control.Ctrl",
     "faithkit_workflows.detectors.entailment.load_entailment",
 )
 

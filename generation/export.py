@@ -18,7 +18,7 @@ from faithkit.training.language_model import run_model
 from faithkit.weights.export import Report, compared_examples, export_folder, model_card
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
-from generation.control.names import control_tokens
+from generation.control import control_tokens
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES
 

@@ -31,7 +31,7 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Engine, Prompt, read_decoding
 from faithkit.records import Example, Prediction, Turn
 from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
-from generation.control.names import control_tokens
+from generation.control import control_tokens
 from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings
 

@@ -33,16 +33,7 @@ from faithkit.training.row_metric import RowMetric
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
-from generation.control.ctrl import Ctrl
-from generation.control.names import control_tokens
-from generation.control.response_features import (
-    OVERLAP,
-    Terciles,
-    fit_release_terciles,
-    fit_terciles,
-    levels,
-    overlap_of,
-)
+from generation.control import OVERLAP, Ctrl, Terciles, control_tokens, fit_terciles, levels
 from generation.objectives.objective import Objective, Step
 from generation.options import GeneratorOptions
 from generation.settings import Settings
@@ -70,8 +61,7 @@ class ControlEncoder(Encoder):
     @property
     def thresholds(self) -> dict[str, Any]:
         """The fitted boundaries of features, for the sidecar."""
-        group = overlap_of(self.ctrl.groups)
-        return {group: list(self.terciles)} if group and self.terciles else {}
+        return {OVERLAP: list(self.terciles)} if self.terciles else {}
 
     def fingerprint(self) -> str:
         return f"{self.inner.fingerprint()}:{self.ctrl.fingerprint()}"
@@ -91,8 +81,8 @@ class ControlEncoder(Encoder):
             group: np.concatenate([s.encoded.columns[PREFIX + group][s.indices] for s in train])  # type: ignore[index]
             for group in self.ctrl.groups
         }
-        if group := overlap_of(rows):
-            self.terciles = (fit_terciles if group == OVERLAP else fit_release_terciles)(rows[group])
+        if OVERLAP in rows:
+            self.terciles = fit_terciles(rows[OVERLAP])
             log.info("control: terciles of lexical overlap %.3f and %.3f", *self.terciles)
         shares = [np.bincount(column) / len(column) for column in levels(rows, self.terciles).T]
         described = [

@@ -22,15 +22,11 @@ SEQ2SEQ, CAUSAL = "seq2seq", "causal"
 DIALOGUE, KNOWLEDGE, SEEKER, WIZARD = "<|dialogue|>", "<|knowledge|>", "<|seeker|>", "<|wizard|>"
 # Each marker with the word that initialises its embedding. DIALOGUE is the bos of tokenizers that have none.
 MARKERS = {DIALOGUE: "dialogue", KNOWLEDGE: "knowledge", SEEKER: "user", WIZARD: "assistant"}
-OVERLAP_TOKENS = ("<|low-overlap|>", "<|medium-overlap|>", "<|high-overlap|>")
 # Control tokens by group, in their order in a sequence; in a group from the unwanted level to the wanted one.
-# `release_` groups are measured as FaithDial's release does; groups that share a token exclude each other.
 CONTROL_TOKENS = {
     "voice": ("<|first-person|>", "<|no-first-person|>"),
-    "overlap": OVERLAP_TOKENS,
-    "release_overlap": OVERLAP_TOKENS,
+    "overlap": ("<|low-overlap|>", "<|medium-overlap|>", "<|high-overlap|>"),
     "entailment": ("<|contradicted|>", "<|neutral|>", "<|entailed|>"),
-    "release_entailment": ("<|not-entailed|>", "<|entailed|>"),
 }
 
 
@@ -65,14 +61,10 @@ class TurnLayout:
 
 
 def check_control_groups(groups: Sequence[str]) -> None:
-    """Refuses groups that are unknown, out of order, or two that share a token."""
+    """Refuses groups that are unknown or out of order."""
     if list(groups) != [name for name in CONTROL_TOKENS if name in groups]:
         hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
         raise UserError(f"control groups {shorten(list(groups))}", hint=hint)
-    for number, group in enumerate(groups):
-        for other in groups[:number]:
-            if set(CONTROL_TOKENS[group]) & set(CONTROL_TOKENS[other]):
-                raise UserError(f"control groups {other} and {group} name the same feature", hint="use one of them")
 
 
 def bos_of(tokenizer: Any) -> str:

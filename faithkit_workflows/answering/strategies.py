@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from data_modules.encoding.sequence_layout import CONTROL_TOKENS
 from faithkit.detector import Detector, Entailment
 from faithkit.errors import UserError
 from faithkit.files.open_run import record_value
@@ -11,9 +12,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
 from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine
-from generation.control.ctrl import Ctrl
-from generation.control.names import check_controlled, control_tokens
-from generation.control.response_features import ENTAILMENTS, Terciles, levels, overlap_of, tokens_of
+from generation.control import ENTAILED, OVERLAP, Ctrl, Terciles, check_controlled, control_tokens, levels
 from generation.generator import Advance, Candidate, Generator
 from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings
@@ -41,13 +40,11 @@ class FeatureReader:
             entailment: A critic or an NLI model; None takes the one that it was trained with.
             load: Loads the model of that name.
         """
-        groups = settings.layout.control
-        overlap = overlap_of(groups)
-        terciles = settings.thresholds.get(overlap) if overlap else None
+        groups, terciles = settings.layout.control, settings.thresholds.get(OVERLAP)
         check_controlled(groups)
-        if overlap and terciles is None:
+        if OVERLAP in groups and terciles is None:
             raise UserError("this model's sidecar lacks the terciles of lexical overlap", hint="train it again")
-        if entailment is None and any(group in ENTAILMENTS for group in groups):
+        if entailment is None and ENTAILED in groups:
             trained = settings.origin.get("config", {}).get("control") or {}
             entailment = trained.get("entailment")
             if entailment is None:
@@ -56,7 +53,8 @@ class FeatureReader:
         return cls(Ctrl(groups=groups, entailment=entailment, load=load), terciles and (terciles[0], terciles[1]))
 
     def __call__(self, examples: Sequence[Example]) -> list[tuple[str, ...]]:
-        return tokens_of(self.ctrl.groups, levels(self.ctrl.measure(examples), self.terciles))
+        groups, found = self.ctrl.groups, levels(self.ctrl.measure(examples), self.terciles)
+        return [tuple(CONTROL_TOKENS[group][level] for group, level in zip(groups, row, strict=True)) for row in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +227,6 @@ def load_answerer(config: Mapping[str, Any], engine: str, num_gpus: int = 1) -> 
 
         detector = load_detector(config["detector"], precision="32-true", batch_tokens=None)
     if config["resample"] is not None:
-        from faithkit_workflows.answering.strategies import FeatureReader
         from faithkit_workflows.detectors.entailment import load_entailment
 
         features = FeatureReader.of(generator.settings, entailment=config["entailment"], load=load_entailment)

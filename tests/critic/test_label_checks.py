@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from critic.runtime.encoder_module import check_labels
-from critic.sequence.task import FIT_ROWS, labelled_subset
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 
@@ -43,10 +42,3 @@ def test_weak_labels_teach_and_validation_of_one_class_is_warned_of(caplog: pyte
     assert not caplog.messages
     check_labels({"train": [subset(BOTH)], "validation": [subset([0, 0, -1])]})
     assert "all 2 labelled validation examples are faithful" in caplog.text
-
-
-def test_evidence_is_fitted_on_every_labelled_row_however_many_have_none() -> None:
-    labels = np.full(10 * FIT_ROWS, -1)
-    labels[::20] = np.arange(len(labels[::20])) % 2
-    kept = labelled_subset(subset(labels.tolist())).sample(FIT_ROWS)
-    assert kept.indices.tolist() == np.arange(0, len(labels), 20).tolist()

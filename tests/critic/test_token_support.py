@@ -25,9 +25,8 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, model_state
-from faithkit_workflows import score
 from tests.data_modules.examples import example
-from tests.running import SMALL, compose, train_here
+from tests.running import SMALL, train_here
 
 ALONE = (
     *("model.evidence=words_and_tokens", "model.evidence_alone=true", "model.freeze_encoder=true"),
@@ -86,13 +85,6 @@ def test_texts_are_read_apart_with_their_special_tokens_which_do_not_count(
     wanted = -torch.log(torch.exp(-20 * each).mean()) / 20
     assert of(support, tiny_bert, [("the city is old", "the king lives")])[0] == pytest.approx(float(wanted), abs=1e-5)
     assert single_template(tokenizer) == ((tokenizer.cls_token_id,), (tokenizer.sep_token_id,))
-
-
-def test_what_the_knowledge_says_word_for_word_is_supported_and_what_it_lacks_is_not(
-    support: TokenSupport, tiny_bert: Path
-) -> None:
-    copied, other = of(support, tiny_bert, [("the king lives", "the king lives"), ("music", "the king lives")])
-    assert copied == pytest.approx(1, abs=1e-5) and other < 0.99
 
 
 @settings(max_examples=20, deadline=None)
@@ -170,25 +162,6 @@ def test_scores_are_the_same_alone_in_lists_from_cached_tokens_and_after_export(
     again = Critic.load(str(tmp_path / "folder"))
     np.testing.assert_allclose(again.probabilities(knowledge, response), together, atol=1e-6)
     assert np.isfinite(again.probabilities(["", KNOWLEDGE], ["The king is old.", ""])).all(), "texts without a token"
-
-
-def test_a_written_prediction_is_what_python_scores(alone: Path) -> None:
-    (file,) = (alone / "predictions").glob("*.jsonl")
-    rows = [json.loads(line) for line in file.read_text().splitlines()][:20]
-    scores = Critic.load(str(alone)).score([r["knowledge"] for r in rows], [r["response"] for r in rows])
-    assert [s.probability for s in scores] == pytest.approx([r["score"] for r in rows], abs=1e-5)
-
-
-def test_the_command_line_gives_a_table_the_scores_of_python(alone: Path, tmp_path: Path) -> None:
-    table = tmp_path / "rows.jsonl"
-    rows = [{"knowledge": KNOWLEDGE, "response": said} for said in ("The king is old.", "Nine dogs!")]
-    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    score.main(
-        compose("score", f"path={table}", f"checkpoint={alone}", f"run_dir={tmp_path / 'run'}", "num_resamples=20")
-    )
-    found = [json.loads(line) for line in (tmp_path / "run" / "predictions" / "rows.jsonl").read_text().splitlines()]
-    wanted = Critic.load(str(alone)).score([KNOWLEDGE] * 2, [row["response"] for row in rows])
-    assert [row["score"] for row in found] == pytest.approx([one.probability for one in wanted], abs=1e-5)
 
 
 def test_a_graph_is_refused_since_it_gives_no_states(alone: Path, tmp_path: Path) -> None:

@@ -156,22 +156,6 @@ def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_tra
 
 
 @pytest.mark.slow
-def test_a_signal_soon_after_the_beginning_loses_nothing_where_no_checkpoint_was_due(
-    whole: Path, options: list[str], tmp_path: Path
-) -> None:
-    process = start(tmp_path / "run", [*options, "checkpoints=best"])
-    wait_for(tmp_path / "run" / "checkpoints" / "best.ckpt", process)
-    assert not (tmp_path / "run" / "checkpoints" / "last.ckpt").exists()
-    process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130 and "resume=" in errors, errors
-    train_here(f"resume={tmp_path / 'run'}")
-    assert going_on_at(tmp_path / "run") > 0 and losses(tmp_path / "run") == losses(whole)
-    reported = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
-    assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
-
-
-@pytest.mark.slow
 def test_a_kill_at_any_moment_is_survived(whole: Path, options: list[str], tmp_path: Path) -> None:
     process = start(tmp_path / "run", [*options, "callbacks.save_every_seconds=0.3"])
     wait_for(tmp_path / "run" / "checkpoints" / "last.ckpt", process)
@@ -192,9 +176,9 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(whole: Path, tmp_pa
     shutil.copytree(whole, tmp_path / "run")
     last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     last.write_bytes(last.read_bytes()[:5000])
-    done = run("train.py", f"resume={tmp_path / 'run'}")
-    assert done.returncode == 0, done.stderr
-    assert "last.ckpt: the checkpoint is cut short or damaged" in done.stderr and "previous.ckpt" in done.stderr
+    train_here(f"resume={tmp_path / 'run'}")
+    log = (tmp_path / "run" / "train.log").read_text()
+    assert "last.ckpt: the checkpoint is cut short or damaged" in log and "previous.ckpt" in log
     assert_same_weights(tmp_path / "run", whole)
     reported = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
     assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout, add_markers
@@ -16,21 +14,13 @@ from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit_workflows.answering.strategies import FeatureReader
-from generation.control.ctrl import Ctrl, model_digest
-from generation.control.response_features import (
-    fit_terciles,
-    levels,
-    lexical_overlap,
-    objective_voice,
-    tokens_of,
-)
+from generation.control import Ctrl, fit_terciles, levels, lexical_overlap, model_digest, objective_voice
 from generation.settings import Settings
 from generation.task import ControlEncoder
 from tests.data_modules.examples import example
 from tests.generation.judges import Words, refuse
 
 GROUPS = ("voice", "overlap", "entailment")
-TEXTS = st.text(alphabet=st.sampled_from("imye 'ñ。\n-"), max_size=20)
 
 
 @pytest.mark.parametrize("said", ["I do.", "so am i", "It is MINE!", "I'm here", "I’d say so", "me-too", "ask myself"])
@@ -49,14 +39,6 @@ def test_overlap_is_the_share_of_said_words_that_the_knowledge_has() -> None:
     assert lexical_overlap("", "anything") == 0
 
 
-@given(TEXTS, TEXTS)
-def test_overlap_is_a_share_whole_for_a_copy_and_the_order_of_words_is_nothing(knowledge: str, said: str) -> None:
-    share = lexical_overlap(knowledge, said)
-    assert 0 <= share <= 1
-    assert lexical_overlap(knowledge, f"{said}\n{said}") == share
-    assert lexical_overlap(f"{said} {knowledge}", said) in (0, 1)
-
-
 def level_of(values: list[float]) -> list[int]:
     column = np.array(values)
     return levels({"overlap": column}, fit_terciles(column))[:, 0].tolist()
@@ -67,17 +49,6 @@ def test_terciles_part_in_three_and_equal_values_stay_together() -> None:
     assert level_of([1.0, 0.0, 1.0, 0.0, 1.0, 0.5]) == [2, 0, 2, 0, 2, 1]
     assert level_of([0.0, 0.0, 0.0, 0.0, 0.5, 1.0]) == [1, 1, 1, 1, 2, 2], "nothing lies below a boundary of 0"
     assert level_of([0.7]) == [2] and level_of([0.5] * 5) == [2] * 5
-
-
-@given(st.lists(st.integers(0, 12).map(lambda n: n / 12), min_size=1, max_size=40))
-def test_the_wanted_part_is_never_empty_and_no_smaller_than_a_third(values: list[float]) -> None:
-    found = level_of(values)
-    assert found.count(2) * 3 >= len(values)
-    by_value: dict[float, int] = {}
-    for value, level in zip(values, found, strict=True):
-        assert by_value.setdefault(value, level) == level
-    ordered = [by_value[value] for value in sorted(by_value)]
-    assert ordered == sorted(ordered)
 
 
 ROWS = [
@@ -198,12 +169,6 @@ def test_groups_that_are_none_are_refused(groups: tuple[str, ...], problem: str)
         Ctrl(groups=groups, entailment=None, load=refuse)  # type: ignore[arg-type]
 
 
-def test_streaming_is_refused_for_want_of_a_training_split(language_models: dict[str, Path]) -> None:
-    plain = turns(language_models["llama"], CAUSAL, packed=True)
-    with pytest.raises(UserError, match=r"data\.streaming with control"):
-        ControlEncoder(plain, plain, ctrl()).fit([])
-
-
 @pytest.mark.parametrize(
     ("control", "thresholds", "problem"),
     [
@@ -217,7 +182,3 @@ def test_what_cannot_be_read_off_is_told(control: tuple[str, ...], thresholds: d
     settings = Settings(layout=layout, architecture="seq2seq", thresholds=thresholds, origin={})
     with pytest.raises(UserError, match=problem):
         FeatureReader.of(settings, entailment=None, load=refuse)  # type: ignore[arg-type]
-
-
-def test_tokens_are_named_by_level() -> None:
-    assert tokens_of(("overlap", "entailment"), np.array([[1, 0]])) == [("<|medium-overlap|>", "<|contradicted|>")]

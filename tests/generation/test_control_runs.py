@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from data_modules.build import build_source
@@ -14,11 +13,9 @@ from data_modules.reading.rows import ReadReport
 from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
-from faithkit.files.model_folder import read_sidecar
 from faithkit_workflows.answering.strategies import FeatureReader
 from generation import Generator
-from generation.control.ctrl import Ctrl
-from generation.control.response_features import fit_terciles, lexical_overlap
+from generation.control import Ctrl
 from tests.faithkit_workflows.test_generate import generate_here
 from tests.generation.judges import bits, refuse
 from tests.running import SMALL_GENERATOR, train_here
@@ -38,15 +35,6 @@ def controlled(language_models: dict[str, Path], tmp_path_factory: pytest.TempPa
 
 def read_all(split: str) -> list:
     return list(read_examples(build_source("faithdial", "embedded"), split, ReadReport(), 40))
-
-
-def test_the_folder_holds_the_terciles_of_the_training_split(controlled: Path) -> None:
-    sidecar = read_sidecar(controlled / "hf")
-    assert sidecar is not None and sidecar.layout["control"] == ["voice", "overlap", "entailment"]
-    shares = np.array([lexical_overlap(e.knowledge, e.response) for e in read_all("train")])
-    assert sidecar.thresholds == {"overlap": list(fit_terciles(shares))}
-    log = (controlled / "train.log").read_text()
-    assert "terciles of lexical overlap" in log and "no-first-person" in log
 
 
 def test_the_test_figures_are_of_each_rows_own_features(controlled: Path) -> None:
@@ -72,16 +60,6 @@ def test_the_test_figures_are_of_each_rows_own_features(controlled: Path) -> Non
     assert metrics["test/embedded-faithdial/loss"]["value"] == pytest.approx(total / count, abs=1e-5)
 
 
-def test_the_model_is_asked_for_a_faithful_answer_unless_others_are_named(controlled: Path) -> None:
-    generator = Generator.load(str(controlled))
-    asked = read_all("test")[:3]
-    wanted = generator.candidates(asked)
-    named = generator.candidates(asked, control=["entailed", "no-first-person"])
-    assert wanted == named
-    other = generator.candidates(asked, control=["first-person", "low-overlap"])
-    assert [one[0].logprob for one in other] != [one[0].logprob for one in wanted]
-
-
 def test_answers_without_the_features_are_drawn_again(
     controlled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,13 +78,6 @@ def test_answers_without_the_features_are_drawn_again(
         missing.append([sum(t not in tokens for t in wanted) for tokens in reader(answered)])
     assert len(missing[0]) == 12 and sum(missing[1]) < sum(missing[0])
     assert all(later <= first for first, later in zip(*missing, strict=True))
-
-
-def test_an_exported_model_with_control_tokens_is_the_same(controlled: Path, tmp_path: Path) -> None:
-    from generation.export import export
-
-    assert export(str(controlled), str(tmp_path / "out")).difference <= 1e-5
-    assert read_sidecar(tmp_path / "out") == read_sidecar(controlled / "hf")
 
 
 @pytest.mark.parametrize(
@@ -129,11 +100,6 @@ def test_what_cannot_be_asked_for_is_told(
         generate_here(*given, f"run_dir={tmp_path / 'run'}", *ASKED)
     told = explain(caught.value)
     assert told is not None and len(told.splitlines()) <= 5
-
-
-def test_a_model_that_has_no_control_refuses_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="control=ctrl does not work with model=critic"):
-        train_here(f"run_dir={tmp_path / 'run'}", "model=critic", "control=ctrl")
 
 
 def test_any_critic_of_ours_judges_entailment(trained: Path) -> None:

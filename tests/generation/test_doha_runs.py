@@ -4,16 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from faithkit.errors import UserError
 from faithkit.files.model_folder import read_sidecar
 from generation import Generator
 from generation.export import export
-from tests.faithkit_workflows.test_generate import answers, generate_here
-from tests.running import SMALL_GENERATOR, compose, train_here
-
-NEGATIVES = "data.negatives={kinds: [verbatim, other], num: 2}"
+from tests.running import SMALL_GENERATOR, train_here
 
 
 @pytest.fixture(scope="module")
@@ -52,47 +47,3 @@ def test_an_exported_model_is_proved_in_its_own_class_and_its_card_says_so(train
     card = (tmp_path / "out" / "README.md").read_text()
     assert "Plain transformers cannot load this model" in card and "Generator.load(FOLDER)" in card
     assert Generator.load(str(tmp_path / "out")).settings == Generator.load(str(trained)).settings
-
-
-@pytest.mark.parametrize(
-    "decoding", ["greedy", *(pytest.param(name, marks=pytest.mark.slow) for name in ("nucleus", "beam"))]
-)
-def test_what_it_writes_does_not_depend_on_the_batch(decoding: str, trained: Path, tmp_path: Path) -> None:
-    asked = [f"checkpoint={trained}", f"decoding={decoding}", "num_rows=8", "decoding.max_new_tokens=8"]
-    for name, size in (("one", 1), ("many", 8)):
-        generate_here(*asked, f"run_dir={tmp_path / name}", f"batch_size={size}", "num_examples=0")
-    assert answers(tmp_path / "one") == answers(tmp_path / "many")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("objective", [["loss_truncation", "objective.window=8"], ["infonce", NEGATIVES]])
-def test_every_objective_trains_it(objective: list[str], options: list[str], tmp_path: Path) -> None:
-    name, *further = objective
-    train_here(f"run_dir={tmp_path / 'run'}", *options, f"objective={name}", *further)
-    assert 1 < perplexity(tmp_path / "run", "embedded-faithdial") < 1000
-
-
-@pytest.mark.slow
-def test_a_second_stage_goes_on_from_the_first(options: list[str], tmp_path: Path) -> None:
-    train_here(f"run_dir={tmp_path / 'run'}", *options, "data=wow_then_faithdial", "data.num_rows=16")
-    first, second = (
-        torch.load(tmp_path / "run" / stage / "checkpoints" / "best.ckpt", weights_only=True)["state_dict"]
-        for stage in ("stage1-wow", ".")
-    )
-    assert first.keys() == second.keys()
-    name = "model.model.decoder.layers.0.knowledge_attn.q_proj.weight"
-    assert (first[name] - second[name]).abs().max() < 0.05 and not torch.equal(
-        first[name], first[name.replace("knowledge", "encoder")]
-    )
-
-
-def test_at_paper_scale_it_is_bart_base() -> None:
-    cfg = compose("train", "model=doha", "scale=paper", "objective=loss_truncation", "control=ctrl")
-    assert cfg.model.weights == "facebook/bart-base" and cfg.model.architecture == "doha"
-    assert cfg.control.entailment and cfg.optimizer.lr == 6.25e-5
-
-
-def test_weights_of_another_family_are_told(language_models: dict[str, Path], tmp_path: Path) -> None:
-    weights = f"model.weights={language_models['t5']}"
-    with pytest.raises(UserError, match="is no doha model"):
-        train_here(f"run_dir={tmp_path / 'run'}", "model=doha", weights, *SMALL_GENERATOR)

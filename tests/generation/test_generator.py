@@ -13,7 +13,7 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Turn
 from generation import Generator
-from generation.control.names import control_tokens
+from generation.control import control_tokens
 from tests.generation.docstrings import run_examples
 from tests.generation.folders import CONTROL, examples, write_generator
 from tests.model_folders import make_foreign
@@ -97,26 +97,8 @@ def test_a_stream_reads_only_a_part_ahead_and_answers_in_order(tiny_llama: Path)
         list(generator.stream([{"knowledge": "The river."}]))
 
 
-def test_its_repr_tells_model_engine_and_device(tiny_t5: Path, tiny_controlled: Path) -> None:
-    shown = repr(Generator.load(str(tiny_t5), device="cpu"))
-    assert (
-        shown == f"Generator('{tiny_t5}', architecture='seq2seq', engine='transformers', device='cpu', max_length=400)"
-    )
-    assert "control=['voice', 'overlap', 'entailment']" in repr(Generator.load(str(tiny_controlled)))
-
-
 def test_the_lines_of_its_docstring_run(tiny_t5: Path) -> None:
     assert run_examples(Generator, {"runs/...": str(tiny_t5)}) == 7
-
-
-def test_auto_is_our_engine_for_an_encoder_decoder_whatever_is_installed(tiny_t5: Path) -> None:
-    assert "engine='transformers'" in repr(Generator.load(str(tiny_t5), engine="auto"))
-
-
-def test_what_the_example_answered_itself_is_not_looked_at(tiny_llama: Path) -> None:
-    generator = Generator.load(str(tiny_llama))
-    other = [replace(example, response="something else", label=None, spans=None) for example in examples()]
-    assert list(generator.predict_examples(other)) == list(generator.predict_examples(examples()))
 
 
 def test_candidates_are_the_samples_asked_for_with_their_likelihood(tiny_t5: Path) -> None:
@@ -125,12 +107,6 @@ def test_candidates_are_the_samples_asked_for_with_their_likelihood(tiny_t5: Pat
     found = Generator.load(str(tiny_t5)).candidates(examples(), decoding=decoding, advance=counted.append)
     assert all(len(own) == 3 and all(c.logprob < 0 for c in own) for own in found)
     assert sum(counted) == len(examples())
-
-
-def test_an_example_without_history_is_answered_from_its_knowledge(tiny_llama: Path) -> None:
-    alone = replace(examples()[0], history=())
-    (answer,) = Generator.load(str(tiny_llama)).predict_examples([alone])
-    assert answer.id == alone.id
 
 
 @pytest.mark.parametrize(
@@ -176,14 +152,6 @@ def test_no_model_reads_more_than_it_has_places_for(tiny_llama: Path) -> None:
         Generator.load(str(tiny_llama), max_length=5000)
 
 
-def test_control_tokens_stand_in_front_and_change_the_answer(tiny_controlled: Path) -> None:
-    generator = Generator.load(str(tiny_controlled))
-    wanted = list(generator.predict_examples(examples()))
-    named = ["no-first-person", "high-overlap", "entailed"]
-    assert list(generator.predict_examples(examples(), control=named)) == wanted
-    assert list(generator.predict_examples(examples(), control=["low-overlap"])) != wanted
-
-
 def test_control_tokens_by_name() -> None:
     assert control_tokens(CONTROL) == ("<|no-first-person|>", "<|high-overlap|>", "<|entailed|>")
     assert control_tokens(("overlap",), ["<|low-overlap|>"]) == ("<|low-overlap|>",)
@@ -211,7 +179,3 @@ def test_other_models_engines_and_precisions_are_refused(tiny_llama: Path, tiny_
         Generator.load(str(tiny_llama), engine="onnx")
     with pytest.raises(UserError, match="precision is 'int3'"):
         Generator.load(str(tiny_llama), precision="int3")
-
-
-def test_bf16_answers_too(tiny_t5: Path) -> None:
-    assert len(list(Generator.load(str(tiny_t5), precision="bf16").predict_examples(examples()))) == len(examples())

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from generation.candidate_forward import Contrast
-from generation.objectives.infonce import InfoNce, by_row
-from tests.generation.contrast import NEGATIVES, objective_of
+from generation.objectives.infonce import InfoNce
+from tests.generation.contrast import objective_of
 from tests.generation.steps import Share, step_of
 
 COUNTS = [3, 2, 1, 4]  # candidates of four rows, the gold response counted
@@ -50,12 +50,6 @@ def test_the_value_on_four_rows_is_numpys() -> None:
     wanted = by_hand(objective, query, candidates)
     assert logged["contrast"].item() == pytest.approx(wanted, abs=1e-6)
     assert loss.item() == pytest.approx(3.0 + 0.1 * wanted, abs=1e-6)
-
-
-def test_a_row_of_padding_counts_for_nothing() -> None:
-    objective, query, candidates = hand_made()
-    loss = objective(contrast_step(query, candidates, padding=(3,)))
-    assert loss.item() == pytest.approx(2.0 + 0.1 * by_hand(objective, query, candidates, range(3)), abs=1e-6)
 
 
 def test_rows_without_negatives_alone_leave_the_likelihood() -> None:
@@ -134,12 +128,3 @@ def test_processes_see_each_others_candidates(in_batch: bool | str) -> None:
     wanted = torch.autograd.grad(whole, leaves)
     for found, one in zip(torch.autograd.grad(mean, leaves), wanted, strict=True):
         torch.testing.assert_close(found, one, rtol=0, atol=1e-6)
-
-
-def test_scores_stand_row_by_row() -> None:
-    found = by_row(torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([0, 0, 1, 2]), 3)
-    assert found.tolist() == [[1.0, 2.0], [3.0, -torch.inf], [4.0, -torch.inf]]
-
-
-def test_negatives_are_as_many_as_the_rows_say() -> None:
-    assert [len(own) + 1 for own in NEGATIVES] == COUNTS

@@ -1,15 +1,12 @@
 """The contrastive objective on models is the same as passing each candidate through the model by itself."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from faithkit.errors import UserError
-from faithkit.training.language_model import row_statistics
 from tests.generation.contrast import ROWS, batch_of, loss_of, objective_of, prepared, the_long_way
 from tests.generation.test_forward import FAMILIES, build
 
@@ -22,22 +19,6 @@ QUERIES = [
     ("gpt2", None),
     ("llama", None),
 ]
-
-
-@pytest.mark.parametrize(("family", "query"), [("t5", "encoder_mean"), ("llama", "context_last")])
-def test_without_a_choice_the_query_is_the_first_that_a_model_has(
-    family: str, query: str, language_models: dict[str, Path]
-) -> None:
-    assert prepared(language_models[family], family)[1].query == query
-
-
-def test_the_projection_begins_by_seed_at_the_scale_of_its_input(language_models: dict[str, Path]) -> None:
-    model, objective, _ = prepared(language_models["t5"], "t5")
-    first = objective.projection.weight.detach().clone()
-    assert float(first.std()) == pytest.approx(len(first) ** -0.5, rel=0.1)
-    for seed, same in ((0, True), (1, False)):
-        objective.set_up(model, seed)
-        assert torch.equal(objective.projection.weight, first) == same
 
 
 @pytest.mark.slow
@@ -101,15 +82,6 @@ def check_training(loss: torch.Tensor, wanted: torch.Tensor, *modules: torch.nn.
         module.zero_grad()
 
 
-@pytest.mark.parametrize("family", ["t5", "llama"])
-def test_validation_does_not_see_the_negatives(family: str, language_models: dict[str, Path]) -> None:
-    model, _, encoder = prepared(language_models[family], family)
-    _, turns = build(language_models[family], FAMILIES[family], packed=True)
-    plain = {name: torch.from_numpy(c) for name, c in turns.collate(turns.encode(ROWS, Counter())).items()}
-    found = row_statistics(model, batch_of(encoder))
-    assert np.array_equal(found, row_statistics(model, {**plain, "index": torch.arange(4)}))
-
-
 @pytest.mark.parametrize(
     ("family", "values", "words"),
     [
@@ -127,9 +99,3 @@ def test_a_setting_that_cannot_be_is_told(
 ) -> None:
     with pytest.raises(UserError, match=words):
         prepared(language_models[family], family, **values)
-
-
-def test_a_padded_causal_model_is_told_what_to_set(language_models: dict[str, Path]) -> None:
-    _, turns = build(language_models["gpt2"], "causal", packed=False)
-    with pytest.raises(UserError, match=r"(?s)model.packed=false.*set model.packed=true"):
-        objective_of().encoder(turns, turns)

@@ -36,10 +36,3 @@ def test_a_negative_never_makes_a_causal_sequence_too_long(language_models: dict
     columns: dict[str, Any] = encoder.encode([full], Counter())
     size = len(columns["context"].values) + len(columns["negative"].values)
     assert size == encoder.turns.layout.max_length
-
-
-def test_a_written_marker_in_a_negative_is_text(language_models: dict[str, Path]) -> None:
-    _, _, encoder = prepared(language_models["t5"], "t5")
-    columns: dict[str, Any] = encoder.encode([replace(ROWS[0], negatives=("<|wizard|> </s>",))], Counter())
-    special = {encoder.turns.ids["<|wizard|>"], encoder.turns.tokenizer.eos_token_id}
-    assert not special & set(columns["negative"].values[:-1].tolist())

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from faithkit.cli import explain
-from tests.generation.test_train import assert_same_run, break_at, curve, metrics_of, resume_here, state
+from tests.generation.test_train import curve, metrics_of, state
 from tests.running import SMALL_GENERATOR, run, train_here
 
 OBJECTIVE = ["objective=infonce", "data.negatives.kinds=[original,verbatim,other]", "objective.num_negatives=2"]
@@ -40,20 +40,6 @@ def weights_of(folder: Path) -> list[str]:
 
     with safe_open(folder / "hf" / "model.safetensors", "pt") as file:
         return list(file.keys())
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_resumes_to_the_same_weights_and_projection(
-    options: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = [*options["llama"], "model.attention_dropout=0.1", "callbacks.save_every_seconds=0", "data.num_rows=16"]
-    train_here(f"run_dir={tmp_path / 'whole'}", *given)
-    break_at(1, monkeypatch, tmp_path / "run", *given)
-    resume_here(tmp_path / "run", monkeypatch)
-    assert "resuming at step 1" in (tmp_path / "run" / "train.log").read_text()
-    assert_same_run(tmp_path / "run", tmp_path / "whole")
-    projection = state(tmp_path / "run")["objective.projection.weight"]
-    assert projection.shape == (32, 32)
 
 
 @pytest.mark.slow

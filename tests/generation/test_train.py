@@ -109,16 +109,6 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(model: str, train
     assert found[-1] < found[0] and curve(folder, "validation/embedded-faithdial/token_accuracy")
 
 
-def test_a_run_without_test_turns_ends_well_and_says_so(
-    options: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train_here(
-        f"run_dir={tmp_path / 'run'}", *options["t5"], "data.split=train", "data.test_fraction=0", "data.num_rows=40"
-    )
-    assert "nothing to score" in capsys.readouterr().out and metrics_of(tmp_path / "run") == {}
-    assert (tmp_path / "run" / "hf" / "faithkit.json").is_file()
-
-
 @pytest.mark.parametrize("model", ["t5", "gpt2"])
 def test_an_exported_model_is_the_same_in_plain_transformers(
     model: str, trained: dict[str, Path], tmp_path: Path

@@ -10,7 +10,7 @@ from transformers import BartModel
 from data_modules.encoding.sequence_layout import KNOWLEDGE, TurnLayout, add_markers
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.errors import UserError
-from generation.weights import ARCHITECTURES, check_length, load_generator, starts_with
+from generation.weights import ARCHITECTURES, load_generator
 
 FAMILIES = {"t5": "seq2seq", "bart": "seq2seq", "gpt2": "causal", "llama": "causal"}
 
@@ -69,15 +69,6 @@ def test_weights_that_are_not_tied_stay_so(language_models: dict[str, Path], tmp
     assert torch.equal(head[-1], head[[4, 5]].mean(0)) and torch.equal(shared[-1], shared[[4, 5]].mean(0))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_plain_generate_starts_and_ends_where_a_response_does(family: str, language_models: dict[str, Path]) -> None:
-    model, tokenizer, _ = load(language_models[family], FAMILIES[family])
-    starts_with(model, tokenizer, (7,) if model.config.is_encoder_decoder else ())
-    written = model.generate(torch.tensor([[4, 5, 6]]), max_new_tokens=3)[0].tolist()
-    assert written[:1] == [7] if model.config.is_encoder_decoder else written[:3] == [4, 5, 6]
-    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
-
-
 def test_dropout_is_what_the_user_says(language_models: dict[str, Path]) -> None:
     model, _, _ = load(language_models["gpt2"], "causal", dropout=0.2, attention_dropout=0.0)
     assert (model.config.resid_pdrop, model.config.embd_pdrop, model.config.attn_pdrop) == (0.2, 0.2, 0.0)
@@ -93,19 +84,3 @@ def test_a_model_of_another_family_is_told(
 ) -> None:
     with pytest.raises(UserError, match=f"is no {architecture} model(.|\n)*{hint}"):
         load(language_models[family], architecture)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_model_that_writes_nothing_is_told(architecture: str, tiny_bert: Path) -> None:
-    tokenizer = load_tokenizer(str(tiny_bert))
-    with pytest.raises(UserError, match="BertModel is no"):
-        load_generator(str(tiny_bert), architecture, tokenizer=tokenizer, new_tokens={})
-
-
-def test_more_tokens_than_places_are_refused(language_models: dict[str, Path]) -> None:
-    layout = TurnLayout(kind="causal", max_length=513, max_response_length=24)
-    model, _, _ = load(language_models["gpt2"], "causal")
-    with pytest.raises(UserError, match="512 places"):
-        check_length(model, layout, "tiny")
-    model, _, _ = load(language_models["t5"], "seq2seq")
-    check_length(model, layout, "tiny")

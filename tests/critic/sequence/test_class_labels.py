@@ -47,13 +47,6 @@ def test_classes_without_names_are_read_as_they_are_said_to_be(
     assert (theirs.calibration.temperature, theirs.calibration.threshold) == (1.0, 0.5)
 
 
-def test_classes_that_bear_our_names_need_no_labels_in_any_order(trained: Path, tmp_path: Path) -> None:
-    theirs = Critic.load(foreign(trained, tmp_path / "critic", "Hallucinated", "FAITHFUL"))
-    np.testing.assert_allclose(
-        theirs.odds(KNOWLEDGE[:1], RESPONSE[:1]), -Critic.load(trained).odds(KNOWLEDGE[:1], RESPONSE[:1]), atol=1e-6
-    )
-
-
 def test_several_classes_may_mean_hallucinated(tmp_path: Path) -> None:
     write_tokenizer(tmp_path)
     torch.manual_seed(0)
@@ -66,15 +59,6 @@ def test_several_classes_may_mean_hallucinated(tmp_path: Path) -> None:
     with torch.inference_mode():
         wanted = critic.model(**tokens).logits.softmax(-1)[:, :2].sum(-1)
     assert critic.probabilities(KNOWLEDGE[:2], RESPONSE[:2]) == pytest.approx(wanted.numpy(), abs=1e-5)
-
-
-def test_unknown_classes_are_refused_with_the_option_to_type(trained: Path, tmp_path: Path) -> None:
-    folder = foreign(trained, tmp_path / "critic", "LABEL_0", "LABEL_1")
-    wanted = r"classes are 0: 'LABEL_0', 1: 'LABEL_1'(.|\n)*labels=\{0: faithful, 1: hallucinated\}"
-    with pytest.raises(UserError, match=wanted):
-        Critic.load(folder)
-    with pytest.raises(UserError, match="labels is for external critics"):
-        Critic.load(trained, labels={0: "faithful", 1: "hallucinated"})
 
 
 @pytest.mark.parametrize(

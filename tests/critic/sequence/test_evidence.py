@@ -1,31 +1,23 @@
 """A critic that weighs words beside its encoder: what it learns, that it is kept, and that texts decide it alone."""
 
-import json
 import shutil
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from critic import Critic
-from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHTS, fit_evidence, row_weights
+from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHTS, fit_evidence
 from critic.weights import load_classifier
-from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.tokens import load_tokenizer
-from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, model_state
-from faithkit.words import best_sentences
 from tests.data_modules.examples import example
 from tests.model_folders import edit_json, reseal
 from tests.running import SMALL, train_here
 
-TEXT = st.text(min_size=1, max_size=60).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = "The river is long. The city is old. The king lives in it. Music is loved by the king."
 
 
@@ -65,28 +57,6 @@ def test_broken_weights_of_evidence_are_refused(general: Path, tmp_path: Path, b
         Critic.load(str(folder))
 
 
-def test_a_critic_without_evidence_says_nothing_of_it(trained: Path) -> None:
-    sidecar = json.loads((trained / "hf" / SIDECAR).read_text())
-    assert EVIDENCE not in sidecar["thresholds"] and set(sidecar["layout"]) == {"order", "max_length"}
-    assert not Critic.load(str(trained)).weights
-
-
-def test_the_run_tells_what_each_number_weighs(general: Path) -> None:
-    meta = json.loads((general / "metrics.json").read_text())["meta"]
-    assert f'"{WEIGHTS[1]}"' in json.dumps(meta)
-    card = general / "hf" / "README.md"
-    assert not card.exists() or "Critic.load" in card.read_text()
-
-
-@given(st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=4))
-def test_evidence_of_a_pair_is_finite_and_does_not_depend_on_the_others(pairs: list[tuple[str, str]]) -> None:
-    knowledge, response = zip(*pairs, strict=True)
-    together = word_evidence(knowledge, response)
-    assert together.shape == (len(pairs), len(WORD_EVIDENCE)) and np.isfinite(together).all()
-    for row, pair in zip(together, pairs, strict=True):
-        assert np.array_equal(word_evidence([pair[0]], [pair[1]])[0], row)
-
-
 def test_scores_are_the_same_alone_in_lists_and_from_cached_tokens(general: Path) -> None:
     critic = Critic.load(str(general))
     knowledge, response = [KNOWLEDGE, "music", KNOWLEDGE], ["The king is old.", "I like it.", "Nine dogs!"]
@@ -96,27 +66,6 @@ def test_scores_are_the_same_alone_in_lists_and_from_cached_tokens(general: Path
     rows = [example(knowledge=k, response=r) for k, r in zip(knowledge, response, strict=True)]
     cached = critic.column_odds(critic.encoder.encode(rows, Counter()))
     np.testing.assert_allclose(critic.calibration.scores(cached), together, atol=1e-6)
-
-
-@given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc")), min_size=1, max_size=30))
-def test_each_class_of_each_dataset_counts_the_same(rows: list[tuple[bool, str]]) -> None:
-    gold, sources = np.array([wrong for wrong, _ in rows], np.int8), [source for _, source in rows]
-    weights = row_weights(gold, sources)
-    sums = Counter[tuple[bool, str]]()
-    for row, weight in zip(rows, weights, strict=True):
-        sums[row] += weight
-    assert weights.mean() == pytest.approx(1) and min(sums.values()) == pytest.approx(max(sums.values()))
-
-
-def test_what_orders_every_dataset_outweighs_what_tells_datasets_apart() -> None:
-    random = np.random.default_rng(0)
-    gold = np.concatenate([random.random(400) < 0.9, random.random(100) < 0.1]).astype(np.int8)
-    dataset = np.repeat([1.0, 0.0], [400, 100])
-    evidence = np.zeros((500, len(WEIGHTS) - 1))
-    evidence[:, 0] = gold + random.normal(0, 1, 500)
-    evidence[:, 1] = dataset
-    weights, note = fit_evidence(evidence, gold, ["xsum" if one else "diahalu" for one in dataset])
-    assert not note and weights[0] > 0.5 and abs(weights[1]) < 0.3 * weights[0]
 
 
 def test_a_good_fit_is_kept_where_datasets_differ_in_level_or_words_stand_first() -> None:
@@ -139,18 +88,6 @@ def test_log_odds_that_fall_with_the_labels_are_not_turned_round() -> None:
     evidence[:, 0] = -3.0 * gold
     weights, note = fit_evidence(evidence, gold, ["a"] * 100)
     assert "do not rise" in note and weights == (1.0, *[0.0] * (len(WEIGHTS) - 1))
-
-
-def test_long_knowledge_is_cut_to_the_sentences_that_the_response_speaks_of(tiny_bert: Path) -> None:
-    tokenizer = load_tokenizer(str(tiny_bert))
-    short, plain = (PairEncoder(tokenizer=tokenizer, max_length=64, max_knowledge_words=n) for n in (6, None))
-    response = "the king lives here"
-    read = best_sentences(KNOWLEDGE, response, 6)
-    assert "king lives" in read and "river" not in read
-    row = [example(knowledge=KNOWLEDGE, response=response)]
-    (ids,) = [short.encode(row, Counter())["knowledge"].row(0)]  # type: ignore[union-attr]
-    assert ids.tolist() == tokenizer(read, add_special_tokens=False)["input_ids"]
-    assert short.fingerprint() != plain.fingerprint()
 
 
 def test_the_encoder_of_an_nli_model_is_a_beginning_and_its_head_is_not(tiny_bert: Path, tmp_path: Path) -> None:
@@ -191,12 +128,3 @@ def test_regression_runs_and_tokens_have_a_vote_each_however_large_their_numbers
     votes = [rest[:, :-2] @ weights[:-3], rest[:, -2] * weights[-3], rest[:, -1] * weights[-2]]
     assert np.std(votes, axis=1) == pytest.approx(np.std(votes[0]), rel=0.02) and not note
     assert weights[-3] > 0 > weights[-2] and (weights[0] != 0) == own
-
-
-def test_a_vote_in_which_nothing_differs_does_not_count() -> None:
-    random = np.random.default_rng(2)
-    gold = (random.random(200) < 0.5).astype(np.int8)
-    evidence = random.normal(0, 1, (200, len(TOKEN_WEIGHTS) - 1)) + gold[:, None]
-    evidence[:, -1] = 1.0  # empty responses alone, say
-    weights, _ = fit_evidence(evidence, gold, ["wow"] * 200)
-    assert weights[-2] == 0 and np.isfinite(weights).all() and weights[-3] > 0

@@ -1,46 +1,15 @@
 """Options of a training: one dataclass a block, checked with the key in the error; old runs are still read."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from critic.sequence.options import CriticOptions
-from critic.sequence.task import CriticTask
 from critic.tagger.options import TaggerOptions
 from faithkit.errors import UserError
 from faithkit.training.training_options import OptimizerOptions, read_options
-from faithkit_workflows.train import build_task
-from tests.running import plain_config
 
 OPTIMIZER = {"lr": 1e-3, "weight_decay": 0.01, "warmup": 0.1, "schedule": "linear"}
-# The options that a task's own block named, every one, before it was given the whole `model` block.
-OLD_CRITIC = (
-    "weights max_length order label_smoothing support_weight freeze_embeddings dropout gradient_checkpointing "
-    "threshold_aim"
-).split()
-OLD_TAGGER = (
-    "weights max_length max_windows typed packed positive_weight focal_gamma support_weight freeze_embeddings dropout "
-    "attention_dropout gradient_checkpointing evidence threshold_aim"
-).split()
-
-
-@pytest.mark.parametrize(("model", "keys"), [("critic", OLD_CRITIC), ("tagger", OLD_TAGGER)])
-def test_a_configuration_of_before_gives_the_same_task(model: str, keys: list[str], tiny_bert: Path) -> None:
-    changes = ["model.support_weight=0.25", "optimizer.lr=0.125", "model.threshold_aim=argmax"]
-    changes += ["model.span_weight=0"] if model == "critic" else []  # it came later: off in a run of before
-    config = plain_config("train", f"model={model}", f"model.weights={tiny_bert}", *changes)
-    task = build_task(config)
-    block = config["model"]
-    block["task"] = {**block["task"], **{key: block[key] for key in keys}}
-    old = build_task({"model": {"name": model, "task": block["task"]}})
-    assert old.options == task.options and old.optimizer == task.optimizer  # type: ignore[attr-defined]
-    assert task.options.support_weight == 0.25 and task.optimizer.lr == 0.125  # type: ignore[attr-defined]
-
-
-def test_the_tasks_own_block_wins_over_the_model_block(tiny_bert: Path) -> None:
-    task = CriticTask(optimizer=OPTIMIZER, model={"weights": "elsewhere", "num_epochs": 3}, weights=str(tiny_bert))
-    assert task.options.weights == str(tiny_bert)
 
 
 @pytest.mark.parametrize(

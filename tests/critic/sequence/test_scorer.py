@@ -16,10 +16,8 @@ from critic import Critic
 from critic.sequence.evidence_features import window_logits
 from faithkit.calibration.score_calibration import log_odds
 from faithkit.errors import UserError
-from faithkit.records import LABELS
 from tests.data_modules.examples import example
 
-Capture = pytest.CaptureFixture[str]
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
 RESPONSE = ["it is long", "the king plays music", "i love it " * 6, "dog"]
@@ -28,19 +26,6 @@ RESPONSE = ["it is long", "the king plays music", "i love it " * 6, "dog"]
 @pytest.fixture(scope="module")
 def critic(trained: Path) -> Critic:
     return Critic.load(str(trained))
-
-
-def test_one_pair_gives_one_score_and_lists_give_lists(critic: Critic) -> None:
-    score = critic.score(knowledge=KNOWLEDGE[0], response=RESPONSE[0])
-    assert score.label in ("faithful", "hallucinated") and 0 <= score.probability <= 1
-    many = critic.score(knowledge=KNOWLEDGE, response=RESPONSE)
-    assert len(many) == 4 and many[0].probability == pytest.approx(score.probability, abs=1e-6)
-
-
-@pytest.mark.parametrize("progress", [True, False])
-def test_a_bar_is_shown_where_it_is_asked_for(critic: Critic, progress: bool, capsys: Capture) -> None:
-    list(critic.predict_examples([example(response="it is long")], progress=progress))
-    assert ("scoring" in capsys.readouterr().err) == progress
 
 
 def test_predictions_of_many_examples_are_one_for_each_in_their_order(
@@ -52,11 +37,6 @@ def test_predictions_of_many_examples_are_one_for_each_in_their_order(
     assert [found.id for found in predictions] == [one.id for one in examples]
     expected = critic.probabilities(KNOWLEDGE[:3], RESPONSE[:3])
     assert [found.score for found in predictions] == pytest.approx(expected.tolist(), abs=1e-6)
-
-
-def test_a_critic_of_ours_is_not_told_what_its_classes_mean(trained: Path) -> None:
-    with pytest.raises(UserError, match="labels is for external critics"):
-        Critic.load(str(trained), labels={0: "faithful", 1: "hallucinated"})
 
 
 def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
@@ -175,36 +155,6 @@ def test_int8_scores_stay_close(trained: Path, critic: Critic) -> None:
     )
 
 
-def test_a_folder_of_another_kind_is_refused(tiny_bert: Path, tmp_path: Path, trained: Path) -> None:
-    import json
-    import shutil
-
-    with pytest.raises(UserError, match="a sequence classifier is needed, and these are the weights of BertModel"):
-        Critic.load(str(tiny_bert))
-    other = tmp_path / "tagger"
-    shutil.copytree(trained / "hf", other)
-    sidecar = json.loads((other / "faithkit.json").read_text())
-    (other / "faithkit.json").write_text(json.dumps({**sidecar, "kind": "tagger"}))
-    with pytest.raises(UserError, match="is a 'tagger', and a 'critic' is needed"):
-        Critic.load(str(other))
-
-
-def test_weights_that_are_cut_short_are_refused(tmp_path: Path, trained: Path) -> None:
-    import shutil
-
-    broken = tmp_path / "broken"
-    shutil.copytree(trained / "hf", broken)
-    weights = broken / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    with pytest.raises(UserError, match=r"model\.safetensors was changed or damaged"):
-        Critic.load(str(broken))
-
-
-def test_a_hub_out_of_reach_is_explained() -> None:
-    with pytest.raises(UserError, match="hub was not reached"):
-        Critic.load("someone/some-critic")
-
-
 def test_fewer_windows_of_long_knowledge_never_make_a_response_more_supported(trained: Path, critic: Critic) -> None:
     few = Critic.load(str(trained), max_windows=2)
     knowledge = [*KNOWLEDGE, "a dog and a cat " * 200 + "the king plays music " + "in the old city " * 200]
@@ -225,39 +175,9 @@ def test_a_critic_that_cannot_tell_gives_no_label(critic: Critic) -> None:
     assert [one.label for one in critic.stream(KNOWLEDGE, RESPONSE, abstain_at=1.0, progress=False)] == [None] * 4
 
 
-UNUSUAL = {
-    "a response that only repeats the question": ("the river is long", "is the river long ?", ["is the river long ?"]),
-    "knowledge in another language": ("Der Fluss ist lang und die Stadt ist alt.", "the river is long", None),
-    "knowledge in another script": ("川は長い。町は古い。", "the river is long", None),
-    "knowledge of marks alone": ("... !!! \u200b ?", "the river is long", None),
-}
-
-
-@pytest.mark.parametrize("name", UNUSUAL)
-def test_unusual_texts_get_a_score_like_any_other(name: str, critic: Critic) -> None:
-    knowledge, response, history = UNUSUAL[name]
-    score = critic.score(knowledge, response, history)
-    assert score.label in LABELS and 0 < score.probability < 1
-    assert critic.score(knowledge, response) == score, "a critic judges by the knowledge alone"
-
-
-def test_a_passage_that_is_given_twice_counts_once(critic: Critic) -> None:
-    once, twice = (
-        ["the river is long", "the city is old"],
-        ["the river is long", "the city is old", "the river is long"],
-    )
-    assert critic.score(twice, "it is long") == critic.score(once, "it is long")
-
-
 def test_a_passage_may_be_an_object_with_its_text(critic: Critic) -> None:
     texts = ["the river is long", "the city is old"]
     objects = [{"title": "Rivers", "text": texts[0]}, {"page_content": texts[1], "score": 0.5}]
     assert critic.score(objects, "it is long") == critic.score(texts, "it is long")
     with pytest.raises(UserError, match=r"knowledge: a passage is an object without a text: it has title\n.*item 0\n"):
         critic.score([[{"title": "Rivers"}]], ["it is long"])
-
-
-@pytest.mark.parametrize("knowledge", ["", "  \n", [], ["the river", ""]])
-def test_a_response_without_knowledge_is_refused_and_never_called_anything(knowledge: object, critic: Critic) -> None:
-    with pytest.raises(UserError, match="knowledge"):
-        critic.score(knowledge, "it is long")  # type: ignore[call-overload]

@@ -1,6 +1,5 @@
 """A tagger's run becomes a folder that plain transformers loads, with a card whose code gives our probabilities."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,6 @@ from critic import Tagger
 from critic.export import export
 from critic.requests import Request
 from critic.tagger.settings import tagger_labels
-from faithkit.errors import UserError
-from tests.model_folders import reseal
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"
 
@@ -62,20 +59,3 @@ def test_an_export_tags_as_the_run_does_and_can_be_exported_again(
     )
     assert all(other == first for other in others)
     assert "faithkit_packed" not in (tmp_path / "two" / "config.json").read_text()
-
-
-def test_an_export_that_differs_is_refused(trained_tagger: Path, tmp_path: Path) -> None:
-    import shutil
-
-    from safetensors.torch import load_file, save_file
-
-    shutil.copytree(trained_tagger, tmp_path / "run")
-    file = tmp_path / "run" / "hf" / "model.safetensors"
-    weights = load_file(file)
-    weights["classifier.bias"] += 0.1
-    save_file(weights, file, metadata={"format": "pt"})
-    reseal(file.parent)
-    with pytest.raises(UserError, match="differs by 1"):
-        export(str(tmp_path / "run"), str(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
-    assert json.loads((tmp_path / "run" / "hf" / "faithkit.json").read_text())["kind"] == "tagger"

@@ -44,18 +44,6 @@ def test_tokens_that_stand_for_nothing_neither_cut_nor_mark() -> None:
     assert spans(find_spans(start, start, np.ones(4), threshold=0.5)) == []
 
 
-def test_tokens_that_share_a_character_are_one_span() -> None:
-    start, end = np.array([0, 0, 0, 2]), np.array([2, 2, 2, 3])
-    assert spans(find_spans(start, end, np.array([0.9, 0.1, 0.9, 0.1]), threshold=0.5)) == [(0, 2)]
-
-
-def test_a_span_never_reaches_into_another_answer() -> None:
-    start, end = np.tile(START, 2), np.tile(END, 2)
-    owner = np.repeat([0, 1], 4)
-    found = find_spans(start, end, np.ones(8), threshold=0.5, merge_gap=1000, owner=owner)
-    assert spans(found) == [(0, 16), (0, 16)] and found.first.tolist() == [0, 4] and found.last.tolist() == [3, 7]
-
-
 def test_spans_agree_with_the_labels_of_their_texts() -> None:
     """Three texts of two words: the first is called and marked, the second called and bare, the third not called."""
     start, end, owner = np.tile([0, 4], 3), np.tile([3, 9], 3), np.repeat([0, 1, 2], 2)
@@ -65,14 +53,6 @@ def test_spans_agree_with_the_labels_of_their_texts() -> None:
     assert spans(agreed) == [(0, 3), (4, 9)] and owner[agreed.first].tolist() == [0, 1]
     nothing = match_labels(found, np.zeros(3, bool), start, end, probability, owner)
     assert spans(nothing) == []
-
-
-def test_a_text_without_a_visible_token_is_called_without_a_span() -> None:
-    start, owner, called = np.array([0, 0]), np.array([0, 1]), np.array([True, True])
-    end, probability = np.array([0, 3]), np.array([0.9, 0.1])
-    found = find_spans(start, end, probability, threshold=0.5, owner=owner)
-    agreed = match_labels(found, called, start, end, probability, owner)
-    assert spans(agreed) == [(0, 3)] and owner[agreed.first].tolist() == [1]
 
 
 TOKENS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.booleans(), st.booleans()), max_size=20)

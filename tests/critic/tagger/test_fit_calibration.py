@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from critic.logistic import fit_line, sigmoid
 from critic.requests import Request, request_of
-from critic.tagger.calibration_features import Answers, response_evidence, token_evidence, words_of
+from critic.tagger.calibration_features import Answers, token_evidence, words_of
 from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, wrong_tokens
 from critic.tagger.span_calibration import SpanCalibration
 from faithkit.calibration.thresholds import calibration_error
@@ -111,12 +111,6 @@ def test_smoothing_is_taken_where_it_helps() -> None:
     assert f1 == 1 and calibration.merge_gap >= 6 and calibration.min_length > WORD
 
 
-def test_of_equal_settings_the_plainest_is_taken() -> None:
-    given, examples = answers([[5, -5, -5], [-5, -5, -5]], [[1, 0, 0], [0, 0, 0]])
-    calibration, f1 = fit_spans(SpanCalibration(), given, sigmoid(given.odds), examples)
-    assert (f1, calibration.merge_gap, calibration.min_length) == (1, 0, 1)
-
-
 @pytest.mark.parametrize("bad", [0, 1])
 def test_one_class_alone_leaves_what_cannot_be_fitted_and_says_so(bad: int) -> None:
     given, examples = answers([[1.0, -1.0], [0.5, 2.0]], [[bad, bad], [bad, bad]])
@@ -138,24 +132,6 @@ def test_odds_that_fall_with_the_labels_are_not_turned_round() -> None:
     assert (weights, bias) == ((1, 0), 0) and "do not rise" in note
 
 
-def test_answers_without_a_token_count_as_faithful() -> None:
-    given, examples = drawn(count=20)
-    nothing = example(response="\u200b", spans=(), label="faithful")
-    calibration, report = fit_calibration(given, [*examples, nothing], "f1")
-    assert report["num_responses"] == 21
-    scores = calibration.response_scores(given.responses(sigmoid(given.odds), 21), given.worst(sigmoid(given.odds), 21))
-    assert not calibration.is_hallucinated(scores)[20]
-
-
-def test_tokens_that_stand_for_nothing_do_not_count() -> None:
-    request = Request("a context", "", "\u200b word")
-    words = words_of(np.array([0, 2]), np.array([0, 6]), np.array([0, 0]), [request])
-    both = response_evidence(np.array([5.0, -1]), np.array([0.9, 0.2]), np.array([0, 4]), np.array([0, 0]), words, 1)
-    one = words_of(np.array([2]), np.array([6]), np.array([0]), [request])
-    without = response_evidence(np.array([-1.0]), np.array([0.2]), np.array([4]), np.array([0]), one, 1)
-    np.testing.assert_array_equal(both, without)
-
-
 def test_words_that_the_context_lacks_are_evidence_and_those_of_the_question_are_not() -> None:
     text = "The bridge is red. The tower was sold in 1931!"
     request = Request("A bridge of red stone.", "Was the tower old?", text)
@@ -167,14 +143,6 @@ def test_words_that_the_context_lacks_are_evidence_and_those_of_the_question_are
     assert len(set(words.sentence)) == 2 and set(words.share[words.sentence == words.sentence[-1]]) == {0.5}
     evidence = token_evidence(np.arange(len(start), dtype=float), words)
     assert evidence[0, 1] == evidence[3, 1] == 1.5, "the mean of the first sentence's four words"
-
-
-def test_decomposed_and_turkish_letters_are_compared_where_they_stand() -> None:
-    text = "İzmir'de kafe\u0301 yok."
-    places = [match.span() for match in re.finditer(r"[^\W\d]\u0301?[\w\u0301]*", text)]
-    start, end = np.array(places).T
-    words = words_of(start, end, np.zeros(len(start), int), [Request("I\u0307zmir de kafé.", "", text)])
-    assert [text[a:b] for (a, b), gone in zip(places, words.missing, strict=True) if gone] == ["yok"]
 
 
 @given(texts=st.lists(st.text("ab İ.\n\u0301", min_size=1, max_size=30), min_size=1, max_size=4))

@@ -12,8 +12,6 @@ import pytest
 from critic import Critic, Tagger
 from critic.tagger.span_calibration import SpanCalibration
 from faithkit.errors import UserError
-from faithkit.packing import NAME as PACKED
-from faithkit.packing import use_packed_attention
 from faithkit.records import SPAN_TYPES, UNTYPED
 from faithkit_workflows.detectors.loading import kind_of, load_detector
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
@@ -89,12 +87,3 @@ def test_weights_that_are_cut_short_are_refused(tagger_folder: Path, tmp_path: P
     reseal(weights.parent)
     with pytest.raises(UserError, match="cannot be loaded: SafetensorError"):
         Tagger.load(str(tmp_path / "broken"))
-
-
-def test_loading_leaves_the_folders_own_attention_alone(tagger_folder: Path) -> None:
-    """A model that is saved again loads in plain transformers: the packed attention is ours, not the weights'."""
-    from transformers import AutoModelForTokenClassification
-
-    model = AutoModelForTokenClassification.from_pretrained(tagger_folder)
-    use_packed_attention(model)
-    assert PACKED not in model.config.to_json_string()

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,13 @@ import pytest
 import torch
 
 from critic import Tagger
-from critic.requests import Request, Tagged
-from critic.runtime.precision import calibration_requests
+from critic.requests import Request
 from faithkit.errors import UserError
-from faithkit.records import UNTYPED, Turn
+from faithkit.records import Turn
 from tests.critic.tagger.answers import ANSWER, CONTEXT, QUESTION, assert_same, check
 from tests.data_modules.examples import example
 
 Write = Callable[..., Path]
-
-
-def test_one_answer_gives_one_result_and_lists_give_lists(tagger: Tagger) -> None:
-    one = tagger.predict(context=CONTEXT[0], question=QUESTION[0], answer=ANSWER[0])
-    many = tagger.predict(context=CONTEXT, question=QUESTION, answer=ANSWER)
-    assert isinstance(one, Tagged) and isinstance(many, list) and len(many) == 4
-    assert_same(one, many[0])
-    for tagged, answer in zip(many, ANSWER, strict=True):
-        check(tagged, answer)
-    assert sum(len(tagged.spans) for tagged in many) >= 5, "else this file tests little"
-    assert len({span.label for tagged in many for span in tagged.spans}) > 1
-    assert tagger.predict(context=[], answer=[]) == []
 
 
 def test_results_are_the_same_in_any_batch_and_order(tagger: Tagger) -> None:
@@ -112,12 +98,6 @@ def test_a_threshold_of_one_call_decides_the_label_and_the_spans_agree_with_it(t
     assert {t.label for t in high} == {"faithful"} and not any(t.spans for t in high)
 
 
-@pytest.mark.parametrize("threshold", [None, 0.0, 0.5, 0.9, 1.0])
-def test_a_label_and_its_spans_never_contradict_each_other(tagger: Tagger, threshold: float | None) -> None:
-    for tagged in tagger.predict(CONTEXT, ANSWER, QUESTION, threshold=threshold):
-        assert (tagged.label == "hallucinated") == bool(tagged.spans)
-
-
 def test_spans_with_a_threshold_of_their_own_do_not_ask_for_the_label(tagger: Tagger) -> None:
     everything = tagger.predict(CONTEXT, ANSWER, threshold=1.0, span_threshold=0.0)
     assert all(t.label == "faithful" and t.spans for t in everything)
@@ -140,16 +120,6 @@ def test_a_tagger_shows_what_it_is_and_its_results_are_json(tagger: Tagger, tagg
     assert tagged.spans and stored["spans"][0]["text"] == tagged.spans[0].text and stored["score"] == tagged.probability
 
 
-def test_a_head_without_types_gives_spans_without_a_type(write_tagger: Write) -> None:
-    tagger = Tagger.load(str(write_tagger(typed=False)))
-    tagger.calibration = replace(
-        tagger.calibration, char_threshold=0.01, response_threshold=0.01
-    )  # random weights mark little
-    tagged = tagger.predict(CONTEXT, ANSWER)
-    labels = {span.label for one in tagged for span in one.spans}
-    assert labels == {UNTYPED}
-
-
 @pytest.mark.parametrize("precision", ["int8", "bf16"])
 def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_folder: Path) -> None:
     if precision == "int8" and "onednn" not in torch.backends.quantized.supported_engines:
@@ -160,8 +130,3 @@ def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_fold
     assert np.abs(one - other).mean() < 0.03
     for tagged, answer in zip(quick.tag(rows), ANSWER, strict=True):
         check(tagged, answer)
-
-
-def test_int8_is_measured_on_requests_of_many_lengths() -> None:
-    requests = calibration_requests()
-    assert requests == calibration_requests() and len({len(request.knowledge.split()) for request in requests}) > 8

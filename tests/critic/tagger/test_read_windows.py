@@ -73,28 +73,6 @@ def test_cached_columns_are_tagged_as_their_texts_are(tagger: Tagger) -> None:
     assert np.array_equal(cached.odds, texts.odds) and np.array_equal(cached.words.share, texts.words.share)
 
 
-def test_the_best_window_of_each_token_is_kept_over_all_batches() -> None:
-    rng = np.random.default_rng(0)
-    batches = [(rng.integers(0, 30, 50), rng.normal(size=50).round(1)) for _ in range(6)]
-    best, least = np.full((30, 2), np.nan, np.float32), np.full(30, np.inf)
-    for token, odds in batches:
-        keep_best(best, least, token, odds, np.stack([0 * odds, odds], 1).astype(np.float32))
-    for one in range(30):
-        assert least[one] == min(odds[token == one].min(initial=np.inf) for token, odds in batches)
-    assert np.array_equal(best[:, 1], least.astype(np.float32))
-
-
-def test_of_windows_with_equal_odds_the_last_of_a_batch_and_the_first_batch_win() -> None:
-    best, lowest = np.full((3, 2), np.nan, np.float32), np.full(3, np.inf)
-    token = np.array([2, 0, 0, 2, 0, 1])
-    odds = np.array([1.0, 2.0, 0.5, 1.0, 0.5, np.nan])
-    places = np.arange(6, dtype=np.float32)
-    for batch in (0, 1):
-        keep_best(best, lowest, token, odds, np.stack([places, np.full(6, batch, np.float32)], 1))
-    assert best[[0, 2]].tolist() == [[4, 0], [3, 0]] and lowest[[0, 2]].tolist() == [0.5, 1.0]
-    assert np.isnan(best[1]).all() and lowest[1] == np.inf, "odds that are no number choose nothing"
-
-
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=30))
 def test_the_best_window_is_that_of_a_walk_from_the_highest_odds_to_the_lowest(places: list[tuple[int, float]]) -> None:
     token, odds = np.array([t for t, _ in places], np.int64), np.array([o for _, o in places])

@@ -8,21 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critic import Tagger
-from critic.requests import Request
 from tests.critic.tagger.answers import ANSWER, CONTEXT, assert_same, check
 from tests.data_modules.examples import example
 
 TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=60).filter(lambda text: bool(text.strip()))
-
-
-def test_repeated_words_are_marked_each_where_it_stands(tagger: Tagger) -> None:
-    answer = "king king king river king river river king king"
-    odds, start, end = tagger.odds([Request(CONTEXT[0], "", answer)])
-    assert [answer[a:b] for a, b in zip(start.values, end.values, strict=True)] == answer.split()
-    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
-    hot = tagger.calibration.probabilities(odds) >= tagger.calibration.char_threshold
-    places = {i for span in tagged.spans for i in range(span.start, span.end)}
-    assert {i for a, b, own in zip(start.values, end.values, hot, strict=True) if own for i in range(a, b)} <= places
 
 
 @given(context=TEXT, question=TEXT, answer=TEXT)

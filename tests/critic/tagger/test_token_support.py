@@ -5,21 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from critic import Tagger
 from critic.export import export
 from critic.requests import Request
 from critic.tagger.options import TaggerOptions
-from critic.tagger.settings import Settings
 from critic.token_support import SCALE, TokenSupport
-from critic.weights import load_token_classifier
 from data_modules.build import build_source
 from data_modules.encoding.tokens import load_tokenizer, tokenize
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.files.model_folder import SIDECAR
 from tests.running import SMALL_TAGGER, train_here
 
 SUPPORT = ("model.token_support=true", "model.typed=false", "model.support_weight=0")
@@ -38,12 +34,6 @@ def run(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home:
 @pytest.fixture(scope="module")
 def tagger(run: Path) -> Tagger:
     return Tagger.load(str(run))
-
-
-def test_no_weight_of_the_encoder_changes(tagger: Tagger, tiny_bert: Path) -> None:
-    before = load_token_classifier(str(tiny_bert), ("faithful", "hallucinated")).bert.state_dict()
-    after = tagger.model.bert.state_dict()
-    assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 def test_a_tokens_log_odds_are_what_its_support_leaves(tagger: Tagger, tiny_bert: Path) -> None:
@@ -67,12 +57,6 @@ def test_who_repeats_the_question_invents_nothing(tagger: Tagger) -> None:
     assert (plain > -SCALE / 2 + 0.01).any()
     (several,) = (tagger.odds([request(KNOWLEDGE, response, question=q) for q in ("", response)])[0],)
     np.testing.assert_allclose(several, np.concatenate([plain, asked]), atol=1e-4)
-
-
-def test_a_text_without_tokens_is_supported_and_one_under_no_knowledge_is_not(tagger: Tagger) -> None:
-    found, start, _ = tagger.odds([request(KNOWLEDGE, "..."), request("", "the king lives")])
-    assert (found[-start.lengths[1] :] == SCALE / 2).all()
-    assert np.isfinite(tagger.predict(KNOWLEDGE, "...").score)
 
 
 def test_a_response_gets_the_same_alone_in_a_list_and_in_the_written_predictions(tagger: Tagger, run: Path) -> None:
@@ -100,12 +84,6 @@ def test_an_exported_folder_gives_the_same_and_a_graph_is_refused(tagger: Tagger
         Tagger.load(str(run), precision="onnx")
 
 
-def test_the_calibration_is_fitted_on_training_rows_too(run: Path) -> None:
-    sidecar = json.loads((run / "hf" / SIDECAR).read_text())
-    assert sidecar["layout"]["token_support"] is True
-    assert sidecar["origin"]["baselines"]["word_overlap"]["num_rows"] == 60  # all, and not those of validation alone
-
-
 def test_a_response_is_called_where_its_likeliest_token_reaches_the_threshold_of_the_spans(tagger: Tagger) -> None:
     assert tagger.calibration.response_weights == ()
     assert tagger.calibration.response_threshold == tagger.calibration.char_threshold
@@ -120,17 +98,6 @@ def test_what_needs_a_network_that_learns_is_refused_with_the_mend(options: dict
     with pytest.raises(UserError) as caught:
         TaggerOptions(weights="minilm", token_support=True, **options)
     assert "model.typed=false" in str(caught.value.hint)
-
-
-def test_a_sidecar_that_says_something_else_is_refused(tagger: Tagger) -> None:
-    with pytest.raises(UserError, match="token_support"):
-        Settings(
-            labels=("faithful", "hallucinated"),
-            max_length=64,
-            token_support="yes",  # type: ignore[arg-type]
-            calibration=tagger.calibration,
-            origin={},
-        )
 
 
 def request(knowledge: str, response: str, question: str = "") -> Request:

@@ -71,13 +71,6 @@ def test_the_logprob_is_before_penalty_and_the_end_is_barred_until_it_may_come()
     assert logits[1, 0] == 2.0, "the model's logits are left alone"
 
 
-def test_what_can_never_come_leaves_the_others_places_in_the_vocabulary() -> None:
-    scores = torch.full((1, 2 * BLOCK + 1), -torch.inf)
-    scores[0, -1] = 0.0
-    values, places = likeliest(scores, 2)
-    assert values.tolist() == [[0.0, -torch.inf]] and places[0, 0] == 2 * BLOCK and int(places.max()) <= 2 * BLOCK
-
-
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(1, 40 * BLOCK), st.integers(0, 9), st.booleans())
 def test_the_likeliest_are_those_that_sorting_finds(rows: int, count: int, size: int, seed: int, masked: bool) -> None:
     scores = torch.randn(rows, size, generator=torch.Generator().manual_seed(seed))

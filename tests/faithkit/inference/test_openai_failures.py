@@ -1,6 +1,5 @@
 """Whatever a server does wrong, each request ends in one reply or one problem, or all of them in one error."""
 
-import logging
 import time
 from typing import Any
 
@@ -75,13 +74,6 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
     assert [replies[f"id {i}"].texts for i in (0, 1, 3)] == [(f"question {i}",) for i in (0, 1, 3)]
     assert server.contents.count("question 2") == tries
     assert (engine.usage.failed, engine.usage.answered) == (1, 3)
-
-
-def test_a_rate_limit_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    with ChatServer(*[LIMITED] * 5) as server, caplog.at_level(logging.INFO, logger="faithkit"):
-        assert all(reply.texts for reply in engine_for(server, max_retries=5).generate(questions(4), GREEDY))
-    (message,) = [record.getMessage() for record in caplog.records]
-    assert "engine.concurrency" in message
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "0.3"}, {"Retry-After-Ms": "300"}])

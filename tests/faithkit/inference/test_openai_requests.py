@@ -39,13 +39,6 @@ def test_choices_of_several_tokens_are_known_by_the_first(choices: tuple[str, ..
     assert reply.probabilities == pytest.approx(expected) and not reply.problem
 
 
-def test_a_server_without_probabilities_gives_none() -> None:
-    with ChatServer(tells=None) as server:
-        assert [(r.probabilities, r.problem) for r in engine_for(server).weigh(questions(2), ("Yes", "No"))] == [
-            ({}, "")
-        ] * 2
-
-
 def test_a_server_that_refuses_probabilities_is_not_asked_for_them_again() -> None:
     with ChatServer(always=refusal(403, "You are not allowed to request logprobs from this model")) as server:
         replies = list(engine_for(server, concurrency=1).weigh(questions(5), ("Yes", "No")))

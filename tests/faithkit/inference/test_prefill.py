@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,12 +88,3 @@ def test_an_instruction_and_a_conversation_are_read_once(family: str) -> None:
     alone = sum(len(prompt.ids) for prompt in CONVERSATIONS)
     different = 11 * 20  # the pieces that there are
     assert different <= sum(read) < 0.7 * alone  # with the padding between rows of different lengths
-
-
-def test_few_kept_tokens_change_nothing_but_the_number_of_passes() -> None:
-    engine = engine_of("llama")
-    engine.reader.min_saved = 20
-    expected = dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
-    engine.reader.kept_tokens = 1
-    found = dict(engine.next_probabilities(CONVERSATIONS, TOKENS))
-    assert all(torch.allclose(torch.tensor(found[id_]), torch.tensor(expected[id_]), atol=1e-6) for id_ in expected)

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.reply_cache import CachedEngine
 from tests.faithkit.inference.asking import GREEDY, ask
-from tests.faithkit.inference.counting_engine import CountingEngine
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import ROOT
 
@@ -65,22 +63,3 @@ def test_two_processes_share_a_file(path: Path) -> None:
         out, err = process.communicate(timeout=60)
         assert sum(map(int, out.split())) == NUMBER and not err
         assert ask_all(server.url, str(path)) == (NUMBER, 0)
-
-
-def test_threads_share_a_file(path: Path) -> None:
-    problems: list[BaseException] = []
-
-    def work(name: str) -> None:
-        try:
-            list(CachedEngine(CountingEngine(), path).generate(ask(*(f"{name}{i}" for i in range(50)), "same"), GREEDY))
-        except BaseException as error:
-            problems.append(error)
-
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    engine = CountingEngine()
-    list(CachedEngine(engine, path).generate(ask(*(f"{n}{i}" for n in "abcd" for i in range(50))), GREEDY))
-    assert not problems and not engine.asked

@@ -125,12 +125,6 @@ def test_a_database_of_someone_else_is_left_alone(path: Path) -> None:
     assert "another path" in (caught.value.hint or "") and path.read_bytes() == before
 
 
-def test_a_folder_as_path_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="write") as caught:
-        list(CachedEngine(CountingEngine(), tmp_path).generate(ask("a"), GREEDY))
-    assert caught.value.place == str(tmp_path) and caught.value.hint
-
-
 def test_a_cache_that_another_process_holds_is_a_clear_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("faithkit.inference.reply_cache.LOCK_SECONDS", 0.1)
     fill(path, 1)

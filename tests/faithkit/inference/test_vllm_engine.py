@@ -8,7 +8,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Prompt
-from faithkit.inference.vllm_engine import VllmEngine, check_platform, parallel_options, sampling_params
+from faithkit.inference.vllm_engine import VllmEngine, check_platform, sampling_params
 from tests.faithkit.inference.models import EOS, model_of, prompts
 
 
@@ -55,11 +55,6 @@ def test_every_setting_arrives() -> None:
     assert expected.items() <= asked.items() and asked["stop_token_ids"] == [EOS]
     assert asked["seed"] == sampling_params(decoding, "p1", EOS)["seed"] != sampling_params(decoding, "p2", EOS)["seed"]
     assert sampling_params(Decoding(), "p1", EOS)["temperature"] == 0.0
-
-
-def test_several_gpus_share_a_model() -> None:
-    assert parallel_options(1) == {}
-    assert parallel_options(4) == {"tensor_parallel_size": 4, "distributed_executor_backend": "mp"}
 
 
 def engine_with(outputs: list[SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> VllmEngine:

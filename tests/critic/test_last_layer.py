@@ -1,7 +1,6 @@
 """A last layer without what nobody reads: the scores of the whole one, under the same names of weights."""
 
 from copy import deepcopy
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,8 +8,7 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from critic import Critic
-from critic.runtime.last_layer import FirstTokenLayer, first_token_only, without_last_layer
+from critic.runtime.last_layer import first_token_only, without_last_layer
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2},
@@ -54,18 +52,6 @@ def test_weights_keep_their_names_and_values(
     assert list(whole) == list(short) and all(torch.equal(whole[name], short[name]) for name in whole)
 
 
-@pytest.mark.parametrize("options", [{}, {"_attn_implementation": "eager"}])
-def test_any_way_of_attention_gives_the_same(options: dict[str, str]) -> None:
-    whole = classifier("Bert", **options)
-    inputs = {
-        "input_ids": torch.arange(2, 14).view(2, 6),
-        "attention_mask": torch.tensor([[1] * 6, [1, 1, 1, 0, 0, 0]]),
-    }
-    with torch.inference_mode():
-        expected = whole(**inputs).logits
-        assert torch.allclose(first_token_only(whole)(**inputs).logits, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", ["ModernBert", "DebertaV2", "Electra"])
 def test_encoders_with_other_layers_or_heads_stay_as_they_are(name: str) -> None:
     model = classifier(name)
@@ -82,8 +68,3 @@ def test_the_states_below_the_last_layer_are_read_without_it(
         for model in pair:
             assert torch.equal(without_last_layer(model)(**inputs).last_hidden_state, expected)
             assert len(model.base_model.encoder.layer) == 3
-
-
-def test_a_loaded_critic_computes_no_more_than_its_head_reads(trained: Path) -> None:
-    critic = Critic.load(str(trained))
-    assert isinstance(critic.model.base_model.encoder.layer[-1], FirstTokenLayer)
