@@ -5,7 +5,7 @@ faithkit construct pipeline.path=DIR engine=openai engine.base_url=URL models=[a
 faithkit construct pipeline=spontaneous ... dry_run=true      three prompts of each step, and what it would cost
 faithkit construct pipeline=describe pipeline.dataset=ragtruth pipeline.path=DIR   any dataset: tables, plots, a page
 faithkit construct pipeline=estimate pipeline.predictions=FILE pipeline.labels=FILE    a system's rate, few labels
-faithkit construct pipeline=estimate pipeline.predictions=FOLDER pipeline.by=COLUMN    of scored shards; also engine=ray
+faithkit construct pipeline=estimate pipeline.predictions=FOLDER pipeline.by=COLUMN    of scored shards
 faithkit construct resume=runs/...                            continue after any interruption, without repeated requests
 faithkit construct resume=runs/... retry_failed=true           ask again only for what failed
 faithkit construct resume=runs/... pipeline.max_words=60      other settings: what depends on them is made again

@@ -5,29 +5,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
 from construction.estimate.labels import PROBABILITY, WAVES, Labels
-from construction.estimate.verdict_tables import CALLED, JUDGED, ROWS, SCORED, SCORES, SQUARES, VerdictTable
+from construction.estimate.verdict_tables import VerdictTable
 from faithkit.errors import UserError
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.group_counts import proportion_from_counts
-from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, write_waves
+from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
+from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, sample_rows, write_waves
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import (
     MIN_GROUPS,
     MIN_OF_EACH,
     Estimate,
     LabelPlan,
-    LabelSums,
-    estimate_sums,
-    weighted_terms,
+    Verdicts,
+    estimate_rate,
 )
+from faithkit.statistics.spread import Values
 
 ALL = "all"
 MAX_PARTS = 50  # values of a column with separate rates; the others count together
@@ -55,114 +54,61 @@ class PartRates:
     estimate: Estimate | None
 
 
-def estimate_parts(
-    table: VerdictTable, labels: Labels, probabilities: Mapping[str, float], *, power: float | None, num_resamples: int
-) -> list[PartRates]:
-    """Estimates the rates of all rows, of each value of `by`, the most frequent first, and of the other values."""
-    numbers: list[tuple[str, list[int] | None]] = [(ALL, None)]
-    parts = np.zeros(0, np.int64) if table.parts is None else table.parts
-    if table.parts is not None:
-        sizes = np.bincount(table.parts, weights=table.sums[:, ROWS], minlength=len(table.part_names))
-        order = np.argsort(-sizes, kind="stable").tolist()
-        numbers += [(table.part_names[number], [number]) for number in order[:MAX_PARTS]]
-        if others := order[MAX_PARTS:]:
-            name = f"the other {len(others):,} values" if len(others) > 1 else "the other value"
-            numbers.append((name, others))
-    found = []
-    for name, chosen in numbers:
-        cells = np.arange(len(table.sums)) if chosen is None else np.flatnonzero(np.isin(parts, chosen))
-        _, index = np.unique(table.groups.index[cells], return_inverse=True)
-        groups = Groups(index, int(index.max()) + 1)
-        judged = groups.sums(table.sums[cells][:, [JUDGED, CALLED]]).astype(np.int64)
-        share = proportion_from_counts(_count_kinds(judged[judged[:, 0] > 0]), num_resamples=num_resamples)
-        metrics = {} if share is None else {DETECTOR: share}
-        sums = label_sums(table, labels, probabilities, cells, groups)
-        part = combine_labels(name, sums, metrics, power)
-        if table.is_by_row and (corrected := _correct(table, labels, probabilities, cells, num_resamples)):
-            part.metrics[CORRECTED] = corrected
-        found.append(part)
-    return found
-
-
-def label_sums(
-    table: VerdictTable,
-    labels: Labels,
-    probabilities: Mapping[str, float],
-    cells: NDArray[np.intp] | None = None,
-    groups: Groups | None = None,
-) -> LabelSums:
-    """Sums up verdicts and labels of some cells.
+def labelled_rows(table: VerdictTable, labels: Labels, probabilities: Mapping[str, float]) -> Verdicts:
+    """Joins verdicts and labels.
 
     Args:
-        cells: In their order; None means all.
-        groups: Of these cells.
+        probabilities: That each labelled response was chosen.
     """
-    cells, groups = np.arange(len(table.sums)) if cells is None else cells, groups or table.groups
-    sums = groups.sums(table.sums[cells][:, [ROWS, SCORED, SCORES, SQUARES]])
-    missing = sums[:, 0] - sums[:, 1]
-    sums = np.column_stack([sums[:, 0], sums[:, 2] + missing * table.mean, sums[:, 3] + missing * table.mean**2])
-    rows = sorted(labels.values, key=lambda name: (table.labelled[name].cell, table.labelled[name].place))
-    cell_of_row = np.array([table.labelled[name].cell for name in rows], np.intp)
-    is_here = np.isin(cell_of_row, cells)
-    names = [name for name, here in zip(rows, is_here, strict=True) if here]
-    index = groups.index[np.searchsorted(cells, cell_of_row[is_here])]
-    of_labelled = np.zeros((len(sums), 6))
-    values = np.array([labels.values[name] for name in names])
-    weights = 1 / np.array([probabilities[name] for name in names])
-    scores = table.scores_of([table.labelled[name] for name in names])
-    np.add.at(of_labelled, index, np.stack(weighted_terms(values, scores, weights), axis=1))
-    return LabelSums.of_groups(
-        np.column_stack([sums, of_labelled]),
-        num_labels=len(names),
-        num_hallucinated=round(values.sum()),
-        num_groups=len(np.unique(index)),
-    )
+    truth, chance = np.full(table.num_rows, np.nan), np.ones(table.num_rows)
+    for name, value in labels.values.items():
+        truth[table.labelled[name]], chance[table.labelled[name]] = value, probabilities[name]
+    return Verdicts(table.scores, truth, table.groups, chance)
 
 
-def _count_kinds(judged: NDArray[np.int64]) -> list[list[int]]:
-    """Counts the groups with so many judged and so many hallucinated rows [G, 2]."""
-    base = int(judged[:, 1].max(initial=0)) + 1  # sorting pairs coded as one number is many times faster
-    pairs, counts = np.unique(judged[:, 0] * base + judged[:, 1], return_counts=True)
-    return np.column_stack([pairs // base, pairs % base, counts]).tolist()
-
-
-def _correct(
-    table: VerdictTable,
-    labels: Labels,
-    probabilities: Mapping[str, float],
-    cells: NDArray[np.intp],
-    num_resamples: int,
-) -> Metric | None:
-    """Corrects the detector's share by its errors on labels that were all drawn with one probability."""
-    here = set(cells.tolist())
-    labelled = {name: row for name in labels.values if (row := table.labelled[name]).cell in here}
-    judged = {name: row for name, row in labelled.items() if np.isfinite(row.label)}
-    truth = [labels.values[name] for name in judged]
-    if not 0 < sum(truth) < len(truth) or len({probabilities[name] for name in labelled}) > 1:
-        return None
-    groups = [str(group) for group in table.groups.index]
-    error = JudgeError.of_rows(truth, [row.label for row in judged.values()], [groups[r.cell] for r in judged.values()])
-    called = np.where(table.sums[cells, JUDGED] > 0, table.sums[cells, CALLED], np.nan)
-    return corrected_rate(called, [groups[cell] for cell in cells], error, num_resamples=num_resamples).metric
-
-
-def combine_labels(name: str, sums: LabelSums, metrics: Mapping[str, Metric], power: float | None) -> PartRates:
-    """Adds the rates that use labels to those of the detector.
+def estimate_parts(table: VerdictTable, rows: Verdicts, *, power: float | None, num_resamples: int) -> list[PartRates]:
+    """Estimates the rates of all rows, of each value of `by`, the most frequent first, and of the other values.
 
     Args:
         power: The weight of the detector; None tunes it.
     """
-    estimate, metrics = None, dict(metrics)
-    if sums.num_labels:
-        estimate = estimate_sums(sums, power=power)
-        metrics |= {RATE: estimate.metric, LABELS: estimate_sums(sums, power=0.0).metric}
-    return PartRates(
-        name=name,
-        num_responses=round(sums.total[0]),
-        num_labels=sums.num_labels,
-        metrics=metrics,
-        estimate=estimate,
-    )
+    chosen: list[tuple[str, Any]] = [(ALL, slice(None))]
+    if table.parts is not None:
+        sizes = np.bincount(table.parts, minlength=len(table.part_names))
+        order = np.argsort(-sizes, kind="stable").tolist()
+        chosen += [(table.part_names[number], np.flatnonzero(table.parts == number)) for number in order[:MAX_PARTS]]
+        if others := order[MAX_PARTS:]:
+            name = f"the other {len(others):,} values" if len(others) > 1 else "the other value"
+            chosen.append((name, np.flatnonzero(np.isin(table.parts, others))))
+    found = []
+    for name, places in chosen:
+        groups, index = np.unique(table.groups.index[places], return_inverse=True)
+        part = Verdicts(rows.scores[places], rows.labels[places], Groups(index, len(groups)), rows.probability[places])
+        calls = table.labels[places]
+        judged = np.isfinite(calls)
+        share = proportion_from_counts(count_group_kinds(index[judged], calls[judged]), num_resamples=num_resamples)
+        metrics, estimate = {} if share is None else {DETECTOR: share}, None
+        if part.labelled.any():
+            estimate = estimate_rate(part, power=power)
+            metrics |= {RATE: estimate.metric, LABELS: estimate_rate(part, power=0.0).metric}
+            if not table.is_sharded and (corrected := _correct(calls, part, num_resamples)):
+                metrics[CORRECTED] = corrected
+        num_labels = int(part.labelled.sum())
+        found.append(
+            PartRates(name=name, num_responses=len(index), num_labels=num_labels, metrics=metrics, estimate=estimate)
+        )
+    return found
+
+
+def _correct(calls: Values, rows: Verdicts, num_resamples: int) -> Metric | None:
+    """Corrects the detector's share by its errors on labels that were all drawn with one probability."""
+    judged = np.flatnonzero(rows.labelled & np.isfinite(calls))
+    truth = rows.labels[judged]
+    if not 0 < truth.sum() < len(truth) or len(np.unique(rows.probability[rows.labelled])) > 1:
+        return None
+    groups = [str(group) for group in rows.groups.index]
+    error = JudgeError.of_rows(truth, calls[judged], [groups[row] for row in judged])
+    return corrected_rate(calls, groups, error, num_resamples=num_resamples).metric
 
 
 def estimate_table(parts: Sequence[PartRates], *, title: str, by: str | None) -> Table:
@@ -229,14 +175,17 @@ def choose_next(
         hint = "draws of faithkit record it: their label_next.csv has a column `waves`"
         raise UserError("how the labels were drawn is not known of the other responses", hint=hint)
     old = [table.labelled[name] for name in labels.values]
+    mean_spread = float(np.sqrt(table.scores * (1 - table.scores)).mean())
     stored = np.array([probabilities[name] for name in labels.values])
-    check_scores(stored, inclusion_probabilities(waves, table.scores_of(old), table.mean_spread))
-    drawn, wave = table.draw(block["label_next"], block["rule"], seed)
-    rows, all_waves = [*drawn, *sorted(old, key=lambda row: (row.shard, row.place))], [*waves, wave]
-    scores = table.scores_of(rows)
-    chances = inclusion_probabilities(all_waves, scores, table.mean_spread)
+    check_scores(stored, inclusion_probabilities(waves, table.scores[old], mean_spread))
+    is_labelled = np.zeros(table.num_rows, bool)
+    is_labelled[old] = True
+    drawn, wave = sample_rows(table.scores, is_labelled, block["label_next"], block["rule"], seed=seed)
+    rows, all_waves = [*drawn.tolist(), *sorted(old)], [*waves, wave]
+    scores = table.scores[rows]
+    chances = inclusion_probabilities(all_waves, scores, mean_spread)
     found = []
-    for shown, score, chance in zip(table.texts(rows), scores.tolist(), chances.tolist(), strict=True):
+    for shown, score, chance in zip(table.show(rows), scores.tolist(), chances.tolist(), strict=True):
         label = labels.values.get(shown["id"])
         name = "" if label is None else HALLUCINATED if label else FAITHFUL
         head = {"id": shown["id"], "label": name, "score": round(score, 6)}

@@ -1,115 +1,76 @@
-"""Holds a detector's verdicts as sums, and reads them from a file of responses."""
+"""Reads a detector's verdicts on responses from a file, or from shards of Parquet, of which only numbers are kept."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from tqdm.auto import tqdm
 
 from construction.estimate.labels import LABELS, read_name, read_number, require_columns
 from construction.estimate.verdict_columns import LABEL, newest_label, score_names
+from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.rows import ReadReport, Row, read_rows
+from data_modules.reading.shards import Shard, find_shards, opened, shown
+from faithkit import signals
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.label_sampling import Wave, sample_rows
 from faithkit.statistics.spread import Values
 
+BATCH = 65_536  # rows of a shard in memory with their texts
+MAX_VALUES = 10_000  # of the column to count by
 TEXTS = ("knowledge", "history", "response", "text")  # shown to annotators if a row has them
-VERDICTS_HINT = f"use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)"
-NO_VERDICTS_HINT = "pipeline.columns.label=NAME or pipeline.columns.score=NAME"
-ROWS, SCORED, SCORES, SQUARES, JUDGED, CALLED = range(6)  # columns of the sums
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoredRow:
-    """A row that is labelled, or drawn to be labelled.
-
-    Args:
-        place: Its number in the file or the shard.
-        cell: Its place in the sums.
-        score: NaN without one.
-        label: 1 for hallucinated, 0 for faithful, NaN for an unreadable verdict.
-    """
-
-    shard: str = ""
-    place: int
-    cell: int
-    score: float
-    label: float
+PARQUET_HINT = "scored shards are Parquet: faithkit score ... engine=ray writes them"
+SCORES_HINT = "a probability lies in 0..1: pipeline.columns.score=NAME"
+UNIQUE_HINT = "give one row for each response: pipeline.columns.id=NAME of a column with unique values"
+NAN = float("nan")
+KINDS = {"label": np.float64, "score": np.float64, "group": np.uint64, "by": np.intp}  # of the columns of shards
+Columns = Mapping[str, str | None]  # the block `pipeline.columns`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class VerdictTable:
-    """A detector's verdicts as sums over cells: single rows, or the rows of a group with one value of a column.
+    """A detector's verdicts, one row for each response.
 
     Args:
-        sums: Of rows, scored rows, scores, squared scores, judged rows and rows called hallucinated [M, 6].
-        groups: The dialogue or source of each cell.
-        parts: The place in `part_names` of each cell's value of the column to count by [M]; None without a column.
+        labels: 1 for hallucinated, 0 for faithful, NaN for an unreadable verdict [N].
+        scores: P(hallucinated), or the labels if there is none; the mean replaces missing ones [N].
+        groups: The dialogue or source of each row.
+        parts: The place in `part_names` of each row's value of the column to count by [N]; None without a column.
         part_names: The values in the order of their names.
         labelled: The rows that people labelled, by id.
-        mean: Of the known scores.
-        uses_scores: Whether P(hallucinated) is used, and not the labels.
-        mean_spread: The mean of sqrt(p (1 - p)) over all rows.
-        draw: Draws unlabelled rows: their number, the rule and the seed give the rows and their wave.
-        texts: Reads the id and the texts of some rows, for annotators.
-        is_by_row: Whether each cell is a row.
+        num_unread: Rows without a score.
+        show: Reads the id and the texts of some rows, for annotators.
+        is_sharded: Whether the rows are of shards.
     """
 
-    sums: Values
+    labels: Values
+    scores: Values
     groups: Groups
-    parts: NDArray[np.int32] | None
+    parts: NDArray[np.intp] | None
     part_names: Sequence[str]
-    labelled: Mapping[str, ScoredRow]
-    mean: float
+    labelled: Mapping[str, int]
+    num_unread: int
     uses_scores: bool
     has_groups: bool
-    mean_spread: float
-    draw: Callable[[int, str, int], tuple[list[ScoredRow], Wave]]
-    texts: Callable[[Sequence[ScoredRow]], list[dict[str, str]]]
-    is_by_row: bool = False
+    show: Callable[[Sequence[int]], list[dict[str, str]]]
+    is_sharded: bool = False
 
     @property
     def num_rows(self) -> int:
         """Counts the rows."""
-        return round(self.sums[:, ROWS].sum())
-
-    @property
-    def num_unread(self) -> int:
-        """Counts the rows whose verdict is missing: the mean of the others replaces it."""
-        return self.num_rows - round(self.sums[:, SCORED].sum())
-
-    def scores_of(self, rows: Sequence[ScoredRow]) -> Values:
-        """Gives the scores of some rows; the mean replaces missing ones."""
-        scores = np.array([row.score for row in rows])
-        return np.where(np.isfinite(scores), scores, self.mean)
+        return len(self.labels)
 
 
-def sum_rows(labels: Values, scores: Values) -> Values:
-    """Computes the sums of single rows [N, 6]."""
-    scored, judged = np.isfinite(scores), np.isfinite(labels)
-    known, called = np.where(scored, scores, 0.0), np.where(judged, labels, 0.0)
-    return np.stack([np.ones(len(labels)), scored, known, known * known, judged, called], axis=1)
-
-
-def mean_score(sums: Values, place: str | None = None) -> float:
-    """Averages the known scores.
-
-    Raises:
-        UserError: There is none.
-    """
-    count = sums[:, SCORED].sum()
-    if not count:
-        raise UserError("no verdict can be used", place=place, hint=NO_VERDICTS_HINT)
-    return float(sums[:, SCORES].sum() / count)
-
-
-def read_verdicts(
+def read_file(
     path: str,
-    columns: Mapping[str, str | None],
+    columns: Columns,
     by: str | None,
     ids: Collection[str],
     facts: Mapping[str, Mapping[str, Any]] | None = None,
@@ -125,65 +86,38 @@ def read_verdicts(
     """
     id_name = str(columns["id"])
     rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
-    group_name = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
+    group = columns["group"] or ("group" if all("group" in row.values for row in rows) else None)
     named = [(f"columns.{key}", name) for key, name in columns.items() if name]
     require_columns(rows[0], path, [*named, *([("by", by)] if by else [])])
-    label_name = label_column(str(columns["label"]), rows[0].values)
-    ids_of_rows = [read_name(row, id_name) for row in rows]
-    places = {name: place for place, name in enumerate(ids_of_rows)}
+    names = [read_name(row, id_name) for row in rows]
+    places = {name: place for place, name in enumerate(names)}
     if len(places) < len(rows):
-        twice = next(name for place, name in enumerate(ids_of_rows) if places[name] != place)
-        hint = "give one row for each response: columns.id=NAME of a column with unique values"
-        raise UserError(f"id {shorten(twice)} is given twice", place=path, hint=hint)
-    labels = np.array([_read_label(row, label_name) for row in rows])
-    usual = score_names(label_name, rows[0].values)
-    score_name = columns["score"] or next(
+        twice = next(name for place, name in enumerate(names) if places[name] != place)
+        raise UserError(f"id {shorten(twice)} is given twice", place=path, hint=UNIQUE_HINT)
+    label = _label_column(str(columns["label"]), rows[0].values)
+    labels = np.array([_read_value(row, label, parse_label) for row in rows])
+    usual = score_names(label, rows[0].values)
+    score = columns["score"] or next(
         (name for name in usual if all(read_number(row.values.get(name)) is not None for row in rows)), None
     )
-    scores = labels if score_name is None else np.array([_read_score(row, score_name) for row in rows])
-    sums = sum_rows(labels, scores)
-    mean = mean_score(sums, path)
-    filled = np.where(np.isfinite(scores), scores, mean)
-    part_names, parts = np.unique(np.array([str(row.values.get(by or "")) for row in rows]), return_inverse=True)
+    scores = labels if score is None else np.array([_read_value(row, score, parse_score) for row in rows])
+    part_names, parts = np.unique([str(row.values.get(by or "")) for row in rows], return_inverse=True)
 
-    def row_at(place: int) -> ScoredRow:
-        return ScoredRow(place=place, cell=place, score=float(scores[place]), label=float(labels[place]))
-
-    labelled = {name: row_at(places[name]) for name in ids if name in places}
-
-    def draw(count: int, rule: str, seed: int) -> tuple[list[ScoredRow], Wave]:
-        is_labelled = np.zeros(len(rows), bool)
-        is_labelled[[row.place for row in labelled.values()]] = True
-        chosen, wave = sample_rows(filled, is_labelled, count, rule, seed=seed)
-        return [row_at(place) for place in chosen.tolist()], wave
-
-    def texts(shown: Sequence[ScoredRow]) -> list[dict[str, str]]:
-        return [{"id": ids_of_rows[row.place], **shown_texts(rows[row.place].values)} for row in shown]
+    def show(chosen: Sequence[int]) -> list[dict[str, str]]:
+        return [{"id": names[row], **_texts(rows[row].values)} for row in chosen]
 
     return VerdictTable(
-        sums=sums,
-        groups=Groups.of(ids_of_rows if group_name is None else [read_name(row, group_name) for row in rows]),
-        parts=parts.astype(np.int32) if by else None,
-        part_names=part_names.tolist() if by else [],
-        labelled=labelled,
-        mean=mean,
-        uses_scores=score_name is not None,
-        has_groups=group_name is not None,
-        mean_spread=float(np.sqrt(filled * (1 - filled)).mean()),
-        draw=draw,
-        texts=texts,
-        is_by_row=True,
+        labels=labels,
+        scores=_filled(scores, path),
+        groups=Groups.of(names if group is None else [read_name(row, group) for row in rows]),
+        parts=parts if by else None,
+        part_names=part_names.tolist(),
+        labelled={name: places[name] for name in ids if name in places},
+        num_unread=int(np.isnan(scores).sum()),
+        uses_scores=score is not None,
+        has_groups=group is not None,
+        show=show,
     )
-
-
-def shown_texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Selects the texts of a row that annotators see."""
-    return {name: text for name in TEXTS if isinstance(text := values.get(name), str) and text}
-
-
-def label_column(name: str, columns: Collection[str]) -> str:
-    """Finds the column of the verdicts: the one that scoring added last, if the data had another label."""
-    return newest_label(columns) if name == LABEL else name
 
 
 def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] | None) -> Row:
@@ -198,11 +132,11 @@ def _with_facts(row: Row, id_name: str, facts: Mapping[str, Mapping[str, Any]] |
     return replace(row, values={**row.values, **facts[name], **filled})
 
 
-def _read_label(row: Row, name: str) -> float:
+def _read_value(row: Row, name: str, parse: Callable[[Any], float]) -> float:
     try:
-        return parse_label(row.values.get(name))
+        return parse(row.values.get(name))
     except ValueError as error:
-        raise UserError(f"column {name!r} has {error}", place=row.place, hint=VERDICTS_HINT) from error
+        raise UserError(f"column {name!r} has {error}", place=row.place, hint="pipeline.columns") from error
 
 
 def parse_label(value: Any) -> float:
@@ -212,17 +146,250 @@ def parse_label(value: Any) -> float:
         ValueError: It is something else.
     """
     text = "" if value is None else str(value).strip().lower()
-    if text in ("", UNPARSED):
-        return float("nan")
-    if text not in LABELS:
-        raise ValueError(shorten(value))
-    return LABELS[text]
+    if text not in LABELS and text not in ("", UNPARSED):
+        raise ValueError(f"{shorten(value)}: use {HALLUCINATED}, {FAITHFUL} or {UNPARSED} (or 1 and 0)")
+    return LABELS.get(text, NAN)
 
 
-def _read_score(row: Row, name: str) -> float:
-    number = read_number(row.values.get(name))
-    if number is None:
-        return float("nan")
-    if not 0 <= number <= 1:
-        raise UserError(f"column {name!r} has {number}", place=row.place, hint="a probability lies in 0..1")
-    return number
+def parse_score(value: Any) -> float:
+    """Reads a probability; NaN for none.
+
+    Raises:
+        ValueError: It is outside 0 and 1.
+    """
+    number = read_number(value)
+    if number is not None and not 0 <= number <= 1:
+        raise ValueError(f"{number}: {SCORES_HINT}")
+    return NAN if number is None else number
+
+
+def _label_column(name: str, columns: Collection[str]) -> str:
+    """Finds the column of the verdicts: the one that scoring added last, if the data had another label."""
+    return newest_label(columns) if name == LABEL else name
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: text for name in TEXTS if isinstance(text := values.get(name), str) and text}
+
+
+def _filled(scores: Values, place: str) -> Values:
+    """Replaces missing scores by the mean of the others."""
+    known = np.isfinite(scores)
+    if not known.any():
+        hint = "pipeline.columns.label=NAME or pipeline.columns.score=NAME"
+        raise UserError("no verdict can be used", place=place, hint=hint)
+    return np.where(known, scores, scores[known].sum() / known.sum())
+
+
+def read_shards(data: str, columns: Columns, by: str | None, ids: Collection[str] | None) -> VerdictTable:
+    """Reads the verdicts of all shards of a folder, a glob or an address.
+
+    Columns that are not named are found in the first shard by their usual names. If the data had a label or a
+    probability already, those that scoring added are used.
+
+    Args:
+        ids: Of the rows that people labelled; None if no ids are needed.
+
+    Raises:
+        UserError: There are no shards, a column is missing, a value is no verdict, or a labelled id occurs twice.
+    """
+    shards = [shard for shard in find_shards(data)[0] if shard.name.endswith(".parquet")]
+    if not shards:
+        raise UserError("there are no shards of Parquet", place=shown(data), hint=PARQUET_HINT)
+    with opened(data, shards[0]) as file:
+        reader = _ShardReader(_schema(file), columns, by, ids)
+    starts: dict[str, int] = {}
+    num_rows = 0
+    for shard in tqdm(shards, "reading", unit="shard"):
+        signals.check()
+        starts[shard.name] = num_rows
+        with opened(data, shard) as file:
+            num_rows += reader.read(file, shard.name, num_rows)
+    labels = reader.column("label")
+    scores = reader.column("score") if "score" in reader.names else labels
+    # Scores are used if they are named, or every row has one; otherwise the labels.
+    uses_scores = "score" in reader.names and (columns["score"] is not None or bool(np.isfinite(scores).all()))
+    scores = scores if uses_scores else labels
+    index: NDArray[np.intp] = np.arange(num_rows)
+    if "group" in reader.names:
+        _, index = np.unique(reader.column("group"), return_inverse=True)
+    order = sorted(reader.parts)
+    numbers = np.argsort(np.array([reader.parts[name] for name in order], np.intp))
+
+    def show(chosen: Sequence[int]) -> list[dict[str, str]]:
+        found: dict[int, dict[str, str]] = {}
+        ends = [*list(starts.values())[1:], num_rows]
+        for shard, end in zip(shards, ends, strict=True):
+            if rows := sorted(row for row in chosen if starts[shard.name] <= row < end):
+                with opened(data, shard) as file:
+                    found |= reader.show(file, shard, starts[shard.name], end, rows)
+        return [found[row] for row in chosen]
+
+    return VerdictTable(
+        labels=labels,
+        scores=_filled(scores, shown(data)),
+        groups=Groups(index, int(index.max(initial=-1)) + 1),
+        parts=numbers[reader.column("by")] if by else None,
+        part_names=order,
+        labelled=reader.labelled,
+        num_unread=int(np.isnan(scores).sum()),
+        uses_scores=uses_scores,
+        has_groups="group" in reader.names,
+        show=show,
+        is_sharded=True,
+    )
+
+
+class _ShardReader:
+    """Reads the columns of shards, one shard after another.
+
+    Args:
+        schema: Of the first shard, in which columns without a name are found.
+        ids: Of the rows that people labelled; None if no ids are needed.
+
+    Attributes:
+        names: The columns by what they contain.
+        parts: Their numbers, by value of the column to count by.
+    """
+
+    def __init__(self, schema: Any, columns: Columns, by: str | None, ids: Collection[str] | None):
+        self.id_column, self.ids = columns["id"], ids
+        label, known = _label_column(str(columns["label"]), schema.names), set(schema.names)
+        usual = (name for name in score_names(label, known) if name in known and _is_number(schema.field(name).type))
+        score = columns["score"] or next(usual, None)
+        group = columns["group"] or ("group" if "group" in known else None)
+        names = {"label": label, "score": score, "group": group, "by": by}
+        self.names = {key: name for key, name in names.items() if name is not None}
+        self.parts: dict[str, int] = {}
+        self.labelled: dict[str, int] = {}
+        self._read: dict[str, list[NDArray[Any]]] = {key: [np.empty(0, kind)] for key, kind in KINDS.items()}
+        self._shard_of: dict[str, str] = {}  # of labelled ids
+
+    def column(self, key: str) -> NDArray[Any]:
+        """Joins a column of all shards."""
+        return np.concatenate(self._read[key])
+
+    def read(self, file: Path, shard: str, start: int) -> int:
+        """Reads a shard, and counts its rows.
+
+        Args:
+            start: The number of rows in the shards before.
+        """
+        with_id = {"id": self.id_column} if self.id_column is not None and self.ids is not None else {}
+        _check_columns(file, {**self.names, **with_id})
+        wanted = pa.array(sorted(self.ids or ()), pa.string())
+        num_rows = 0
+        for batch in _batches(file, [*self.names.values(), *with_id.values()]):
+            for key, name in self.names.items():
+                self._read[key].append(self._numbers(batch.column(name), key, file))
+            for name in with_id.values():
+                texts = batch.column(name).cast(pa.string())
+                for row in np.flatnonzero(pc.is_in(texts, value_set=wanted).to_numpy(zero_copy_only=False)).tolist():
+                    self._add_labelled(texts[row].as_py(), start + num_rows + row, shard)
+            num_rows += batch.num_rows
+        for id_ in (self.ids or ()) if self.id_column is None else ():
+            if (row := _row_of(id_, shard)) in range(num_rows):
+                self._add_labelled(id_, start + row, shard)
+        return num_rows
+
+    def _add_labelled(self, id_: str, row: int, shard: str) -> None:
+        if id_ in self.labelled:
+            places = " and ".join(dict.fromkeys([self._shard_of[id_], shard]))
+            raise UserError(f"id {shorten(id_)} is given twice", place=places, hint=UNIQUE_HINT)
+        self.labelled[id_], self._shard_of[id_] = row, shard
+
+    def _numbers(self, column: Any, key: str, file: Path) -> NDArray[Any]:
+        """Reads labels, scores, hashes of groups or numbers of parts; each distinct value once."""
+        parse = {"label": parse_label, "group": _hash_group, "by": self._number_part}
+        try:
+            if key == "score":
+                return _scores(column)
+            encoded = column.dictionary_encode(null_encoding="encode")
+            values = np.array([parse[key](value) for value in encoded.dictionary.to_pylist()], KINDS[key])
+        except (ValueError, NotImplementedError) as error:  # lists have no dictionary
+            hint = "name a column of texts or numbers: pipeline.by, pipeline.columns"
+            raise UserError(f"column {self.names[key]!r} has {error}", place=str(file), hint=hint) from error
+        return values[encoded.indices.to_numpy()] if len(values) else values
+
+    def _number_part(self, value: Any) -> int:
+        number = self.parts.setdefault(str(value), len(self.parts))
+        if number >= MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES:,} values")
+        return number
+
+    def show(self, file: Path, shard: Shard, start: int, end: int, rows: Sequence[int]) -> dict[int, dict[str, str]]:
+        """Reads the ids and texts of some rows of a shard by their numbers.
+
+        Raises:
+            UserError: The shard has changed.
+        """
+        if pq.read_metadata(file).num_rows != end - start:
+            hint = "run the same command again when the shards no longer change"
+            raise UserError("the shard was written while it was read", place=shard.name, hint=hint)
+        names = [name for name in _schema(file).names if name in (*TEXTS, self.id_column)]
+        chosen, first, found = np.array(rows), start, dict[int, dict[str, str]]()
+        for batch in _batches(file, [*names, self.names["label"]]):
+            here = chosen[(chosen >= first) & (chosen < first + batch.num_rows)]
+            for row, values in zip(here.tolist(), batch.take(pa.array(here - first)).to_pylist(), strict=True):
+                id_ = str(values[self.id_column]) if self.id_column else place_name(shard.name, row - start)
+                found[row] = {"id": id_, **_texts(values)}
+            first += batch.num_rows
+        return found
+
+
+def place_name(shard: str, row: int) -> str:
+    """Names a row by its shard and its place there, from 0: `day=1/part-0:17`."""
+    return f"{PurePosixPath(shard).with_suffix('')}:{row}"
+
+
+def _row_of(id_: str, shard: str) -> int:
+    """Reads the place that `place_name` wrote; -1 for a row of another shard."""
+    row = id_.rpartition(":")[2]
+    return int(row) if row.isdecimal() and row.isascii() and id_ == place_name(shard, int(row)) else -1
+
+
+def _hash_group(value: Any) -> int:
+    if value in (None, "") or isinstance(value, list | dict):
+        raise ValueError("a row without a value")
+    return group_hash(str(value))
+
+
+def _scores(column: Any) -> Values:
+    if not _is_number(column.type):
+        raise ValueError(f"no numbers, but {column.type}")
+    scores = np.array(column.to_numpy(zero_copy_only=False), np.float64)
+    scores[~np.isfinite(scores)] = NAN
+    if len(wrong := scores[(scores < 0) | (scores > 1)]):
+        raise ValueError(f"{wrong[0]}: {SCORES_HINT}")
+    return scores
+
+
+def _schema(file: Path) -> Any:
+    try:
+        return pq.read_schema(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError("no file of Parquet", place=str(file), hint=PARQUET_HINT) from error
+
+
+def _check_columns(file: Path, named: Mapping[str, str]) -> None:
+    """Refuses a shard without a column.
+
+    Args:
+        named: The columns by what they contain.
+    """
+    names = _schema(file).names
+    for key, name in named.items():
+        if name not in names:
+            setting = "pipeline.by" if key == "by" else f"pipeline.columns.{key}"
+            or_null = ", or null to name rows SHARD:PLACE" if key == "id" else ""
+            hint = f"{setting}=NAME{or_null}; the shard has {shorten(', '.join(names), 200)[1:-1]}"
+            raise UserError(f"there is no column {name!r}", place=str(file), hint=hint)
+
+
+def _batches(file: Path, columns: Sequence[str]) -> Iterator[Any]:
+    with pq.ParquetFile(file) as shard:
+        yield from shard.iter_batches(BATCH, columns=list(dict.fromkeys(columns)))
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))

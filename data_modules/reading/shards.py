@@ -108,7 +108,7 @@ def shown(data: str) -> str:
 
 @contextmanager
 def opened(data: str, shard: Shard) -> Iterator[Path]:
-    """Returns the shard as a file of this machine.
+    """Returns the shard as a file of this machine; errors name the shard instead of this file, which may be a copy.
 
     Raises:
         UserError: It is gone, or it was written while it was read.
@@ -116,15 +116,19 @@ def opened(data: str, shard: Shard) -> Iterator[Path]:
     with _reported(data):
         system, _ = _open(data)
         before = _stat(system, shard)
+    file = Path(shard.path)
     try:
         if _is_local(system):
-            yield Path(shard.path)
+            yield file
             return
         with TemporaryDirectory() as folder:
-            copy = Path(folder, PurePosixPath(shard.name).name)
+            file = Path(folder, PurePosixPath(shard.name).name)
             with _reported(data):
-                system.get_file(shard.path, str(copy))
-            yield copy
+                system.get_file(shard.path, str(file))
+            yield file
+    except UserError as error:
+        place = (error.place or shard.name).replace(str(file), shard.name)
+        raise UserError(error.problem, place=place, hint=error.hint) from error
     finally:  # a change may be what made reading fail
         with _reported(data):
             if _stat(system, shard) != before:

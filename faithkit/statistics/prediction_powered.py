@@ -92,7 +92,7 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LabelSums:
-    """All that an estimate needs of the responses, whether they are in memory or were read shard by shard.
+    """All that an estimate needs of the responses.
 
     Args:
         total: Sums [9]: 1, f, f^2 of all; of the labelled the weights w, wy, wf, w^2, wf^2, wyf.
@@ -115,18 +115,14 @@ class LabelSums:
         y = np.where(known, rows.labels, 0.0)
         weight = np.where(known, 1 / np.where(known, rows.probability, 1.0), 0.0)
         f = rows.scores
-        table = rows.groups.sums(np.stack([np.ones(len(f)), f, f * f, *weighted_terms(y, f, weight)], axis=1))
-        num_hallucinated = int(rows.labels[known].sum())
-        return cls.of_groups(table, int(known.sum()), num_hallucinated, rows.num_groups)
-
-    @classmethod
-    def of_groups(cls, table: Values, num_labels: int, num_hallucinated: int, num_groups: int) -> "LabelSums":
-        """Adds up the sums of groups [G, 9]."""
+        columns = [np.ones(len(f)), f, f * f, weight, weight * y, weight * f]
+        columns += [weight**2, weight * f * f, weight * y * f]
+        table = rows.groups.sums(np.stack(columns, axis=1))
         return cls(
             total=table.sum(axis=0),
-            num_labels=num_labels,
-            num_hallucinated=num_hallucinated,
-            num_groups=num_groups,
+            num_labels=int(known.sum()),
+            num_hallucinated=int(rows.labels[known].sum()),
+            num_groups=rows.num_groups,
             error=lambda power: jackknife_error(table, power),
         )
 
@@ -162,15 +158,7 @@ def estimate_rate(rows: Verdicts, *, power: float | None = None) -> Estimate:
     Raises:
         UserError: No response is labelled.
     """
-    return estimate_sums(LabelSums.of(rows), power=power)
-
-
-def estimate_sums(sums: LabelSums, *, power: float | None = None) -> Estimate:
-    """Estimates the rate, as `estimate_rate` does, from sums over the responses.
-
-    Raises:
-        UserError: No response is labelled.
-    """
+    sums = LabelSums.of(rows)
     if not sums.num_labels:
         raise UserError("no response is labelled", hint="label some first: labels=null chooses which")
     fewest = min(sums.num_hallucinated, sums.num_labels - sums.num_hallucinated)
@@ -196,14 +184,6 @@ def estimate_sums(sums: LabelSums, *, power: float | None = None) -> Estimate:
         is_exact=exact,
         is_beyond=beyond,
     )
-
-
-def weighted_terms(labels: Values, scores: Values, weights: Values) -> list[Values]:
-    """Computes the terms of labelled responses in the sums: w, wy, wf, w^2, wf^2, wyf, each [N]."""
-    return [
-        *(weights, weights * labels, weights * scores),
-        *(weights**2, weights * scores * scores, weights * labels * scores),
-    ]
 
 
 def tune_power(sums: Values) -> Values:

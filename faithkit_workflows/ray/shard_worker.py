@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -134,7 +133,7 @@ class ShardWorker:
         work, begun = self.job.work, time.process_time()
         with self.folder.scratch(shard) as scratch:
             made = Path(scratch, "made.parquet")
-            with opened(work.data, shard) as file, naming_shard(shard, file):
+            with opened(work.data, shard) as file:
                 digest = hash_of(file)
                 rows = work.read(file)
                 check_columns(columns_of(work, rows), self.job.identity["columns"], shard)
@@ -172,16 +171,6 @@ def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
             kinds = f"{here.get(name, 'missing')} here, and {first.get(name, 'missing')} in the first shard"
             hint = "write all shards with the same columns, as Parquet where types differ"
             raise UserError(f"column {shorten(name)} is {kinds}", place=shard.name, hint=hint)
-
-
-@contextmanager
-def naming_shard(shard: Shard, file: Path) -> Iterator[None]:
-    """Names the shard in errors instead of its file, which may be a temporary copy."""
-    try:
-        yield
-    except UserError as error:
-        place = (error.place or shard.name).replace(str(file), shard.name)
-        raise UserError(error.problem, place=place, hint=error.hint) from error
 
 
 def answer_rows(rows: UserTable, answerer: "Answerer", chunk_size: int) -> "Iterator[Prediction]":

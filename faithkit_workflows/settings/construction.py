@@ -18,10 +18,10 @@ from faithkit.settings import types
 from faithkit.settings.check import AsBlock
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
-from faithkit_workflows.settings.engines import check_cluster, is_sharded
+from faithkit_workflows.settings.engines import is_sharded
 
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert")
-RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")  # as in faithkit.statistics.label_sampling, without numpy
+RULES = ("random", "uncertainty")  # as in faithkit.statistics.label_sampling, without numpy
 NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
@@ -252,11 +252,6 @@ class Estimate(Pipeline):
             "pipeline.dataset needs a single file, and these are shards",
             "name columns of the shards: pipeline.by, pipeline.columns.group",
         ),
-        types.Conflict(
-            lambda s: s.is_sharded and s.label_next is not None and s.rule != RANDOM,
-            "pipeline.rule={s.rule} weighs all rows of a file at once, and these are shards",
-            "pipeline.rule=random",
-        ),
     )
 
     @property
@@ -266,12 +261,8 @@ class Estimate(Pipeline):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.is_sharded:
-            if script.engine.name == engines.RAY:
-                yield from check_cluster(script.ray.address)
             return
         yield from preflight.check_file("pipeline.predictions", self.predictions)
-        if script.engine.name == engines.RAY:
-            yield UserError("engine=ray reads scored shards", hint="pipeline.predictions=FOLDER; or leave engine out")
         if self.labels is None and self.label_next is None:
             hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
             yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)
@@ -349,11 +340,10 @@ class ConstructSettings(blocks.ExtensibleScript):
 
     scale: dict[str, Any]
     pipeline: AnyPipeline
-    engine: engines.EngineOrRay
+    engine: engines.Engine
     models: Models
     prompts: types.PathText | None
     labels: blocks.ClassLabels = None
-    ray: engines.Ray
     limit: Annotated[types.Count | None, types.Hint("use a whole number of 1 or more, or null for all")]
     retry_failed: types.Switch
     dry_run: types.Switch
@@ -361,21 +351,14 @@ class ConstructSettings(blocks.ExtensibleScript):
 
     conflicts = (
         types.Conflict(
-            lambda s: s.pipeline.asks and s.engine.name == engines.RAY,
-            "engine=ray asks no model, as pipeline={s.pipeline.name} does",
-            "engine=transformers engine.model=NAME; pipeline=estimate alone takes engine=ray",
-        ),
-        types.Conflict(
-            lambda s: s.pipeline.asks and s.engine.name != engines.RAY and not (s.engine.name and s.engine.model),
+            lambda s: s.pipeline.asks and not (s.engine.name and s.engine.model),
             "no language model is named",
             "engine=transformers engine.model=smollm2-135m, or engine=openai engine.base_url=URL engine.model=NAME",
         ),
     )
     ineffective = (
-        types.no_effect("ray", without="engine=ray"),
         types.no_effect("labels", without="pipeline.detector"),
-        Ineffective(("models", "prompts"), NAMED, lambda s: not s.pipeline.asks),
-        Ineffective(("engine",), NAMED, lambda s: not s.pipeline.asks and s.engine.name != engines.RAY),
+        Ineffective(("models", "prompts", "engine"), NAMED, lambda s: not s.pipeline.asks),
         Ineffective(engines.LOCAL_KEYS, "with engine=openai", lambda s: s.pipeline.asks and s.engine.name == OPENAI),
         Ineffective(
             engines.SERVER_KEYS,
