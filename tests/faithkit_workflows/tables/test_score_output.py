@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from construction.estimate.shard_verdicts import ShardColumns
 from construction.estimate.verdict_columns import VERDICT, added_names, newest_names, score_names
-from construction.estimate.verdict_tables import read_verdicts
+from construction.estimate.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
@@ -159,8 +158,10 @@ def test_a_table_that_was_scored_is_scored_again_and_again(
     labels = [[row[names[0]] for row in found] for names in (PLAIN, SECOND, THIRD)]
     assert labels == [["faithful"] * 3, ["hallucinated"] * 3, ["faithful"] * 3]  # of the thresholds 1, 0 and 1
     if suffix == "parquet":
-        columns = ShardColumns.of(files[-1], {"id": None, "label": "label", "score": None, "group": None}, None)
-        assert (columns.label, columns.score) == THIRD[:2]
+        columns = {"id": None, "label": "label", "score": None, "group": None}
+        verdicts = read_shards(str(files[-1]), columns, None, None)
+        assert verdicts.labels.tolist() == [0, 0, 0]
+        assert verdicts.scores.tolist() == [row[THIRD[1]] for row in found]
 
 
 def test_columns_of_one_detector_have_one_number_behind_all_that_are_there() -> None:
@@ -180,9 +181,9 @@ def test_an_estimate_reads_the_newest_verdicts_or_those_that_are_named(tmp_path:
         row |= dict(zip(names[:2], (label, probability), strict=True))
     path = write_csv(tmp_path / "a.csv", [row | {THIRD[0]: "hallucinated", THIRD[1]: "0.9"}])
     columns: dict[str, str | None] = {"id": "id", "label": "label", "score": None, "group": None}
-    assert read_verdicts(str(path), columns, None, []).mean == 0.9
-    assert read_verdicts(str(path), {**columns, "label": "faithkit_label"}, None, []).mean == 0.8
-    assert read_verdicts(str(path), {**columns, "score": "probability"}, None, []).mean == 0.1
+    assert read_file(str(path), columns, None, []).scores == 0.9
+    assert read_file(str(path), {**columns, "label": "faithkit_label"}, None, []).scores == 0.8
+    assert read_file(str(path), {**columns, "score": "probability"}, None, []).scores == 0.1
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl", "json"])
