@@ -70,13 +70,11 @@ def read_answers(path: str | Path) -> list[Answered]:
     found: dict[tuple[str, str], Answered] = {}
     for line, row in read_numbered_jsonl(path):
         place = f"{path}, line {line}"
-        item, annotator, answers = row.get("id"), row.get("annotator"), row.get("answers")
-        if not isinstance(item, str) or not item:
-            raise UserError(f"id must be a text, got {shorten(item)}", place=place, hint=HINT)
-        if not isinstance(annotator, str) or not annotator:
-            raise UserError(f"annotator must be a text, got {shorten(annotator)}", place=place, hint=HINT)
-        if not isinstance(answers, dict):
-            raise UserError(f"answers must be an object, got {shorten(answers)}", place=place, hint=HINT)
+        for name, kind in (("id", str), ("annotator", str), ("answers", dict)):
+            if not isinstance(row.get(name), kind) or (kind is str and not row[name]):
+                words = "a text" if kind is str else "an object"
+                raise UserError(f"{name} must be {words}, got {shorten(row.get(name))}", place=place, hint=HINT)
+        item, annotator = row["id"], row["annotator"]
         if (item, annotator) in found:
             problem = f"{shorten(annotator)} has answered {shorten(item)} before"
             raise UserError(problem, place=place, hint="keep one line for each item and annotator")
@@ -84,7 +82,7 @@ def read_answers(path: str | Path) -> list[Answered]:
             item=item,
             annotator=annotator,
             group=str(row.get("group") or item),
-            answers=answers,
+            answers=row["answers"],
             length=row.get("length"),
             system=row.get("system"),
             context=str(row.get("item") or item),
@@ -126,36 +124,34 @@ def _kind(answer: Any) -> str | None:
 
 def ratings_of(answered: Sequence[Answered], question: str, kind: str) -> Ratings:
     """Makes the table of a nominal or ordinal question; each combination of labels is a category."""
-    return _table(answered, question, str if kind == ORDINAL else _set_of_labels)
+    if kind == ORDINAL:
+        return _table(answered, question, str)
+    return _table(answered, question, lambda answer: " + ".join(sorted(labels_in(answer))))
 
 
 def labels_of(answered: Sequence[Answered], question: str) -> dict[str, Ratings]:
     """Makes a table for each label of a question: whether it was chosen."""
-    names = sorted({label for one in answered for label in _labels(one.answers.get(question, ()))})
+    names = sorted({label for one in answered for label in labels_in(one.answers.get(question, ()))})
     return {
-        name: _table(answered, question, lambda answer, name=name: str(int(name in _labels(answer)))) for name in names
+        name: _table(answered, question, lambda answer, name=name: str(int(name in labels_in(answer))))
+        for name in names
     }
 
 
-def _labels(answer: Any) -> list[str]:
+def labels_in(answer: Any) -> list[str]:
+    """Lists the labels of an answer, which may be a single one."""
     return [str(answer)] if isinstance(answer, bool | str) else list(answer)
-
-
-def _set_of_labels(answer: Any) -> str:
-    return " + ".join(sorted(_labels(answer)))
 
 
 def _table(answered: Sequence[Answered], question: str, category: Any) -> Ratings:
     given = [one for one in answered if question in one.answers]
-    items = list(dict.fromkeys(one.item for one in given))
-    annotators = sorted({one.annotator for one in given})
-    named = {(one.item, one.annotator): category(one.answers[question]) for one in given}
-    seen = set(named.values())
-    numbers = all(name.lstrip("-").isdigit() for name in seen)
-    categories = tuple(sorted(seen, key=int) if numbers else sorted(seen))
-    rows, columns = ({name: place for place, name in enumerate(names)} for names in (items, annotators))
-    values = np.full((len(items), len(annotators)), MISSING, np.int64)
-    for (item, annotator), name in named.items():
-        values[rows[item], columns[annotator]] = categories.index(name)
+    names = [category(one.answers[question]) for one in given]
+    is_number = all(name.lstrip("-").isdigit() for name in names)
+    categories = sorted(set(names), key=int if is_number else None)
+    items, annotators = list(dict.fromkeys(one.item for one in given)), sorted({one.annotator for one in given})
+    places = {item: place for place, item in enumerate(items)}
     groups = {one.item: one.group for one in given}
-    return Ratings(values, categories, tuple(groups[item] for item in items), tuple(annotators))
+    values = np.full((len(items), len(annotators)), MISSING, np.int64)
+    for one, name in zip(given, names, strict=True):
+        values[places[one.item], annotators.index(one.annotator)] = categories.index(name)
+    return Ratings(values, tuple(categories), tuple(groups[item] for item in items), tuple(annotators))

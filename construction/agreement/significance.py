@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from construction.agreement.answers import NOMINAL, ORDINAL, Answered
+from construction.agreement.answers import NOMINAL, ORDINAL, Answered, labels_in
 from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
 from faithkit.statistics.metric import NUMBER, Metric
 
@@ -34,7 +34,6 @@ class Compared:
     column: str
     system: str
     mean: Metric
-    less_is_better: bool
     difference: Difference | None = None
     p_wilcoxon: float = float("nan")
     p_holm: float = float("nan")
@@ -50,37 +49,35 @@ Scores = Mapping[str, Mapping[str, float]]  # by system and item
 
 def columns_of(answered: Sequence[Answered], kinds: Mapping[str, str]) -> dict[str, dict[str, dict[str, float]]]:
     """Collects scores by column, system and item: ratings as they are, labels as shares (`question=label`)."""
-    given: dict[str, dict[str, dict[str, list[float]]]] = {}
-
-    def add(column: str, one: Answered, value: float) -> None:
-        given.setdefault(column, {}).setdefault(one.system or "", {}).setdefault(one.context, []).append(value)
-
+    found: dict[str, dict[str, dict[str, float]]] = {}
     for question, kind in kinds.items():
-        answers = [(one, one.answers[question]) for one in answered if question in one.answers]
+        given = [one for one in answered if question in one.answers]
         if kind == ORDINAL:
-            for one, answer in answers:
-                add(question, one, float(answer))
+            found[question] = _means([(one, float(one.answers[question])) for one in given])
         elif kind == NOMINAL:
-            for label in sorted({label for _, answer in answers for label in _labels(answer)}):
+            for label in sorted({label for one in given for label in labels_in(one.answers[question])}):
                 # A question may be asked about some answers only: the others do not have the label.
-                for one in answered:
-                    add(f"{question}={label}", one, float(label in _labels(one.answers.get(question, ()))))
+                chosen = [(one, float(label in labels_in(one.answers.get(question, ())))) for one in answered]
+                found[f"{question}={label}"] = _means(chosen)
+    return found
+
+
+def _means(values: Iterable[tuple[Answered, float]]) -> dict[str, dict[str, float]]:
+    """Averages the values of each system and item over annotators."""
+    given: dict[str, dict[str, list[float]]] = {}
+    for one, value in values:
+        given.setdefault(one.system or "", {}).setdefault(one.context, []).append(value)
     return {
-        column: {
-            system: {item: float(np.mean(values)) for item, values in items.items()} for system, items in of.items()
-        }
-        for column, of in given.items()
+        system: {item: float(np.mean(several)) for item, several in items.items()} for system, items in given.items()
     }
-
-
-def _labels(answer: object) -> list[str]:
-    return list(answer) if isinstance(answer, list | tuple) else [str(answer)]
 
 
 def compare_column(
     column: str, scores: Scores, groups: Mapping[str, str], *, num_resamples: int = 1000
 ) -> list[Compared]:
     """Compares every system of a column with the best, in the order of the systems."""
+    from scipy.stats import wilcoxon
+
     less = column.rpartition("=")[2].lower() in LESS_IS_BETTER
     averages = {system: float(np.mean(list(of.values()))) for system, of in scores.items()}
     best = (min if less else max)(averages, key=averages.__getitem__)
@@ -89,39 +86,24 @@ def compare_column(
         rows = Groups.of(groups[item] for item in of)
         means = mean_statistic(rows, {"mean": list(of.values())})
         mean = bootstrap(rows, means, kinds=NUMBER, num_resamples=num_resamples).metrics["mean"]
-        compared = Compared(column=column, system=system, mean=mean, less_is_better=less)
+        compared = Compared(column=column, system=system, mean=mean)
         shared = [item for item in of if item in scores[best]]
         if system != best and shared:
-            compared = _against(compared, of, scores[best], shared, groups, num_resamples)
+            rows = Groups.of(groups[item] for item in shared)
+            first, second = (np.array([side[item] for item in shared]) for side in (of, scores[best]))
+            statistics = (mean_statistic(rows, {"mean": values}) for values in (first, second))
+            difference = paired_difference(rows, *statistics, num_resamples=num_resamples)["mean"]
+            changed = first - second
+            p = float(wilcoxon(changed, zero_method="pratt").pvalue) if changed.any() else float("nan")
+            compared = replace(compared, difference=difference, p_wilcoxon=p)
         found.append(compared)
     return _corrected(found)
 
 
-def _against(
-    compared: Compared,
-    scores: Mapping[str, float],
-    best: Mapping[str, float],
-    items: Sequence[str],
-    groups: Mapping[str, str],
-    num_resamples: int,
-) -> Compared:
-    from scipy.stats import wilcoxon
-
-    rows = Groups.of(groups[item] for item in items)
-    first, second = np.array([scores[item] for item in items]), np.array([best[item] for item in items])
-    statistics = (mean_statistic(rows, {"mean": values}) for values in (first, second))
-    difference = paired_difference(rows, *statistics, num_resamples=num_resamples)["mean"]
-    changed = first - second
-    p = float(wilcoxon(changed, zero_method="pratt").pvalue) if changed.any() else float("nan")
-    return replace(compared, difference=difference, p_wilcoxon=p)
-
-
-def _corrected(compared: Iterable[Compared]) -> list[Compared]:
+def _corrected(rows: Sequence[Compared]) -> list[Compared]:
     """Corrects the p-values for their number (Holm)."""
-    rows = list(compared)
-    tested = sorted((row.p_wilcoxon, place) for place, row in enumerate(rows) if np.isfinite(row.p_wilcoxon))
-    largest = 0.0
-    for rank, (p, place) in enumerate(tested):
-        largest = max(largest, min(1.0, p * (len(tested) - rank)))
-        rows[place] = replace(rows[place], p_holm=largest)
-    return rows
+    p = np.array([row.p_wilcoxon for row in rows])
+    order = np.argsort(p)[: np.isfinite(p).sum()]  # NaN comes last
+    corrected = np.full(len(rows), np.nan)
+    corrected[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
+    return [replace(row, p_holm=float(value)) for row, value in zip(rows, corrected, strict=True)]

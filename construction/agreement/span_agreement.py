@@ -5,16 +5,9 @@
     typed_char_f1  the same, where a character counts only with the same label
     char_alpha     Krippendorff's nominal alpha with each character as a unit, and the labels on it (or none) as its
                    category: chance is the share of each label over all texts
-    span_gamma     1 - (disorder) / (disorder by chance), after gamma (Mathet et al. 2015)
 
-For `span_gamma` the spans of a pair are aligned so that the disorder is least: two aligned spans cost ((|s1 - s2| +
-|e1 - e2|) / (length 1 + length 2))^2, and 1 more where their labels differ; one without a partner costs 1. Chance is
-the same cost against the spans of the other annotator in other items, stretched to this text's length. It differs from
-gamma there (gamma shifts the annotators' spans within one long text) and in that pairs are aligned and not all
-annotators at once. Units are whole spans, so that one long span does not outweigh ten short ones.
-
-An annotator who did not see an item differs from one who marked nothing. Undefined measures are left out: all four if
-there are no spans.
+An annotator who did not see an item differs from one who marked nothing. Undefined measures are left out: all if there
+are no spans.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,11 +24,7 @@ from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.metric import ACCURACY, CORRELATION
 from faithkit.statistics.spread import Statistic, Values
 
-NUM_DRAWS = 10  # other items from which chance is estimated, for each item and pair
-UNMATCHED = 1.0  # the cost of a span without a partner
-
-
-KINDS = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION, "span_gamma": CORRELATION}
+KINDS = {"char_f1": ACCURACY, "typed_char_f1": ACCURACY, "char_alpha": CORRELATION}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +74,26 @@ def _span(span: Any, length: int, place: str) -> tuple[int, int, str]:
     raise UserError(f"no span of a text of {length} characters: {shorten(span)}", place=place, hint=hint)
 
 
-def measure_spans(items: Sequence[Marked], *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
-    """Computes the four measures with intervals over groups; `n` counts the items that two annotators saw."""
+def measure_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> ScoredMetrics:
+    """Computes the three measures with intervals over groups; `n` counts the items that two annotators saw."""
     if not items:
         return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))
     groups = Groups.of(item.group for item in items)
-    return bootstrap(groups, _statistic(items, groups, seed), kinds=KINDS, num_resamples=num_resamples)
+    return bootstrap(groups, _statistic(items, groups), kinds=KINDS, num_resamples=num_resamples)
 
 
-def _statistic(items: Sequence[Marked], groups: Groups, seed: int) -> Statistic:
+def _statistic(items: Sequence[Marked], groups: Groups) -> Statistic:
     categories, counted = _coincidences(items)
     size = len(categories)
     characters = groups.sums(counted.reshape(len(items), -1))
     overlaps = groups.sums([_overlaps(item) for item in items])
-    disorders = groups.sums(_disorders(items, seed))
 
     def statistic(weights: Values) -> dict[str, Values]:
         both, both_typed, either, either_typed = (weights @ overlaps).T
-        disorder, by_chance = (weights @ disorders).T
         return {
             "char_f1": _ratio(2 * both, either),
             "typed_char_f1": _ratio(2 * both_typed, either_typed),
             "char_alpha": alpha((weights @ characters).reshape(-1, size, size), 1 - np.eye(size)),
-            "span_gamma": 1 - _ratio(disorder, by_chance),
         }
 
     return statistic
@@ -151,56 +137,3 @@ def _coincidences(items: Sequence[Marked]) -> tuple[list[frozenset[str]], Values
             counts = np.bincount([index[labels] for labels in given], minlength=len(names))
             counted[place] += size * (np.outer(counts, counts) - np.diag(counts)) / (len(given) - 1)
     return names, counted
-
-
-def _disorders(items: Sequence[Marked], seed: int) -> list[tuple[float, float]]:
-    """Computes the disorder of each item's pairs, and that by chance."""
-    random = np.random.default_rng(seed)
-    by_annotator: dict[str, list[int]] = {}
-    for place, item in enumerate(items):
-        for name in item.spans:
-            by_annotator.setdefault(name, []).append(place)
-    found = []
-    for place, item in enumerate(items):
-        disorder = by_chance = 0.0
-        for (_, mine), (other, theirs) in combinations(item.spans.items(), 2):
-            disorder += disorder_of(mine, theirs)
-            elsewhere = [number for number in by_annotator[other] if number != place]
-            if not elsewhere:
-                continue
-            drawn = random.choice(elsewhere, NUM_DRAWS)
-            costs = [disorder_of(mine, _stretched(items[number], other, item.length)) for number in drawn]
-            by_chance += float(np.mean(costs))
-        found.append((disorder, by_chance))
-    return found
-
-
-def _stretched(item: Marked, annotator: str, length: int) -> list[tuple[float, float, str]]:
-    scale = length / max(item.length, 1)
-    return [(start * scale, end * scale, label) for start, end, label in item.spans[annotator]]
-
-
-Unit = tuple[float, float, str]
-
-
-def disorder_of(first: Sequence[Unit], second: Sequence[Unit]) -> float:
-    """Computes the least cost of aligning two annotators' spans.
-
-    >>> disorder_of([(0, 10, "a")], [(0, 10, "b")]), disorder_of([(0, 10, "a")], [(0, 10, "a"), (20, 25, "a")])
-    (1.0, 1.0)
-    """
-    alone = UNMATCHED * abs(len(first) - len(second))
-    if not first or not second:
-        return alone
-    costs = np.array([[min(_distance(one, other), 2 * UNMATCHED) for other in second] for one in first])
-    if costs.size == 1:
-        return float(costs[0, 0])
-    from scipy.optimize import linear_sum_assignment
-
-    rows, columns = linear_sum_assignment(costs)
-    return float(costs[rows, columns].sum()) + alone
-
-
-def _distance(one: Unit, other: Unit) -> float:
-    apart = abs(one[0] - other[0]) + abs(one[1] - other[1])
-    return (apart / (one[1] - one[0] + other[1] - other[0])) ** 2 + (one[2] != other[2])

@@ -40,7 +40,6 @@ OF_SPANS = {
     "char_f1": "F1 of characters",
     "typed_char_f1": "F1 with types",
     "char_alpha": "alpha of characters",
-    "span_gamma": "span_gamma",
 }
 log = logging.getLogger("faithkit")
 
@@ -59,14 +58,18 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
     pairs: dict[str, dict[str, float]] = {}
     for name, kind in kinds.items():
         if kind == SPANS:
-            measured |= _spans(answered, name, str(path), num_resamples)
+            items = marked_items(answered, name, str(path))
+            measured[name] = measure_spans(items, num_resamples=num_resamples)
+            for label in sorted({label for item in items for spans in item.spans.values() for _, _, label in spans}):
+                of_label = [item.only(label) for item in items]
+                measured[f"{name}/{label}"] = measure_spans(of_label, num_resamples=num_resamples)
             continue
         ratings = ratings_of(answered, name, kind)
         measured[name] = measure(ratings, ordinal=kind == ORDINAL, num_resamples=num_resamples)
         pairs[name] = pair_kappas(ratings)
         labels = labels_of(answered, name) if kind == NOMINAL else {}
-        for label, of_label in labels.items() if len(labels) > 2 else ():  # two labels are complements
-            measured[f"{name}/{label}"] = measure(of_label, num_resamples=num_resamples)
+        for label, chosen in labels.items() if len(labels) > 2 else ():  # two labels are complements
+            measured[f"{name}/{label}"] = measure(chosen, num_resamples=num_resamples)
     compared = _compare(answered, kinds, num_resamples)
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
     metrics |= {f"{row.column}/{row.system}/mean": row.mean for row in compared}
@@ -99,15 +102,6 @@ def annotations_file(given: str) -> Path:
     """Finds the file of answers: the path itself, or that of a run of pipeline=annotate."""
     path = Path(given).expanduser()
     return path / ANNOTATIONS if path.is_dir() else path
-
-
-def _spans(answered: Sequence[Answered], question: str, place: str, num_resamples: int) -> dict[str, ScoredMetrics]:
-    items = marked_items(answered, question, place)
-    labels = sorted({label for item in items for spans in item.spans.values() for _, _, label in spans})
-    found = {question: measure_spans(items, num_resamples=num_resamples)}
-    for label in labels:
-        found[f"{question}/{label}"] = measure_spans([item.only(label) for item in items], num_resamples=num_resamples)
-    return found
 
 
 def _compare(answered: Sequence[Answered], kinds: Mapping[str, str], num_resamples: int) -> list[Compared]:
