@@ -1,12 +1,12 @@
 """Writes constructed rows in the official layouts of RAGTruth, HalluDial, FaithDial and DiaHalu.
 
-The loaders in `data_modules.datasets` read them. Each row also has the chain's key. The layouts of people's answers are
-in construction/annotation/settled_layouts.py.
+The loaders in `data_modules.datasets` read them. Each row also has the chain's key. People's answers are written by
+construction/annotation/settled_layouts.py, with the rows defined here.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,6 +23,7 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.records import HALLUCINATED
 
 GOOD, REFUSED, TRUNCATED = "good", "incorrect_refusal", "truncated"  # values of RAGTruth's `quality`
+RAGTRUTH_RESPONSE = ("id", "source_id", "model", "temperature", "labels", "split", "quality", "response")
 SPONTANEOUS, INDUCED = "spontaneous", "induced"  # scenarios of HalluDial
 FAITHDIAL_FILES = {"train": "train.json", "validation": "valid.json"}  # any other split is test.json
 DIAHALU_FILE = "DiaHalu.jsonl"
@@ -47,29 +48,18 @@ def write_ragtruth(
     """
     counts: Counter[str] = Counter()
 
-    def source_lines() -> Iterator[Row]:
-        for row in sources:
-            head = {"source_id": row[KEY], "task_type": row["task"], "source": row["corpus"]}
-            yield {**head, "source_info": row["source_info"], "prompt": prompt(row)}
+    def source_line(row: Row) -> Row:
+        head = {"source_id": row[KEY], "task_type": row["task"], "source": row["corpus"]}
+        return {**head, "source_info": row["source_info"], "prompt": prompt(row)}
 
-    def response_lines() -> Iterator[Row]:
-        for row in responses:
-            split = division.split_of(row["source_id"])
-            counts[split] += 1
-            yield {
-                "id": row[KEY],
-                "source_id": row["source_id"],
-                "model": row["model"],
-                "temperature": row["temperature"],
-                "labels": row.get("labels", []),
-                "split": split,
-                "quality": row["quality"],
-                "response": row["response"],
-                "null_mentions": row["null_mentions"],
-            }
+    def response_line(row: Row) -> Row:
+        split = division.split_of(row["source_id"])
+        counts[split] += 1
+        row = {"id": row[KEY], "labels": [], "split": split, **row}
+        return {name: row[name] for name in (*RAGTRUTH_RESPONSE, "null_mentions")}
 
-    write_jsonl(folder / SOURCES, source_lines())
-    write_jsonl(folder / RESPONSES, response_lines())
+    write_jsonl(folder / SOURCES, map(source_line, sources))
+    write_jsonl(folder / RESPONSES, map(response_line, responses))
     return counts
 
 
@@ -124,35 +114,36 @@ def write_faithdial(folder: Path, split: str, rows: Iterable[Row], accepted: Map
         rows: Turns with their original replies, those of a dialogue in their order.
         accepted: The accepted texts by turn.
     """
-    dialogues: dict[str, list[dict[str, Any]]] = {}
     edits: dict[str, dict[str, str]] = {}  # by dialogue: the accepted text of each original
+    utterances: list[tuple[str, Row]] = []
     num_changed = 0
     for row in rows:
         edited = edits.setdefault(row["dialogue"], {})
-        text = accepted.get(row[KEY])
-        if text is None:
+        if (text := accepted.get(row[KEY])) is None:
             continue
-        original = [turn for _, turn in row["history"]]
         history = [edited.get(turn, turn) if speaker == WIZARD else turn for speaker, turn in row["history"]]
-        num_changed += history != original
-        dialogues.setdefault(row["dialogue"], []).append(
-            {
-                "history": history,
-                "knowledge": row["knowledge"],
-                "response": text,
-                "original_response": row["response"],
-                "BEGIN": row.get("begin") or ["Hallucination"],
-                "VRM": row.get("vrm") or [],
-                KEY: row[KEY],
-            }
-        )
+        num_changed += history != [turn for _, turn in row["history"]]
+        tags = {"BEGIN": row.get("begin") or ["Hallucination"], "VRM": row.get("vrm") or [], KEY: row[KEY]}
+        texts = {"knowledge": row["knowledge"], "response": text, "original_response": row["response"]}
+        utterances.append((row["dialogue"], {"history": history, **texts, **tags}))
         edited[row["response"]] = text
+    write_dialogues(folder, split, utterances)
+    return {"accepted edits": len(utterances), "of them behind an edited turn": num_changed} if utterances else {}
+
+
+def write_dialogues(folder: Path, split: str, utterances: Iterable[tuple[str, Row]]) -> None:
+    """Writes FaithDial's file of a split; none without utterances, which the loader refuses.
+
+    Args:
+        utterances: With the names of their dialogues.
+    """
+    dialogues: dict[str, list[Row]] = {}
+    for name, utterance in utterances:
+        dialogues.setdefault(name, []).append(utterance)
     path = folder / FAITHDIAL_FILES.get(split, "test.json")
-    if not dialogues:  # the loader refuses a file without rows
-        path.unlink(missing_ok=True)
-        return {}
-    write_json(path, [{"dialog_idx": name, "utterances": turns} for name, turns in dialogues.items()])
-    return {"accepted edits": sum(map(len, dialogues.values())), "of them behind an edited turn": num_changed}
+    path.unlink(missing_ok=True)
+    if dialogues:
+        write_json(path, [{"dialog_idx": name, "utterances": turns} for name, turns in dialogues.items()])
 
 
 def write_diahalu(path: Path, rows: Iterable[Row]) -> int:
@@ -161,7 +152,28 @@ def write_diahalu(path: Path, rows: Iterable[Row]) -> int:
     No person has judged the dialogues: `label`, `index` and `explaination` are empty. The judgement of a model is in
     fields of its name (`model_label`, `labelled_by`), which the loader reads on request.
     """
-    return write_jsonl(path, (diahalu_row(row, i) for i, row in enumerate(rows, start=1) if not is_failed(row)))
+    return write_jsonl(path, (dialogue_row(row, i) for i, row in enumerate(rows, start=1) if not is_failed(row)))
+
+
+def dialogue_row(row: Row, number: int) -> Row:
+    """Converts a dialogue to DiaHalu's layout."""
+    domain = DIAHALU_DOMAINS[row["domain"]]
+    line = diahalu_row(number, dialogue_text(row), "", domain=domain, source=row["source"], model=row["model"])
+    line[KEY] = row[KEY]
+    if VERDICT in row:
+        verdict = row[VERDICT]
+        is_hallucinated = verdict["label"] == HALLUCINATED
+        has_place = is_hallucinated and {"round", "type"} <= verdict.keys()
+        line |= {
+            "model_label": int(is_hallucinated),
+            "model_index": json.dumps([[verdict["round"], verdict["type"]]] if has_place else []),
+            "model_explaination": json.dumps(
+                [verdict["why"]] if is_hallucinated and verdict["why"] else [], ensure_ascii=False
+            ),
+            "labelled_by": verdict["by"],
+            **({"model_score": verdict["score"]} if "score" in verdict else {}),
+        }
+    return line
 
 
 def dialogue_text(row: Row) -> str:
@@ -169,30 +181,30 @@ def dialogue_text(row: Row) -> str:
     return "\n".join(f"{turn_name(place)}: {text}" for place, text in enumerate(row["turns"]))
 
 
-def diahalu_row(row: Row, number: int) -> Row:
-    """Converts a dialogue to DiaHalu's layout."""
+def diahalu_row(
+    number: int | str,
+    text: str,
+    label: int | str,
+    *,
+    domain: str,
+    source: str,
+    model: str,
+    index: Sequence[Any] = (),
+    explanations: Sequence[str] = (),
+) -> Row:
+    """Makes a row of DiaHalu's layout.
+
+    Args:
+        label: 1 for hallucinated; empty before people have judged.
+        index: Round and type of each hallucination.
+    """
     return {
         "ID": number,
-        "text": dialogue_text(row),
-        "label": "",
-        "index": "[]",
-        "domain": DIAHALU_DOMAINS[row["domain"]],
-        "explaination": "[]",
-        "source": row["source"],
-        "Which LLM": row["model"],
-        KEY: row[KEY],
-        **(_verdict_fields(row[VERDICT]) if VERDICT in row else {}),
-    }
-
-
-def _verdict_fields(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    is_hallucinated = verdict["label"] == HALLUCINATED
-    explanation = [verdict["why"]] if is_hallucinated and verdict["why"] else []
-    has_place = is_hallucinated and {"round", "type"} <= verdict.keys()
-    return {
-        "model_label": int(is_hallucinated),
-        "model_index": json.dumps([[verdict["round"], verdict["type"]]] if has_place else []),
-        "model_explaination": json.dumps(explanation, ensure_ascii=False),
-        "labelled_by": verdict["by"],
-        **({"model_score": verdict["score"]} if "score" in verdict else {}),
+        "text": text,
+        "label": label,
+        "index": json.dumps(index),
+        "domain": domain,
+        "explaination": json.dumps(explanations, ensure_ascii=False),
+        "source": source,
+        "Which LLM": model,
     }

@@ -12,7 +12,7 @@ faithkit construct resume=runs/... pipeline.max_words=60      other settings: wh
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from faithkit.cli import run_script
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
 
+ANNOTATE = "annotate"
 # Functions of the run's folder and the configuration, by name. With `dry_run` the folder does not exist, and they
 # ask and write nothing.
 PIPELINES = {
@@ -30,17 +31,19 @@ PIPELINES = {
     "rag": "faithkit_workflows.pipelines.rag:run_rag",
     "describe": "faithkit_workflows.pipelines.describe:run_describe",
     "estimate": "faithkit_workflows.pipelines.estimate:run_estimate",
-    "annotate": "faithkit_workflows.pipelines.annotate:run_annotate",
+    ANNOTATE: "faithkit_workflows.pipelines.annotate:run_annotate",
     "agreement": "faithkit_workflows.pipelines.agreement:run_agreement",
     "self_dialogue": "faithkit_workflows.pipelines.self_dialogue:run_self_dialogue",
     "faithdial_edit": "faithkit_workflows.pipelines.faithdial_edit:run_faithdial_edit",
 }
-# Checks of what a resumed run may not change, by pipeline.
-CHECKS = {"annotate": "faithkit_workflows.pipelines.annotate:check_resumed"}
-# A resumed run may change what its steps depend on: steps with other settings are made again.
+# What a resumed run may change. Steps with other settings are made again; the tasks of annotators are not.
 MAY_CHANGE = (
     *("pipeline.*", "engine.*", "models", "models.*", "prompts", "labels", "labels.*", "limit", "seed"),
     *("retry_failed", "dry_run", "verbose"),
+)
+ANNOTATE_MAY_CHANGE = (
+    *("pipeline.name", "pipeline.export", "pipeline.on_bad_annotation", "pipeline.adjudicate", "pipeline.expert"),
+    *("pipeline.decisions", "pipeline.min_annotators", "dry_run", "verbose"),
 )
 GROUPS = ("pipeline", "engine", "scale")
 
@@ -62,8 +65,8 @@ def main(cfg: Any) -> None:
     if cfg.get("resume"):
         check_pipeline(Path(cfg.resume), cfg.pipeline.name)
     kind = f"construct-{cfg.pipeline.name}"
-    opened = open_run(cfg, kind, ConstructSettings, may_change=MAY_CHANGE, check_resumed=check_resumed)
-    with opened as (run, config):
+    may_change = ANNOTATE_MAY_CHANGE if cfg.pipeline.name == ANNOTATE else MAY_CHANGE
+    with open_run(cfg, kind, ConstructSettings, may_change=may_change) as (run, config):
         log_to(run.log)
         construct(run, config)
         print_summary(run, ReportOptions.of(config))
@@ -82,13 +85,6 @@ def check_pipeline(folder: Path, name: str) -> None:
     if stored != name:
         problem = f"this folder is of pipeline={stored}, not of pipeline={name}"
         raise UserError(problem, place=str(folder), hint=f"pipeline={stored}, or run_dir=DIR instead of resume")
-
-
-def check_resumed(run: "RunFolder", config: Mapping[str, Any]) -> None:
-    """Refuses settings that contradict the contents of the run."""
-    if (name := config["pipeline"]["name"]) in CHECKS:
-        check: Callable[[RunFolder, Mapping[str, Any]], None] = resolve_name(CHECKS[name])
-        check(run, config)
 
 
 def construct(run: "RunFolder", config: dict[str, Any]) -> None:

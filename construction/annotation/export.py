@@ -10,36 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from construction.annotation.annotation_questions import Answers, BadAnswer, Spans
+from construction.annotation.annotation_questions import SPANS, Answers, BadAnswer
 from construction.annotation.project import KEY, AnnotationRow, same_quote, shown_text, to_original
 from construction.annotation.schemes import Scheme
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 
 STOP, SKIP = "stop", "skip"
-# Problems that stop the reading, or leave out the annotation.
-BAD = {
-    "unknown task": "a task of a row that the project does not have",
-    "edited text": "a task with another text than its row",
-    "unknown question": "a result of a tag that the scheme does not have",
-    "unknown label": "a label that the scheme does not have",
-    "several labels": "more labels than the question allows",
-    "number out of range": "a rating or round outside its scale",
-    "unreadable answer": "a result that is not in Label Studio's form",
-    "offsets beyond the text": "a span that ends behind its text, or begins before it",
-    "empty span": "a span without a character",
-    "text at another place": "a span with another text at its offsets than it quotes",
-}
-# Problems that every project has, and that do not stop the reading.
-COUNTED = {
-    "missing task": "a row that the export does not have",
-    "task without annotation": "not annotated, or all annotations were cancelled",
-    "cancelled annotation": "skipped by its annotator: left out",
-    "task twice": "imported twice: its annotations are read together",
-    "annotator twice": "one annotator's second annotation of a row: the later one counts",
-    "unanswered question": "a required question without an answer: the rest counts",
-    "overlapping spans": "of one label: joined; of several labels: kept as they are",
-}
 HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
 
 
@@ -80,10 +57,10 @@ def check_spans(spans: Sequence[Mapping[str, Any]], text: str) -> None:
             raise BadAnswer("text at another place", problem)
 
 
-def join_overlaps(spans: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], int]:
+def join_overlaps(spans: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], int]:
     """Joins overlapping spans of one label, with the flags of both; returns them and how many overlaps there were.
 
-    Overlaps of several labels are counted too, and kept: RAGTruth's files have them.
+    Overlaps of several labels are counted too, and kept: RAGTruth's files have them. Quoted texts are left out.
     """
     kept: list[dict[str, Any]] = []
     overlaps = 0
@@ -92,7 +69,7 @@ def join_overlaps(spans: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]]
         overlaps += bool(crossing)
         same = next((other for other in crossing if other["label"] == span["label"]), None)
         if same is None:
-            kept.append(dict(span))
+            kept.append({name: value for name, value in span.items() if name != "text"})
             continue
         same["end"] = max(same["end"], span["end"])
         if flags := [*same.get("flags", []), *span.get("flags", [])]:
@@ -198,13 +175,13 @@ def _answers(
     for question in scheme.questions:
         given = values.get(question.name, [])
         known.add(question.name)
-        if isinstance(question, Spans):
+        if question.kind == SPANS:
             known.add(question.flags_name)
             spans = question.read([*given, *values.get(question.flags_name, ())])
             answers[question.name] = _to_original(spans, row, place, report)
         elif given:
             answers[question.name] = question.read(given)
-        elif question.required:
+        elif question.is_required:
             report.count("unanswered question", place, f"{question.name} of row {row.id}")
     if unknown := sorted(values.keys() - known):
         raise BadAnswer("unknown question", f"the scheme has no tag {shorten(unknown[0])}")
@@ -216,21 +193,11 @@ def _to_original(
 ) -> list[dict[str, Any]]:
     """Converts spans of the shown text to the original one, joined where they overlap."""
     check_spans(spans, shown_text(row.text))
-    converted = [
-        {name: value for name, value in span.items() if name != "text"}
-        | {name: to_original(row.text, span[name]) for name in ("start", "end")}
-        for span in spans
-    ]
-    joined, overlaps = join_overlaps(converted)
+    places = [{name: to_original(row.text, span[name]) for name in ("start", "end")} for span in spans]
+    joined, overlaps = join_overlaps([span | place for span, place in zip(spans, places, strict=True)])
     for _ in range(overlaps):
         report.count("overlapping spans", place, f"in row {row.id}")
     return joined
-
-
-def annotators_of(annotations: Sequence[Annotation], rows: Mapping[str, AnnotationRow]) -> Counter[int]:
-    """Counts rows by their number of annotators, those without any too."""
-    by_row = Counter(annotation.row for annotation in annotations)
-    return Counter(by_row[row] for row in rows)
 
 
 def to_line(annotation: Annotation, row: AnnotationRow) -> dict[str, Any]:

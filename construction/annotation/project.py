@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from construction.annotation.annotation_questions import Answers, Spans
+from construction.annotation.annotation_questions import SPANS, Answers
 from construction.annotation.schemes import SCHEMES, Scheme
-from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import write_json, write_text
 from faithkit.files.jsonl import read_numbered_jsonl, write_jsonl
 from faithkit.records import Example, Prediction
@@ -53,11 +53,8 @@ def to_original(text: str, offset: int) -> int:
 
 def same_quote(quoted: str, text: str) -> bool:
     """Compares a span's text with Label Studio's quote, which may have "\\\\n" as two characters and fewer spaces."""
-    return _visible(quoted.replace("\\n", "\n")) == _visible(text.replace("\\n", "\n"))
-
-
-def _visible(text: str) -> str:
-    return "".join(text.split())
+    first, second = ("".join(one.replace("\\n", "\n").split()) for one in (quoted, text))
+    return first == second
 
 
 CONFIG, TASKS, ROWS = "label_config.xml", "tasks.json", "rows.jsonl"
@@ -134,7 +131,7 @@ def label_config(scheme: Scheme, fields: Iterable[str]) -> str:
     *shown, target = fields
     for field in shown:
         _add_text(view, field)
-    spans = [question for question in scheme.questions if isinstance(question, Spans)]
+    spans = [question for question in scheme.questions if question.kind == SPANS]
     for marking in spans:  # their labels are shown above the text
         marking.add_to(view, target)
     _add_text(view, target)
@@ -159,14 +156,11 @@ def task_of(scheme: Scheme, row: AnnotationRow, model: str) -> dict[str, Any]:
     for question in scheme.questions:
         if (answer := row.suggested.get(question.name)) is None:
             continue
-        if isinstance(question, Spans):
-            answer = [_shown_span(span, row.text) for span in answer]
+        if question.kind == SPANS:
+            places = [{name: to_shown(row.text, span[name]) for name in ("start", "end")} for span in answer]
+            answer = [span | place for span, place in zip(answer, places, strict=True)]
         results += question.results(answer, target, data[target])
     return {"data": data, "predictions": [{"model_version": model, "result": results}] if results else []}
-
-
-def _shown_span(span: Any, text: str) -> dict[str, Any]:
-    return {**span, "start": to_shown(text, span["start"]), "end": to_shown(text, span["end"])}
 
 
 def read_rows(project: Path) -> tuple[Scheme, dict[str, AnnotationRow]]:
@@ -177,33 +171,20 @@ def read_rows(project: Path) -> tuple[Scheme, dict[str, AnnotationRow]]:
     """
     path = project / ROWS
     rows: dict[str, AnnotationRow] = {}
-    names = set()
+    schemes = set()
     hint = "write the project again: pipeline=annotate"
     for line, values in read_numbered_jsonl(path):
-        names.add(values.get("scheme"))
+        schemes.add(values.get("scheme"))
         try:
-            row = _row_of(values)
+            names = ("id", "texts", "system", "suggested")
+            given = {name: values[name] for name in names}
+            row = AnnotationRow(**given, example=Example.from_dict(values["example"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise UserError(
-                f"no row of a project: {shorten(str(error))}", place=f"{path}, line {line}", hint=hint
-            ) from error
+            problem = f"no row of a project: {shorten(str(error))}"
+            raise UserError(problem, place=f"{path}, line {line}", hint=hint) from error
         rows[row.id] = row
     if not rows:
         raise UserError("the project has no rows", place=str(path), hint=hint)
-    if len(names) != 1 or (name := names.pop()) not in SCHEMES:
+    if len(schemes) != 1 or (name := schemes.pop()) not in SCHEMES:
         raise UserError("the rows are of no known scheme, or of several", place=str(path), hint=hint)
     return SCHEMES[str(name)], rows
-
-
-def _row_of(values: Mapping[str, Any]) -> AnnotationRow:
-    names = ("id", "texts", "system", "suggested")
-    return AnnotationRow(**{name: values[name] for name in names}, example=Example.from_dict(values["example"]))
-
-
-def scheme_of(name: str) -> Scheme:
-    """Finds a scheme by its name."""
-    if name not in SCHEMES:
-        raise UserError(
-            f"there is no annotation scheme {name!r}", place="pipeline.scheme", hint=choice_hint(name, SCHEMES)
-        )
-    return SCHEMES[name]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from construction.annotation.annotation_questions import Answers, Choices, FreeText, Number, Question, Rating, Spans
+from construction.annotation.annotation_questions import CHOICES, NUMBER, RATING, SPANS, TEXT, Answers, Question
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_SPELLINGS
 from data_modules.reading.fields import WIZARD
@@ -78,6 +78,11 @@ QUALITIES = {
     REFUSED: "It refuses, though the source has the answer.",
     GOOD: "Neither of them.",
 }
+QUALITIES_OF_TALK = {
+    "cooperative": "fits the turn before, helps, does not mislead",
+    "abstractive": "uses the knowledge in new words",
+    "engaging": "invites an answer and moves the talk on",
+}
 SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LABELS}  # names in predictions
 
 
@@ -112,14 +117,6 @@ def grounded_texts(example: Example) -> dict[str, str]:
     """Shows knowledge, history and response."""
     history = "\n".join(f"{turn.speaker}: {turn.text}" for turn in example.history)
     return {"knowledge": example.knowledge or NONE, "history": history or NONE, "response": example.response}
-
-
-def _judged_texts(example: Example) -> dict[str, str]:
-    return {**grounded_texts(example), "judgement": example.target or NONE}
-
-
-def _dialogue_texts(example: Example) -> dict[str, str]:
-    return {"dialogue": rounds_text(example)}
 
 
 def _tagged(example: Example, prediction: Prediction | None) -> Answers:
@@ -159,10 +156,6 @@ def _dialogue_verdict(example: Example, prediction: Prediction | None) -> Answer
     return answers
 
 
-def _nothing(example: Example, prediction: Prediction | None) -> Answers:
-    return {}
-
-
 def _verdict(example: Example, prediction: Prediction | None) -> Answers:
     label = None if prediction is None else prediction.label
     by_label = {HALLUCINATED: "Hallucination", FAITHFUL: "Faithful"}
@@ -180,18 +173,20 @@ SCHEMES = {
             about="BEGIN and VRM tags, and an edit that is true to the knowledge (Dziri et al. 2022, section 2.2)",
             texts=grounded_texts,
             questions=(
-                Choices(
-                    name="begin",
-                    title="Is the response supported by the knowledge?",
+                Question(
+                    CHOICES,
+                    "begin",
+                    "Is the response supported by the knowledge?",
                     labels=BEGIN_LABELS,
                     multiple=True,
                 ),
-                Choices(name="vrm", title="Which speech acts does it use?", labels=VRM_LABELS, multiple=True),
-                FreeText(
-                    name="edit",
-                    title="Make it faithful, helpful and no copy of the knowledge; leave it as it is where it is so",
+                Question(CHOICES, "vrm", "Which speech acts does it use?", labels=VRM_LABELS, multiple=True),
+                Question(
+                    TEXT,
+                    "edit",
+                    "Make it faithful, helpful and no copy of the knowledge; leave it as it is where it is so",
                     start_from="response",
-                    required=False,
+                    optional=True,
                 ),
             ),
             suggest=_tagged,
@@ -202,17 +197,18 @@ SCHEMES = {
             about="spans of four types, and the quality of the response (Niu et al. 2024, sections 3.2 and 3.3)",
             texts=grounded_texts,
             questions=(
-                Spans(
-                    name="spans",
-                    title="Mark what the knowledge does not support",
+                Question(
+                    SPANS,
+                    "spans",
+                    "Mark what the knowledge does not support",
                     labels=RAGTRUTH_LABELS,
                     flags={
                         "implicit_true": "It is right, though the source does not say so.",
                         "due_to_null": "It takes an empty field of the source for a no.",
                     },
-                    required=False,
+                    optional=True,
                 ),
-                Choices(name="quality", title="Quality of the response", labels=QUALITIES),
+                Question(CHOICES, "quality", "Quality of the response", labels=QUALITIES),
             ),
             suggest=_spans,
             dataset="ragtruth",
@@ -220,16 +216,17 @@ SCHEMES = {
         Scheme(
             name="diahalu",
             about="type and round of a dialogue's first hallucination (Chen et al. 2024, section 4.3)",
-            texts=_dialogue_texts,
+            texts=lambda example: {"dialogue": rounds_text(example)},
             questions=(
-                Choices(
-                    name="hallucinated",
-                    title="Does the dialogue have a hallucination?",
+                Question(
+                    CHOICES,
+                    "hallucinated",
+                    "Does the dialogue have a hallucination?",
                     labels={YES: "In any turn that is judged.", NO: "In none."},
                 ),
-                Number(name="round", title="Round of the first one", when=_HALLUCINATED_ONLY, required=False),
-                Choices(name="type", title="Its type", labels=DIAHALU_LABELS, when=_HALLUCINATED_ONLY, required=False),
-                FreeText(name="explanation", title="Why?", when=_HALLUCINATED_ONLY, required=False),
+                Question(NUMBER, "round", "Round of the first one", when=_HALLUCINATED_ONLY),
+                Question(CHOICES, "type", "Its type", labels=DIAHALU_LABELS, when=_HALLUCINATED_ONLY),
+                Question(TEXT, "explanation", "Why?", when=_HALLUCINATED_ONLY),
             ),
             suggest=_dialogue_verdict,
             dataset="diahalu",
@@ -237,22 +234,23 @@ SCHEMES = {
         Scheme(
             name="halludial",
             about="whether a judgement finds and explains what is hallucinated (Luo et al. 2024, appendix D)",
-            texts=_judged_texts,
+            texts=lambda example: {**grounded_texts(example), "judgement": example.target or NONE},
             questions=(
-                Choices(
-                    name="judgement_is",
-                    title="Is the judgement right about whether, where and why the response is hallucinated?",
+                Question(
+                    CHOICES,
+                    "judgement_is",
+                    "Is the judgement right about whether, where and why the response is hallucinated?",
                     labels={"Inaccurate": "Wrong in any of the three.", "Accurate": "Right in all of them."},
                 ),
-                FreeText(
-                    name="correction",
-                    title="A right judgement, beginning with Yes or No",
+                Question(
+                    TEXT,
+                    "correction",
+                    "A right judgement, beginning with Yes or No",
                     start_from="judgement",
                     when=("judgement_is", "Inaccurate"),
-                    required=False,
                 ),
             ),
-            suggest=_nothing,
+            suggest=lambda example, prediction: {},
             dataset="halludial",
         ),
         Scheme(
@@ -260,39 +258,26 @@ SCHEMES = {
             about="human evaluation: two stages, then three qualities from 1 to 4 (Dziri et al. 2022, section 5.2.3)",
             texts=grounded_texts,
             questions=(
-                Choices(
-                    name="interpretable",
-                    title="Can the response be understood without the knowledge?",
+                Question(
+                    CHOICES,
+                    "interpretable",
+                    "Can the response be understood without the knowledge?",
                     labels={NO: "Too vague or ill-formed to judge.", YES: "Its meaning is clear."},
                 ),
-                Choices(
-                    name="faithful",
-                    title="Does the knowledge support it?",
+                Question(
+                    CHOICES,
+                    "faithful",
+                    "Does the knowledge support it?",
                     labels={
                         "Hallucination": "Some of it is not supported.",
                         "Generic": "It makes no statement that could be supported.",
                         "Faithful": "All of it is supported.",
                     },
                     when=("interpretable", YES),
-                    required=False,
                 ),
-                Rating(
-                    name="cooperative",
-                    title="Cooperative: fits the turn before, helps, does not mislead",
-                    when=_FAITHFUL_ONLY,
-                    required=False,
-                ),
-                Rating(
-                    name="abstractive",
-                    title="Abstractive: uses the knowledge in new words",
-                    when=_FAITHFUL_ONLY,
-                    required=False,
-                ),
-                Rating(
-                    name="engaging",
-                    title="Engaging: invites an answer and moves the talk on",
-                    when=_FAITHFUL_ONLY,
-                    required=False,
+                *(
+                    Question(RATING, name, f"{name.capitalize()}: {meaning}", highest=4, when=_FAITHFUL_ONLY)
+                    for name, meaning in QUALITIES_OF_TALK.items()
                 ),
             ),
             suggest=_verdict,

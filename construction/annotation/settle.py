@@ -3,7 +3,7 @@
 What a rule cannot settle (a tie, a row that the expert did not see) stays open, and so does a row with too few
 annotators. Open rows are listed for a person, whose answers are read back and checked.
 
->>> question = Choices(name="verdict", title="", labels={"wrong": "", "right": ""})
+>>> question = Question(CHOICES, "verdict", "", labels={"wrong": "", "right": ""})
 >>> settle_question(question, [["wrong"], ["right"], ["right"]], "majority")
 ['right']
 >>> settle_question(question, [["wrong"], ["right"], ["right"]], "severe")
@@ -19,7 +19,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from construction.annotation.annotation_questions import Answer, Answers, Choices, FreeText, Question, Spans
+from construction.annotation.annotation_questions import CHOICES, SPANS, TEXT, Answer, Answers, Question
 from construction.annotation.export import Annotation, check_spans, join_overlaps
 from construction.annotation.project import AnnotationRow
 from construction.annotation.schemes import Scheme
@@ -27,6 +27,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_numbered_jsonl
 
 MAJORITY, SEVERE, EXPERT, HAND = RULES = ("majority", "severe", "expert", "hand")
+DECISION = "decision"  # field of a person's answers in to_decide.jsonl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def _settle_row(
             continue
         if question.name not in differing:
             answers[question.name] = all_given[0]
-        elif isinstance(question, FreeText) and rule in (MAJORITY, SEVERE):
+        elif question.kind == TEXT and rule in (MAJORITY, SEVERE):
             answers[question.name] = _text_of_nearest(question, given, answers)
         elif (settled := settle_question(question, [one.answers.get(question.name) for one in given], rule)) is None:
             left.append(question.name)
@@ -130,9 +131,9 @@ def settle_question(question: Question, answers: Sequence[Any], rule: str) -> An
     given = [answer for answer in answers if answer is not None]
     if rule not in (MAJORITY, SEVERE) or not given:
         return None
-    if isinstance(question, Spans):
+    if question.kind == SPANS:
         return _settle_spans(question, given, len(answers) / 2 if rule == MAJORITY else 0)
-    if isinstance(question, Choices):
+    if question.kind == CHOICES:
         return _settle_labels(question, answers, rule)
     if rule == SEVERE:
         return min(given)
@@ -141,7 +142,7 @@ def settle_question(question: Question, answers: Sequence[Any], rule: str) -> An
     return low if low == high else None
 
 
-def _settle_labels(question: Choices, answers: Sequence[Any], rule: str) -> list[str] | None:
+def _settle_labels(question: Question, answers: Sequence[Any], rule: str) -> list[str] | None:
     counts = Counter(label for answer in answers for label in answer or ())
     if question.multiple:
         least = len(answers) / 2 if rule == MAJORITY else 0
@@ -154,7 +155,7 @@ def _settle_labels(question: Choices, answers: Sequence[Any], rule: str) -> list
     return None if tied else [best]
 
 
-def _settle_spans(question: Spans, answers: Sequence[list[dict[str, Any]]], least: float) -> list[dict[str, Any]]:
+def _settle_spans(question: Question, answers: Sequence[list[dict[str, Any]]], least: float) -> list[dict[str, Any]]:
     """Keeps the characters that more than `least` annotators marked, cut where their label or flags change."""
     edges = sorted({edge for spans in answers for span in spans for edge in (span["start"], span["end"])})
     severity = list(question.labels)
@@ -182,7 +183,7 @@ def _settle_spans(question: Spans, answers: Sequence[list[dict[str, Any]]], leas
     return pieces
 
 
-def _text_of_nearest(question: FreeText, given: Sequence[Annotation], answers: Answers) -> str:
+def _text_of_nearest(question: Question, given: Sequence[Annotation], answers: Answers) -> str:
     """Chooses the text of the annotator who agrees with most of the settled answers; of equals the first by name."""
     writers = [one for one in given if question.name in one.answers]
     best = min(
@@ -193,40 +194,35 @@ def _text_of_nearest(question: FreeText, given: Sequence[Annotation], answers: A
 
 
 def open_rows_to_decide(
-    settled: Sequence[Settled], rows: Mapping[str, AnnotationRow], annotations: Sequence[Annotation]
+    settled: Sequence[Settled], rows: Mapping[str, AnnotationRow], given: Mapping[str, Mapping[str, Answers]]
 ) -> Iterator[dict[str, Any]]:
-    """Lists the open rows for a person to fill in `decision`: the answers by question."""
+    """Lists the open rows for a person to fill in `decision`: the answers by question.
+
+    Args:
+        given: The answers by row and annotator.
+    """
     for one in settled:
         if one.open:
-            given = {other.annotator: other.answers for other in annotations if other.row == one.row}
-            shown = {"text": rows[one.row].text, "annotators": given, "settled": one.answers}
-            yield {"id": one.row, "decide": list(one.open), "decision": None, **shown}
+            shown = {"text": rows[one.row].text, "annotators": given[one.row], "settled": one.answers}
+            yield {"id": one.row, "decide": list(one.open), DECISION: None, **shown}
 
 
-def read_decisions(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow]) -> dict[str, Answers]:
-    """Reads a filled `to_decide` file, by row; lines without a decision are still open.
+def read_answers(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], key: str) -> dict[str, Answers]:
+    """Reads a person's answers by row: JSON lines of {"id", "answers"}, or {"id", "decision"} of a `to_decide` file.
+
+    Args:
+        key: The field of the answers. Lines whose decision is null are still open.
 
     Raises:
         UserError: A row that the project does not have, a row twice, or an answer that its question does not allow.
     """
-    return _read_answers(path, scheme, rows, "decision", skip_null=True)
-
-
-def read_expert(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow]) -> dict[str, Answers]:
-    """Reads an expert's answers: JSON lines of {"id", "answers"}, such as annotations.jsonl of another run."""
-    return _read_answers(path, scheme, rows, "answers")
-
-
-def _read_answers(
-    path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], key: str, *, skip_null: bool = False
-) -> dict[str, Answers]:
     found: dict[str, Answers] = {}
     for line, values in read_numbered_jsonl(path):
         place, row = f"{path}, line {line}", values.get("id")
         if not isinstance(row, str) or row not in rows:
             problem = f"id is {shorten(row)}, which the project does not have"
             raise UserError(problem, place=place, hint="see its rows.jsonl")
-        if skip_null and values.get(key) is None:
+        if key == DECISION and values.get(key) is None:
             continue
         if row in found:
             raise UserError(f"row {shorten(row)} has two lines", place=place, hint="keep one of them")
@@ -246,15 +242,11 @@ def check_answers(scheme: Scheme, row: AnnotationRow, answers: Any, place: str) 
             known = ", ".join(question.name for question in scheme.questions)
             raise UserError(f"no question {shorten(name)}", place=place, hint=f"the scheme has {known}")
         try:
-            checked[name] = _checked(question, answer, row.text)
+            read = question.read([result["value"] for result in question.results(answer, "", row.text)])
+            if question.kind == SPANS:
+                check_spans(read, row.text)
+                read, _ = join_overlaps(read)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{name}: {error}", place=place, hint=hint) from error
+        checked[name] = read
     return checked
-
-
-def _checked(question: Question, answer: Any, text: str) -> Answer:
-    checked = question.read([result["value"] for result in question.results(answer, "", text)])
-    if not isinstance(question, Spans):
-        return checked
-    check_spans(checked, text)
-    return join_overlaps([{name: value for name, value in span.items() if name != "text"} for span in checked])[0]

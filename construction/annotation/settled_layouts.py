@@ -3,9 +3,8 @@
 Each writer gets the rows with their settled answers, and returns counts, also of rows that were left out.
 """
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,15 +12,21 @@ from construction.annotation.annotation_questions import Answers
 from construction.annotation.project import AnnotationRow
 from construction.annotation.schemes import YES, rounds_text
 from construction.dialogues.dialogue_turns import turn_row
-from construction.official_layouts import DIAHALU_FILE, FAITHDIAL_FILES, GOOD, halludial_row
+from construction.official_layouts import DIAHALU_FILE, GOOD, diahalu_row, halludial_row, write_dialogues
 from data_modules.datasets.begin import LAYOUTS as BEGIN_LAYOUTS
-from data_modules.datasets.ragtruth import RESPONSES, SOURCES, render
+from data_modules.datasets.ragtruth import CORPORA, RESPONSES, SOURCES, render
 from data_modules.embedded.layouts.common import write_tsv
 from data_modules.reading.dialogues import verdict_of
 from data_modules.reading.fields import SEEKER
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 from faithkit.records import Example
+
+BEGIN_WORDS = {
+    "Faithful": "Fully attributable",
+    "Hallucination": "Not fully attributable",
+    "Generic": "Generic",
+}
 
 
 class Answered(NamedTuple):
@@ -30,8 +35,16 @@ class Answered(NamedTuple):
     row: AnnotationRow
     answers: Answers
 
+    @property
+    def model(self) -> str:
+        """Names the model that wrote the response."""
+        return self.row.system or str(self.row.example.meta.get("model") or "unknown")
 
-TASKS = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}
+
+def write_layout(scheme: str, folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes the rows in the layout of the scheme's dataset, replacing the folder, and counts them."""
+    with atomic_folder(folder, replace=True) as unfinished:
+        return WRITERS[scheme](unfinished, answered)
 
 
 def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
@@ -39,24 +52,23 @@ def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     counts: Counter[str] = Counter()
     sources: dict[str, dict[str, Any]] = {}
     responses = []
-    for row, answers in answered:
-        example = row.example
+    for one in answered:
+        row, example = one.row, one.row.example
         source = _source(example, counts)
-        names = [name for name, other in sources.items() if other == source]
-        source_id = (
-            names[0] if names else example.group if example.group not in sources else f"{example.group}:{len(sources)}"
-        )
-        sources[source_id] = source
+        source_id = next((name for name, other in sources.items() if other == source), example.group)
+        if sources.setdefault(source_id, source) != source:
+            source_id = f"{example.group}:{len(sources)}"
+            sources[source_id] = source
         counts["responses"] += 1
         responses.append(
             {
                 "id": row.id,
                 "source_id": source_id,
-                "model": row.system or str(example.meta.get("model", "unknown")),
+                "model": one.model,
                 "temperature": example.meta.get("temperature"),
-                "labels": [_label(span, example.response) for span in answers.get("spans", ())],
+                "labels": [_label(span, example.response) for span in one.answers.get("spans", ())],
                 "split": example.split if example.split in ("train", "test") else "test",
-                "quality": (answers.get("quality") or [GOOD])[0],
+                "quality": (one.answers.get("quality") or [GOOD])[0],
                 "response": example.response,
             }
         )
@@ -66,17 +78,10 @@ def write_ragtruth(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     return counts
 
 
-def _label(span: Any, response: str) -> dict[str, Any]:
-    flags = span.get("flags", ())
-    return {
-        "start": span["start"],
-        "end": span["end"],
-        "text": response[span["start"] : span["end"]],
-        "meta": "",
-        "label_type": span["label"],
-        "implicit_true": "implicit_true" in flags,
-        "due_to_null": "due_to_null" in flags,
-    }
+def _label(span: Mapping[str, Any], response: str) -> dict[str, Any]:
+    start, end, flags = span["start"], span["end"], span.get("flags", ())
+    marks = {flag: flag in flags for flag in ("implicit_true", "due_to_null")}
+    return {"start": start, "end": end, "text": response[start:end], "meta": "", "label_type": span["label"], **marks}
 
 
 def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
@@ -90,13 +95,9 @@ def _source(example: Example, counts: Counter[str]) -> dict[str, Any]:
             task, info = "Summary", example.knowledge
     if task == "QA":
         info = {"question": question, "passages": example.knowledge}
-    task = task if task in TASKS else "Summary"
-    return {
-        "task_type": task,
-        "source": str(example.meta.get("corpus") or TASKS[task]),
-        "source_info": info,
-        "prompt": "",
-    }
+    task = task if task in CORPORA else "Summary"
+    corpus = str(example.meta.get("corpus") or CORPORA[task])
+    return {"task_type": task, "source": corpus, "source_info": info, "prompt": ""}
 
 
 def _fields(text: str) -> dict[str, str]:
@@ -112,20 +113,11 @@ def _fields(text: str) -> dict[str, str]:
     return found
 
 
-Writer = Callable[[Path, Sequence[Answered]], Counter[str]]
-
-
-def write_layout(scheme: str, folder: Path, answered: Sequence[Answered]) -> Counter[str]:
-    """Writes the rows in the layout of the scheme's dataset, replacing the folder, and counts them."""
-    with atomic_folder(folder, replace=True) as unfinished:
-        return WRITERS[scheme](unfinished, answered)
-
-
 def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     """Writes FaithDial's dialogues: the edit is the response, and the tags are about the original one."""
     counts: Counter[str] = Counter()
     for split, rows in _by_split(answered, "train", "validation").items():
-        dialogues: dict[str, list[dict[str, Any]]] = {}
+        utterances: list[tuple[str, dict[str, Any]]] = []
         for row, answers in rows:
             if not answers.get("begin"):
                 counts["left out: no BEGIN tag"] += 1
@@ -134,19 +126,16 @@ def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
             edit = str(answers.get("edit") or "").strip()
             edited = bool(edit) and edit != example.response.strip()
             counts["edited" if edited else "not edited"] += 1
-            dialogues.setdefault(example.group, []).append(
-                {
-                    "history": [turn.text for turn in example.history],
-                    "knowledge": example.knowledge,
-                    "response": edit if edited else example.response,
-                    "original_response": example.response if edited else None,
-                    "BEGIN": answers["begin"],
-                    "VRM": answers.get("vrm", []),
-                }
-            )
-        rows_of = [{"dialog_idx": name, "utterances": utterances} for name, utterances in dialogues.items()]
-        if rows_of:
-            write_json(folder / FAITHDIAL_FILES.get(split, "test.json"), rows_of)
+            utterance = {
+                "history": [turn.text for turn in example.history],
+                "knowledge": example.knowledge,
+                "response": edit if edited else example.response,
+                "original_response": example.response if edited else None,
+                "BEGIN": answers["begin"],
+                "VRM": answers.get("vrm", []),
+            }
+            utterances.append((example.group, utterance))
+        write_dialogues(folder, split, utterances)
     return counts
 
 
@@ -163,29 +152,28 @@ def write_diahalu(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     """Writes DiaHalu's dialogues, each with the round and the type of its first hallucination."""
     counts: Counter[str] = Counter()
     rows = []
-    for row, answers in answered:
+    for one in answered:
+        answers, example = one.answers, one.row.example
         if not answers.get("hallucinated"):
             counts["left out: no verdict"] += 1
             continue
         is_wrong = answers["hallucinated"] == [YES]
-        number, types = answers.get("round"), answers.get("type") or []
+        number, types, explanation = answers.get("round"), answers.get("type") or [], answers.get("explanation")
         if is_wrong and not (number and types):
             counts["left out: hallucinated, without round or type"] += 1
             continue
-        example = row.example
-        explanation = answers.get("explanation")
         counts["hallucinated" if is_wrong else "faithful"] += 1
         rows.append(
-            {
-                "ID": row.id,
-                "text": rounds_text(example),
-                "label": int(is_wrong),
-                "index": json.dumps([[number, types[0]]] if is_wrong else []),
-                "domain": str(example.meta.get("domain") or "knowledge"),
-                "explaination": json.dumps([explanation] if is_wrong and explanation else [], ensure_ascii=False),
-                "source": str(example.meta.get("topic_source") or example.source),
-                "Which LLM": row.system or str(example.meta.get("model") or "unknown"),
-            }
+            diahalu_row(
+                one.row.id,
+                rounds_text(example),
+                int(is_wrong),
+                domain=str(example.meta.get("domain") or "knowledge"),
+                source=str(example.meta.get("topic_source") or example.source),
+                model=one.model,
+                index=[[number, types[0]]] if is_wrong else [],
+                explanations=[explanation] if is_wrong and explanation else [],
+            )
         )
     if rows:
         write_jsonl(folder / DIAHALU_FILE, rows)
@@ -214,21 +202,13 @@ def write_halludial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
                 counts["left out: inaccurate, without a correction that begins with Yes or No"] += 1
                 continue
             counts["accurate" if accurate else "corrected"] += 1
+            turn = turn_row(example)
             judged = {"response": example.response, "target": target, "model": example.meta.get("model")}
-            if "turn" in example.meta:
-                judged["turn"] = example.meta["turn"]
-            written.append(halludial_row(turn_row(example) | judged))
+            written.append(halludial_row(turn | judged | {"turn": example.meta.get("turn", turn["turn"])}))
         if written:
             write_json(folder / f"spontaneous_{split}.json", written)
     write_annotations(folder / "annotations.jsonl", verdicts, [{} for _ in verdicts])
     return counts
-
-
-BEGIN_WORDS = {
-    "Faithful": "Fully attributable",
-    "Hallucination": "Not fully attributable",
-    "Generic": "Generic",
-}
 
 
 def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
@@ -237,30 +217,26 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     A table has no room for tabs and line breaks: they become spaces, and such rows are counted.
     """
     counts: Counter[str] = Counter()
-    rows = []
-    for row, answers in answered:
+    rows, ratings = [], []
+    for one in answered:
+        answers, example = one.answers, one.row.example
+        ratings.append({"id": one.row.id, "item": example.id, "system": one.row.system, "answers": answers})
         if not answers.get("faithful"):
             counts["left out: not interpretable, or no verdict"] += 1
             continue
-        example = row.example
         message = example.history[-1].text if example.history else ""
-        cells = [row.system or str(example.meta.get("model") or "unknown"), example.source, example.knowledge, message]
-        cells += [example.response, BEGIN_WORDS[answers["faithful"][0]]]
+        cells = [one.model, example.source, example.knowledge, message, example.response]
+        cells.append(BEGIN_WORDS[answers["faithful"][0]])
         counts["white space made plain"] += any(" ".join(cell.split()) != cell for cell in cells)
         counts["rows"] += 1
         rows.append(cells)
     if rows:
         write_tsv(folder / "begin_test_wow.tsv", BEGIN_LAYOUTS["2022"], rows)
-    write_jsonl(folder / "ratings.jsonl", _ratings(answered))
+    write_jsonl(folder / "ratings.jsonl", ratings)
     return +counts
 
 
-def _ratings(answered: Sequence[Answered]) -> Iterator[dict[str, Any]]:
-    for row, answers in answered:
-        yield {"id": row.id, "item": row.example.id, "system": row.system, "answers": answers}
-
-
-WRITERS: Mapping[str, Writer] = {
+WRITERS: Mapping[str, Callable[[Path, Sequence[Answered]], Counter[str]]] = {
     "faithdial": write_faithdial,
     "ragtruth": write_ragtruth,
     "diahalu": write_diahalu,

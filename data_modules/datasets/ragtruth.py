@@ -23,6 +23,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span, Turn
 SOURCES = "source_info.jsonl"
 SOURCE_FIELDS = ("source_id", "task_type", "source_info")
 TASKS = {"qa": "QA", "summary": "Summary", "data2txt": "Data2txt"}
+CORPORA = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}  # from which the sources of each task come
 
 
 class SourceText(NamedTuple):

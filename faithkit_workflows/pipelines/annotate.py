@@ -19,56 +19,46 @@ from random import Random
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
-from construction.annotation.export import Annotation, ExportReport, annotators_of, read_export, to_line
-from construction.annotation.project import AnnotationRow, make_row, read_rows, scheme_of, write_project
-from construction.annotation.schemes import Scheme
-from construction.annotation.settle import EXPERT, Settled, open_rows_to_decide, read_decisions, read_expert, settle
+from construction.annotation.annotation_questions import Answers
+from construction.annotation.export import Annotation, ExportReport, read_export, to_line
+from construction.annotation.project import CONFIG, AnnotationRow, make_row, read_rows, write_project
+from construction.annotation.schemes import SCHEMES, Scheme
+from construction.annotation.settle import DECISION, EXPERT, Settled, open_rows_to_decide, read_answers, settle
 from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
-from faithkit.files.atomic import write_json
-from faithkit.files.jsonl import read_predictions, read_strict_json, write_jsonl
+from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
+from faithkit.pages.page_tables import format_metric, new_number_table, print_tables
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit_workflows.pipelines.run_chain import print_counts
 
-PROJECT, SETTINGS, BENCHMARK = "project", "settings.json", "benchmark"
+PROJECT, BENCHMARK = "project", "benchmark"
 ANNOTATIONS, PROBLEMS = "annotations.jsonl", "problems.jsonl"
 DISAGREEMENTS, TO_DECIDE = "disagreements.jsonl", "to_decide.jsonl"
 GOLD, PREDICTIONS, NONE = "gold", "predictions", "none"
-# Settings of the tasks: with other values the annotations of the old tasks would not fit.
-OF_TASKS = (
-    "scheme",
-    "dataset",
-    "path",
-    "split",
-    "options",
-    "on_bad_row",
-    "sample",
-    "suggest",
-    "predictions",
-    "systems",
-)
 log = logging.getLogger("faithkit")
 
 
 def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Writes the project unless it exists, and reads the export if there is one."""
-    block = config["pipeline"]
+    block, project = config["pipeline"], run.path / PROJECT
     if config["dry_run"]:
         planned = list(_rows(config))
         shown = (block["scheme"], planned[0].text)
         log.info("%d tasks of scheme %s would be written; the first one:\n%s", len(planned), *shown)
         return
-    project = run.path / PROJECT
-    _write_once(run, config)
+    if not (project / CONFIG).exists():  # written last; people may be annotating a complete project
+        scheme = SCHEMES[block["scheme"]]
+        model = block["suggest"] if block["suggest"] != PREDICTIONS else Path(block["predictions"]).name
+        number = write_project(project, scheme, _rows(config), model)
+        log.info("%s: %d tasks, scheme %s (%s)", project, number, scheme.name, scheme.about)
     if block["export"] is None:
         log.info("annotate %s, export JSON, then: faithkit construct resume=%s pipeline.export=FILE", project, run.path)
         return
@@ -78,72 +68,39 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     write_jsonl(run.path / ANNOTATIONS, (to_line(one, rows[one.row]) for one in annotations))
     write_jsonl(run.path / PROBLEMS, report.problems)
     settled = _settle(scheme, rows, annotations, block)
-    named = {one.row: one for one in settled}
-    write_jsonl(run.path / DISAGREEMENTS, _disagreements(settled, annotations))
-    open_rows = write_jsonl(run.path / TO_DECIDE, open_rows_to_decide(settled, rows, annotations))
+    given: dict[str, dict[str, Answers]] = {row: {} for row in rows}
+    for one in annotations:
+        given[one.row][one.annotator] = one.answers
+    write_jsonl(run.path / DISAGREEMENTS, (_disagreement(one, given[one.row]) for one in settled if one.disagree))
+    open_rows = write_jsonl(run.path / TO_DECIDE, open_rows_to_decide(settled, rows, given))
     answered = [Answered(rows[one.row], one.answers) for one in settled if not one.open]
     counts = write_layout(scheme.name, run.path / BENCHMARK, answered)
-    metrics = _metrics(scheme, rows, named, annotations)
-    by_number = annotators_of(annotations, rows)
+    metrics = _metrics(scheme, rows, settled, given)
+    by_number = sorted(Counter(map(len, given.values())).items())
+    by_outcome = Counter(one.how for one in settled)
     meta = {
         "scheme": scheme.name,
         "rows": len(rows),
         "annotations": len(annotations),
-        "rows_by_annotators": {str(number): count for number, count in sorted(by_number.items())},
+        "rows_by_annotators": {str(number): count for number, count in by_number},
         "export": dict(report.counts),
-        "settled": dict(Counter(one.how for one in settled)),
+        "settled": dict(by_outcome),
         "benchmark": dict(counts),
     }
     write_results(run.metrics, full_names("test", scheme.name, metrics), meta)
-    print_tables(_found_table(meta), _question_table(scheme, settled, metrics))
+    found = {"rows": len(rows), "annotations": len(annotations)}
+    found |= {f"rows with {number} annotators": count for number, count in by_number} | report.counts
+    print_counts("annotations", "", found | {f"settled: {how}": count for how, count in by_outcome.items()})
+    print_tables(_question_table(scheme, settled, metrics))
     if open_rows:
         path = run.path / TO_DECIDE
         log.info("%d rows are open: fill %s, then pipeline.decisions=%s", open_rows, path, path)
     log.info("%s: %s", run.path / BENCHMARK, ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "none")
 
 
-def check_resumed(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Refuses other settings of the tasks than those with which the project was written.
-
-    Raises:
-        UserError: The project has other ones; the hint names them.
-    """
-    project = run.path / PROJECT
-    if not (project / SETTINGS).exists():
-        return
-    stored = read_strict_json(project / SETTINGS, hint="write the project again, in another run_dir")
-    if changed := [name for name, value in _of_tasks(config).items() if stored.get(name) != value]:
-        problem = f"the project was written with another {' and '.join(changed)}"
-        keys = (name if name in ("limit", "seed") else f"pipeline.{name}" for name in changed)
-        before = " ".join(f"{key}={_shown(stored.get(name))}" for key, name in zip(keys, changed, strict=True))
-        raise UserError(problem, place=str(project), hint=f"{before} as before, or another project: run_dir=DIR")
-
-
-def _of_tasks(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: config["pipeline"][name] for name in OF_TASKS} | {"limit": config["limit"], "seed": config["seed"]}
-
-
-def _write_once(run: RunFolder, config: Mapping[str, Any]) -> None:
-    """Writes the project unless it exists, since people may be annotating it."""
-    block, project = config["pipeline"], run.path / PROJECT
-    mark = project / SETTINGS  # written last: the project is complete
-    if mark.exists():
-        check_resumed(run, config)  # a new run in a folder that had no config.yaml
-        return
-    scheme = scheme_of(block["scheme"])
-    model = block["suggest"] if block["suggest"] != PREDICTIONS else Path(block["predictions"]).name
-    number = write_project(project, scheme, _rows(config), model)
-    write_json(mark, _of_tasks(config))
-    log.info("%s: %d tasks, scheme %s (%s)", project, number, scheme.name, scheme.about)
-
-
-def _shown(value: Any) -> str:
-    return "null" if value is None else str(value)
-
-
 def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
     block = config["pipeline"]
-    scheme = scheme_of(block["scheme"])
+    scheme = SCHEMES[block["scheme"]]
     report = ReadReport(block["on_bad_row"])
     source = build_source(block["dataset"], block["path"], **block["options"])
     examples = list(read_examples(source, block["split"], report, config["limit"]))
@@ -181,11 +138,11 @@ def _settle(
     scheme: Scheme, rows: Mapping[str, AnnotationRow], annotations: Sequence[Annotation], block: Mapping[str, Any]
 ) -> list[Settled]:
     expert = decisions = None
-    given = list(annotations)
+    given = annotations
     if block["adjudicate"] == EXPERT:
         named = block["expert"]
         if Path(named).expanduser().is_file():
-            expert = read_expert(Path(named).expanduser(), scheme, rows)
+            expert = read_answers(Path(named).expanduser(), scheme, rows, "answers")
         else:
             expert = {one.row: one.answers for one in given if one.annotator == named}
             given = [one for one in given if one.annotator != named]
@@ -194,7 +151,7 @@ def _settle(
                 problem = f"pipeline.expert is {named!r}: no such file, and no annotator of that name"
                 raise UserError(problem, hint=f"name a file of answers, or one of {known}")
     if block["decisions"] is not None:
-        decisions = read_decisions(Path(block["decisions"]).expanduser(), scheme, rows)
+        decisions = read_answers(Path(block["decisions"]).expanduser(), scheme, rows, DECISION)
     return settle(
         scheme,
         rows,
@@ -206,45 +163,27 @@ def _settle(
     )
 
 
-def _disagreements(settled: Sequence[Settled], annotations: Sequence[Annotation]) -> Iterator[dict[str, Any]]:
-    by_row: dict[str, dict[str, Any]] = {}
-    for annotation in annotations:
-        by_row.setdefault(annotation.row, {})[annotation.annotator] = annotation.answers
-    for one in settled:
-        if one.disagree:
-            answers = {name: {q: given.get(q) for q in one.disagree} for name, given in by_row.get(one.row, {}).items()}
-            yield {
-                "id": one.row,
-                "disagree": list(one.disagree),
-                "answers": answers,
-                "how": one.how,
-                "open": list(one.open),
-            }
+def _disagreement(one: Settled, given: Mapping[str, Answers]) -> dict[str, Any]:
+    answers = {name: {question: of.get(question) for question in one.disagree} for name, of in given.items()}
+    settled = {"how": one.how, "open": list(one.open)}
+    return {"id": one.row, "disagree": list(one.disagree), "answers": answers, **settled}
 
 
 def _metrics(
-    scheme: Scheme, rows: Mapping[str, AnnotationRow], settled: Mapping[str, Settled], annotations: Sequence[Annotation]
+    scheme: Scheme,
+    rows: Mapping[str, AnnotationRow],
+    settled: Sequence[Settled],
+    given: Mapping[str, Mapping[str, Answers]],
 ) -> dict[str, Metric]:
     """Computes the share of rows with several annotators on which all agree, by question and for all questions."""
-    numbers = Counter(annotation.row for annotation in annotations)
-    several = [row for row, number in numbers.items() if number > 1]
+    several = [one for one in settled if len(given[one.row]) > 1]
     if not several:
         return {}
-    groups = Groups.of(rows[row].example.group for row in several)
-    columns = {"agreed": [float(not settled[row].disagree) for row in several]}
+    groups = Groups.of(rows[one.row].example.group for one in several)
+    columns = {"agreed": [float(not one.disagree) for one in several]}
     for question in scheme.questions:
-        columns[f"{question.name}_agreed"] = [float(question.name not in settled[row].disagree) for row in several]
+        columns[f"{question.name}_agreed"] = [float(question.name not in one.disagree) for one in several]
     return bootstrap(groups, mean_statistic(groups, columns), kinds=PROPORTION).metrics
-
-
-def _found_table(meta: Mapping[str, Any]) -> Table:
-    table = new_number_table("annotations", "", [""], show_edge=True)
-    table.show_header = False
-    by_number = {f"rows with {number} annotators": count for number, count in meta["rows_by_annotators"].items()}
-    counted = {"rows": meta["rows"], "annotations": meta["annotations"], **by_number, **meta["export"]}
-    for name, count in {**counted, **{f"settled: {how}": number for how, number in meta["settled"].items()}}.items():
-        table.add_row(Text(escape_terminal(name)), f"{count:,}")
-    return table
 
 
 def _question_table(scheme: Scheme, settled: Sequence[Settled], metrics: Mapping[str, Metric]) -> Table:

@@ -7,7 +7,7 @@ import pytest
 from construction.annotation.export import Annotation
 from construction.annotation.project import make_row
 from construction.annotation.schemes import SCHEMES
-from construction.annotation.settle import open_rows_to_decide, read_decisions, read_expert, settle, settle_question
+from construction.annotation.settle import open_rows_to_decide, read_answers, settle, settle_question
 from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import read_block
 from faithkit.errors import UserError
@@ -86,13 +86,14 @@ def test_open_rows_are_listed_decided_and_read_back(tmp_path):
         ("d1:0", "open", ("quality",)),
         ("d2:0", "open", ("spans", "quality")),
     ]
-    lines = list(open_rows_to_decide(settled, rows, given))
+    by_row = {row: {one.annotator: one.answers for one in given if one.row == row} for row in rows}
+    lines = list(open_rows_to_decide(settled, rows, by_row))
     assert lines[0]["decision"] is None and lines[0]["annotators"]["bob"]["quality"] == ["truncated"]
     assert lines[0]["text"] == TEXT and lines[0]["settled"] == {"spans": []}
     lines[0]["decision"] = {"quality": ["good"], "spans": [mark(0, 3)]}
     path = tmp_path / "filled.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    decisions = read_decisions(path, RAGTRUTH, rows)
+    decisions = read_answers(path, RAGTRUTH, rows, "decision")
     again = settle(RAGTRUTH, rows, given, rule="majority", min_annotators=2, decisions=decisions)
     assert [one.how for one in again] == ["decided by hand", "open"]
     assert again[0].answers == {"quality": ["good"], "spans": [mark(0, 3)]}
@@ -121,7 +122,7 @@ def test_a_decision_that_the_scheme_does_not_allow_is_refused_with_its_line(tmp_
     path = tmp_path / "filled.jsonl"
     path.write_text(f"{json.dumps({'id': 'd1:0', 'decision': decision})}\n")
     with pytest.raises(UserError, match="line 1"):
-        read_decisions(path, RAGTRUTH, rows_of(example()))
+        read_answers(path, RAGTRUTH, rows_of(example()), "decision")
 
 
 def test_an_expert_overrules_and_what_the_expert_did_not_see_stays_open(tmp_path):
@@ -129,7 +130,7 @@ def test_an_expert_overrules_and_what_the_expert_did_not_see_stays_open(tmp_path
     path.write_text(f"{json.dumps({'id': 'd1:0', 'answers': {'quality': ['truncated'], 'spans': []}})}\n")
     rows = rows_of(example(1), example(2))
     given = [one for row in rows for one in given_by(row, ann={"quality": ["good"]}, bob={"quality": ["truncated"]})]
-    settled = settle(RAGTRUTH, rows, given, rule="expert", expert=read_expert(path, RAGTRUTH, rows))
+    settled = settle(RAGTRUTH, rows, given, rule="expert", expert=read_answers(path, RAGTRUTH, rows, "answers"))
     assert [(one.how, one.answers) for one in settled] == [
         ("expert", {"quality": ["truncated"], "spans": []}),
         ("open", {}),

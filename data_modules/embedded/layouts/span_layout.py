@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from data_modules.datasets.ragtruth import CORPORA
 from data_modules.embedded import hallucinate as h
 from data_modules.embedded.dialogue import REMARK_RATE
 from data_modules.embedded.domains import DOMAINS, knowledge_wording
@@ -161,7 +162,6 @@ def _annotate(random: Random01, mark: Mark, severity: str, due_to_null: bool) ->
     return MarkedSpan(start, end, kind, severity, implicit_true, due_to_null)
 
 
-TASKS = {"QA": "MARCO", "Summary": "CNN/DM", "Data2txt": "Yelp"}
 LABELS = {
     "evident_conflict": "Evident Conflict",
     "subtle_conflict": "Subtle Conflict",
@@ -179,7 +179,7 @@ def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path
     infos: list[dict[str, Any]] = []
     for split, size in sizes(num_rows, ("train", "test")).items():
         for source in rag_sources(split, size, seed):
-            task = list(TASKS)[source.number % len(TASKS)]
+            task = list(CORPORA)[source.number % len(CORPORA)]
             infos.append(_info(source, task, source_id=str(10_000 + len(infos))))
             for answer in source.answers:
                 responses.append(_response(answer, task, split, str(len(responses)), infos[-1]["source_id"]))
@@ -195,7 +195,7 @@ def _info(source: RagSource, task: str, source_id: str) -> dict[str, Any]:
         "Summary": " ".join(source.passages) + "\n",
         "Data2txt": source.table,
     }[task]
-    return {"source_id": source_id, "task_type": task, "source": TASKS[task], "source_info": shown, "prompt": ""}
+    return {"source_id": source_id, "task_type": task, "source": CORPORA[task], "source_info": shown, "prompt": ""}
 
 
 def _response(answer: Answer, task: str, split: str, response_id: str, source_id: str) -> dict[str, Any]:

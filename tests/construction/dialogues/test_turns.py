@@ -11,7 +11,7 @@ from construction.chain.ask import ModelReply
 from construction.chain.replies import ReplyRules
 from construction.chain.steps import is_failed
 from construction.dialogues.turns import DialogueRules, read_turn, repeats, says_goodbye
-from construction.official_layouts import diahalu_row, write_diahalu
+from construction.official_layouts import dialogue_row, write_diahalu
 from data_modules.datasets.diahalu import DOMAINS, DiaHalu, read_turns
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport, Row
@@ -50,7 +50,7 @@ def test_a_reply_is_cut_to_the_turn_of_its_speaker(text: str, turn: str, was_cut
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=8))
 def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[str]) -> None:
     turns = [read_turn(text)[0] for text in texts]
-    written = diahalu_row(row(*turns), 1)
+    written = dialogue_row(row(*turns), 1)
     read = read_turns(Row(written, "file", 0, 1), ReadReport())
     assert [one.text for one in read] == [turn.strip() for turn in turns]
 
