@@ -14,7 +14,7 @@ from torch import Tensor
 from faithkit.inference.decoder_state import Seq2SeqState, State
 from faithkit.inference.decoding import Completion, Decoding, Prompt
 from faithkit.inference.prefill import PromptReader
-from faithkit.inference.sampling import likeliest, penalised
+from faithkit.inference.sampling import penalised
 
 NEVER = -1e9  # the score of all initial beams but the first, which are the same text
 
@@ -157,7 +157,7 @@ class BeamBatch:
         scores = penalised(logprobs, decoding, eos_id=eos_id, counts=counts, seen=self.seen)
 
         # The best candidates of a search are among the best of each of its beams [searches * beams, width].
-        scores, tokens = likeliest(scores, min(num_candidates, scores.shape[-1]))
+        scores, tokens = scores.topk(min(num_candidates, scores.shape[-1]))
         logprobs, width = logprobs.gather(1, tokens), tokens.shape[1]
         scores = scores + torch.tensor([beam.score for beam in beams], device=scores.device)[:, None]
 

@@ -12,21 +12,19 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import BEAM, Decoding
 from faithkit.inference.openai_server import (
+    OPENAI,
     Answer,
-    Models,
     UnusableAnswer,
-    add_samples,
     generation_settings,
     is_about,
     read_answer,
     read_models,
     read_server,
-    read_texts,
     weigh_choices,
 )
 from faithkit.inference.text import Form, Reply, Request, check_requests
@@ -38,10 +36,6 @@ MIN_LOST = 3  # requests in a row without any answer before the server counts as
 TOP_LOGPROBS = {20: 5, 5: 0}  # how many likeliest tokens are requested, and how many after a refusal
 THREAD_NAME = "faithkit-requests"
 UNUSABLE_RETRIES = 2  # after an answer that is truncated or in another format
-
-Session = TypeVar("Session")
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -109,7 +103,8 @@ class OpenAiEngine:
         self._openai = _import_openai()
         self.concurrency, self.max_retries, self.timeout_seconds = concurrency, max_retries, timeout_seconds
         self.usage = Usage(price=price)
-        self._models: Models | None = None  # until the first session
+        self._models: list[str] | None = None  # until the first session
+        self._on_vllm = False
         self._num_lost = 0  # requests in a row without any answer
         self._takes_schema, self._top_logprobs, self._limits_rate = True, max(TOP_LOGPROBS), False
 
@@ -126,7 +121,15 @@ class OpenAiEngine:
             reply = Reply(id=request.id)
             while len(reply.texts) < decoding.num_samples:  # some servers ignore `n` and return one text
                 answer = await self._write(client, request, decoding, form, len(reply.texts))
-                reply = add_samples(reply, answer, read_texts(answer)[: decoding.num_samples - len(reply.texts)])
+                if answer.empty:
+                    raise UnusableAnswer(answer.empty)
+                reply = replace(
+                    reply,
+                    texts=(*reply.texts, *answer.texts)[: decoding.num_samples],
+                    finished=(*reply.finished, *answer.finished)[: decoding.num_samples],
+                    prompt_tokens=reply.prompt_tokens + answer.prompt_tokens,
+                    new_tokens=reply.new_tokens + answer.new_tokens,
+                )
             return reply
 
         return self._run(requests, write)
@@ -139,8 +142,11 @@ class OpenAiEngine:
                 settings = {"temperature": 0.0, "logprobs": True, "top_logprobs": count}
                 try:
                     answer = await self._ask(client, request, settings, 1)
-                    return replace(
-                        add_samples(Reply(id=request.id), answer, []), probabilities=weigh_choices(answer, choices)
+                    return Reply(
+                        id=request.id,
+                        probabilities=weigh_choices(answer, choices),
+                        prompt_tokens=answer.prompt_tokens,
+                        new_tokens=answer.new_tokens,
                     )
                 except self._openai.APIStatusError as error:
                     if not is_about(error, "logprobs"):
@@ -177,7 +183,7 @@ class OpenAiEngine:
             ),
         ) as client:
             if self._models is None:
-                self._models = await self._list_models(client)
+                self._models, self._on_vllm = await self._list_models(client)
             yield client
 
     async def _count_request(self, request: Any) -> None:
@@ -191,7 +197,7 @@ class OpenAiEngine:
             self._limits_rate = True
             log.info("the server limits the rate: requests wait as it asks; a lower engine.concurrency may help")
 
-    async def _list_models(self, client: Any) -> Models:
+    async def _list_models(self, client: Any) -> tuple[list[str], bool]:
         """Requests the list of models, which is free: a server that is down is reported at once."""
         try:
             answer = await client.with_options(max_retries=min(1, self.max_retries)).models.with_raw_response.list()
@@ -199,12 +205,11 @@ class OpenAiEngine:
         except self._openai.APIConnectionError as error:
             raise self._server.unreachable(error, has_answered=False) from error
         except self._openai.APIError:
-            return Models()  # some servers have no list, and some keys may not read it
+            return [], False  # some servers have no list, and some keys may not read it
 
     async def _write(self, client: Any, request: Request, decoding: Decoding, form: Form | None, first: int) -> Answer:
         sent_form = form if self._takes_schema else None
-        on_vllm = self._models is not None and self._models.are_vllm
-        settings = generation_settings(decoding, sent_form, request, first=first, on_vllm=on_vllm)
+        settings = generation_settings(decoding, sent_form, request, first=first, on_vllm=self._on_vllm)
         try:
             return await self._ask(client, request, settings, decoding.max_new_tokens)
         except self._openai.APIStatusError as error:
@@ -217,7 +222,9 @@ class OpenAiEngine:
 
     async def _ask(self, client: Any, request: Request, settings: dict[str, Any], max_tokens: int) -> Answer:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
-        limit = "max_completion_tokens" if self._server.is_openai else "max_tokens"  # OpenAI's newer models refuse it
+        limit = (
+            "max_completion_tokens" if self._server.url == OPENAI else "max_tokens"
+        )  # OpenAI's newer models refuse it
         sent = {"model": self._server.model, "messages": messages, limit: max_tokens, **settings}
         for remaining in range(UNUSABLE_RETRIES, -1, -1):
             # The client's timeout is for each read: a server could send one byte at a time for ever.
@@ -230,8 +237,8 @@ class OpenAiEngine:
                 if not remaining:
                     raise
                 self.usage.retries += 1
-        self.usage.prompt_tokens += answer.tokens.prompt_tokens
-        self.usage.new_tokens += answer.tokens.completion_tokens
+        self.usage.prompt_tokens += answer.prompt_tokens
+        self.usage.new_tokens += answer.new_tokens
         return answer
 
     def _explain(self, error: Exception) -> str:
@@ -239,10 +246,10 @@ class OpenAiEngine:
         openai, server = self._openai, self._server
         has_answered = self.usage.answered > 0
         if isinstance(error, openai.APIStatusError):
-            found = server.explain_for_all(error, self._models or Models(), has_answered=has_answered)
-            if found is not None:
+            found = server.explain(error, self._models or [], has_answered=has_answered)
+            if isinstance(found, UserError):
                 raise found from error
-            return server.explain_one(error)
+            return found
         if isinstance(error, openai.APIConnectionError):
             self._num_lost += 1
             if self._num_lost >= max(self.concurrency, MIN_LOST):
@@ -266,11 +273,11 @@ def _import_openai() -> Any:
 
 
 def run_concurrently(
-    items: Iterable[Item],
-    work: Callable[[Session, Item], Awaitable[Result]],
-    open_session: Callable[[], AbstractAsyncContextManager[Session]],
+    items: Iterable[Any],
+    work: Callable[[Any, Any], Awaitable[Any]],
+    open_session: Callable[[], AbstractAsyncContextManager[Any]],
     concurrency: int,
-) -> Iterator[Result]:
+) -> Iterator[Any]:
     """Runs asynchronous work in a thread with an event loop, and yields the results as they arrive, in any order.
 
     A new item starts once the caller has processed a result, so at most `concurrency` results are lost if the process
@@ -283,7 +290,7 @@ def run_concurrently(
     from anyio.from_thread import start_blocking_portal  # a dependency of the client
 
     unstarted = iter(items)
-    running: set[Future[Result]] = set()
+    running: set[Future[Any]] = set()
     with (
         start_blocking_portal(name=THREAD_NAME) as portal,
         portal.wrap_async_context_manager(open_session()) as session,

@@ -1,18 +1,17 @@
 """An OpenAI-compatible server: its address and key, its chat completions, and the meaning of its errors."""
 
+import json
 import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
-from faithkit.inference.text import Form, Reply, Request
+from faithkit.inference.text import Form, Request
 
 OPENAI = "https://api.openai.com/v1"
 NO_KEY = "none"  # sent to servers that need no key: the client always sends one
@@ -31,74 +30,35 @@ _SETTINGS = {
     **dict.fromkeys(("seed", "n"), "decoding=greedy"),
 }
 _LIKE_A_KEY = re.compile(r"\b(sk|pk|key)-[\w*.-]{4,}")
-CUT = "length"  # finish reasons: at max_new_tokens, and by the server's filter
-WITHHELD = "content_filter"
+CUT = "length"  # the finish reason at max_new_tokens
+# Why an answer is empty, by its finish reason.
+_EMPTY = {
+    CUT: "the answer is empty: max_new_tokens were spent before it began",  # as by models that reason first
+    "content_filter": "the server's content filter withholds the answer",
+}
 
 
 class UnusableAnswer(Exception):
     """An answer that is not in OpenAI's format, or contains no text."""
 
 
-class _Part(BaseModel):
-    """A part of an answer; additional fields are ignored."""
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The fields of a chat completion that are used.
 
-    model_config = ConfigDict(defer_build=True)
+    Args:
+        texts: Some may be empty.
+        finished: Whether the model finished each text; otherwise it was cut at `max_tokens`.
+        empty: Why there is no text, if all are empty.
+        logprobs: Log-probabilities of the likeliest first tokens of the first text; empty if the server has none.
+    """
 
-
-class _Candidate(_Part):
-    token: str
-    logprob: Annotated[float, Field(le=1e-3)]  # also refuses NaN; a rounded 0 may be slightly above it
-
-
-class _Position(_Part):
-    top_logprobs: list[_Candidate] = []
-
-
-class _Logprobs(_Part):
-    content: list[_Position] | None = None
-
-
-class _Written(_Part):
-    content: str | None = None
-    refusal: str | None = None
-
-
-class _Choice(_Part):
-    message: _Written
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-
-
-class _Tokens(_Part):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class Answer(_Part):
-    """The fields of a chat completion that are used."""
-
-    choices: Annotated[list[_Choice], Field(min_length=1)]
-    usage: _Tokens | None = None
-
-    @property
-    def tokens(self) -> _Tokens:
-        return self.usage or _Tokens()
-
-
-class _Model(_Part):
-    id: str
-    owned_by: str | None = None
-
-
-class Models(_Part):
-    """A server's list of models."""
-
-    data: list[_Model] = []
-
-    @property
-    def are_vllm(self) -> bool:
-        """Whether this is a vLLM server, which accepts additional settings."""
-        return any(model.owned_by == "vllm" for model in self.data)
+    texts: tuple[str, ...]
+    finished: tuple[bool, ...]
+    empty: str
+    logprobs: tuple[tuple[str, float], ...]
+    prompt_tokens: int
+    new_tokens: int
 
 
 def read_answer(content: bytes) -> Answer:
@@ -108,50 +68,37 @@ def read_answer(content: bytes) -> Answer:
         UnusableAnswer: It is not JSON, is truncated, or lacks a required field.
     """
     try:
-        return Answer.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        what = "is not JSON" if first["type"] == "json_invalid" else f"has no valid {where}"
-        raise UnusableAnswer(f"the server's answer {what}") from error
+        body = json.loads(content)
+        choices, usage = body["choices"], body.get("usage") or {}
+        first, texts = choices[0], tuple(choice["message"].get("content") or "" for choice in choices)
+        empty = (
+            "" if any(text.strip() for text in texts) else _EMPTY.get(first.get("finish_reason"), "the answer is empty")
+        )
+        positions = (first.get("logprobs") or {}).get("content") or [{}]
+        logprobs = tuple((one["token"].strip(), one["logprob"]) for one in positions[0].get("top_logprobs") or ())
+        if not all(logprob <= 1e-3 for _, logprob in logprobs):  # a rounded 0 may be slightly above it
+            raise UnusableAnswer("the server's answer has log-probabilities above 0")
+        return Answer(
+            texts,
+            tuple(choice.get("finish_reason") != CUT for choice in choices),
+            "the model refuses to answer" if empty and first["message"].get("refusal") else empty,
+            logprobs,
+            int(usage.get("prompt_tokens") or 0),
+            int(usage.get("completion_tokens") or 0),
+        )
+    except (ValueError, RecursionError) as error:
+        raise UnusableAnswer("the server's answer is not JSON") from error
+    except (LookupError, TypeError, AttributeError) as error:
+        raise UnusableAnswer("the server's answer is not a chat completion") from error
 
 
-def read_models(content: bytes) -> Models:
-    """Reads a list of models; empty if it is not in OpenAI's format."""
+def read_models(content: bytes) -> tuple[list[str], bool]:
+    """Reads a list of models: their names, and whether the server is vLLM, which accepts additional settings."""
     try:
-        return Models.model_validate_json(content)
-    except ValidationError:
-        return Models()
-
-
-def read_texts(answer: Answer) -> list[tuple[str, bool]]:
-    """Returns the texts of an answer, and whether the model finished each; some texts may be empty.
-
-    Raises:
-        UnusableAnswer: All are empty.
-    """
-    texts = [(choice.message.content or "", choice.finish_reason != CUT) for choice in answer.choices]
-    if any(text.strip() for text, _ in texts):
-        return texts
-    first = answer.choices[0]
-    if first.message.refusal:
-        raise UnusableAnswer("the model refuses to answer")
-    if first.finish_reason == WITHHELD:
-        raise UnusableAnswer("the server's content filter withholds the answer")
-    if first.finish_reason == CUT:  # as with models that reason before they answer
-        raise UnusableAnswer("the answer is empty: max_new_tokens were spent before it began")
-    raise UnusableAnswer("the answer is empty")
-
-
-def add_samples(reply: Reply, answer: Answer, texts: Sequence[tuple[str, bool]]) -> Reply:
-    """Adds an answer's samples and token counts to a reply."""
-    return replace(
-        reply,
-        texts=(*reply.texts, *(text for text, _ in texts)),
-        finished=(*reply.finished, *(finished for _, finished in texts)),
-        prompt_tokens=reply.prompt_tokens + answer.tokens.prompt_tokens,
-        new_tokens=reply.new_tokens + answer.tokens.completion_tokens,
-    )
+        models = [(str(model["id"]), model.get("owned_by")) for model in json.loads(content)["data"]]
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return [], False
+    return [name for name, _ in models], any(owner == "vllm" for _, owner in models)
 
 
 def generation_settings(
@@ -167,26 +114,22 @@ def generation_settings(
         UserError: The server does not accept these settings.
     """
     if not on_vllm and (decoding.min_new_tokens or decoding.repetition_penalty != 1.0):
-        hint = "decoding.min_new_tokens=0 decoding.repetition_penalty=1"
-        raise UserError(
-            "min_new_tokens and repetition_penalty need a vLLM server, and this server is not vLLM", hint=hint
-        )
+        problem = "min_new_tokens and repetition_penalty need a vLLM server, and this server is not vLLM"
+        raise UserError(problem, hint="decoding.min_new_tokens=0 decoding.repetition_penalty=1")
     settings: dict[str, Any] = {"temperature": 0.0}
     if decoding.strategy == NUCLEUS:
         seed = seed_of(decoding.seed, request.id, first, size=4) >> 1  # some servers accept only 31 bits
         settings = {"temperature": decoding.temperature, "top_p": decoding.top_p, "seed": seed}
     if decoding.num_samples - first > 1:
         settings["n"] = decoding.num_samples - first
-    vllm_settings: dict[str, Any] = {}
-    if on_vllm:  # settings that are not sent come from the model's generation_config.json
-        vllm_settings = {"min_tokens": decoding.min_new_tokens, "repetition_penalty": decoding.repetition_penalty}
-        vllm_settings |= {"top_k": -1, "min_p": 0.0}  # off
-    if form is not None and form.choices and on_vllm:
-        vllm_settings["structured_outputs"] = {"choice": list(form.choices)}
     if form is not None and form.schema is not None:
         schema = {"name": "reply", "schema": dict(form.schema), "strict": True}
         settings["response_format"] = {"type": "json_schema", "json_schema": schema}
-    return settings | ({"extra_body": vllm_settings} if vllm_settings else {})
+    if on_vllm:  # settings that are not sent come from the model's generation_config.json
+        own = {"min_tokens": decoding.min_new_tokens, "repetition_penalty": decoding.repetition_penalty}
+        constrained = {"structured_outputs": {"choice": list(form.choices)}} if form and form.choices else {}
+        settings["extra_body"] = {**own, "top_k": -1, "min_p": 0.0, **constrained}  # -1 and 0 are off
+    return settings
 
 
 def weigh_choices(answer: Answer, choices: Sequence[str]) -> dict[str, float]:
@@ -199,13 +142,11 @@ def weigh_choices(answer: Answer, choices: Sequence[str]) -> dict[str, float]:
     Returns:
         Empty if the server returns no probabilities, or only those of other tokens.
     """
-    logprobs = answer.choices[0].logprobs
-    positions = (logprobs.content if logprobs else None) or []
     weights = dict.fromkeys(choices, 0.0)
-    for candidate in positions[0].top_logprobs if positions else ():
-        choice = _choice_of(candidate.token.strip(), choices)
+    for token, logprob in answer.logprobs:
+        choice = _choice_of(token, choices)
         if choice is not None:
-            weights[choice] += math.exp(candidate.logprob)
+            weights[choice] += math.exp(logprob)
     total = sum(weights.values())
     return {choice: weight / total for choice, weight in weights.items()} if total > 0 else {}
 
@@ -234,51 +175,40 @@ class Server:
     key_variable: str
     key: str = field(repr=False)
 
-    @property
-    def is_openai(self) -> bool:
-        return self.url == OPENAI
-
-    def explain_for_all(self, error: Any, models: Models, *, has_answered: bool) -> UserError | None:
-        """Explains an error that every request would get; None if only this request fails.
+    def explain(self, error: Any, models: Sequence[str], *, has_answered: bool) -> UserError | str:
+        """Explains why the server refused a request: a `UserError` if it would refuse every request.
 
         Args:
             error: The client's, with the response's status.
-            models: The server's list of models.
+            models: The names of the server's models.
             has_answered: An earlier request was answered.
         """
-        status, words = error.status_code, self.quote(error_message(error))
-        if _is_too_long(error):  # checked before the settings, because some servers blame max_tokens
-            return None
-        if status == 401 or (status == 403 and not has_answered):  # later it may be about the content of a request
-            why = "" if status == 401 else f": {words}"  # with 401 servers quote parts of the key
-            hint = f"export {self.key_variable}=..., a key that may use {self.model}"
-            if self.key == NO_KEY:
-                return UserError(
-                    f"the server needs a key, and {self.key_variable} is not set", place=self.url, hint=hint
-                )
-            return UserError(f"the server refuses the key of {self.key_variable}{why}", place=self.url, hint=hint)
-        if status == 404:
-            return UserError(
-                f"the server has no model {shorten(self.model)}", place=self.url, hint=self._suggest_model(models)
-            )
-        if status == 429 and error.code == "insufficient_quota":
-            hint = f"add credit to the account, or export {self.key_variable}=..., the key of another"
-            return UserError("the account of the key has no credit left", place=self.url, hint=hint)
-        if "chat template" in error_message(error).lower():
-            hint = "start the server with --chat-template FILE, or choose a chat model: engine.model=NAME"
-            return UserError("the server's model has no chat template", place=self.url, hint=hint)
-        if status in (400, 422) and error.param in _SETTINGS:
-            return UserError(f"the server refuses {error.param}: {words}", place=self.url, hint=_SETTINGS[error.param])
-        return None
-
-    def explain_one(self, error: Any) -> str:
-        """Explains in one line why the server refused a request."""
-        words = self.quote(error_message(error))
-        if _is_too_long(error):
+        status, message = error.status_code, error_message(error)
+        words = self.quote(message)
+        # Checked before the settings, because some servers blame max_tokens.
+        if error.code == "context_length_exceeded" or (status in (400, 413, 422) and _TOO_LONG.search(message)):
             return f"the prompt does not fit into the model's context: {words}"
-        if error.status_code == 429:
+        if status == 401 or (status == 403 and not has_answered):  # later it may be about the content of a request
+            hint = f"export {self.key_variable}=..., a key that may use {self.model}"
+            why = "" if status == 401 else f": {words}"  # with 401 servers quote parts of the key
+            problem = f"the server refuses the key of {self.key_variable}{why}"
+            if self.key == NO_KEY:
+                problem = f"the server needs a key, and {self.key_variable} is not set"
+        elif status == 404:
+            problem, hint = f"the server has no model {shorten(self.model)}", self._suggest_model(models)
+        elif status == 429 and error.code == "insufficient_quota":
+            problem = "the account of the key has no credit left"
+            hint = f"add credit to the account, or export {self.key_variable}=..., the key of another"
+        elif "chat template" in message.lower():
+            problem = "the server's model has no chat template"
+            hint = "start the server with --chat-template FILE, or choose a chat model: engine.model=NAME"
+        elif status in (400, 422) and error.param in _SETTINGS:
+            problem, hint = f"the server refuses {error.param}: {words}", _SETTINGS[error.param]
+        elif status == 429:
             return f"the server limits the rate, after all retries: {words}"
-        return f"the server answered {error.status_code}: {words}"
+        else:
+            return f"the server answered {status}: {words}"
+        return UserError(problem, place=self.url, hint=hint)
 
     def unreachable(self, error: BaseException, *, has_answered: bool) -> UserError:
         """Explains a server that does not answer."""
@@ -296,8 +226,7 @@ class Server:
             text = text.replace(self.key, "***")
         return shorten(_LIKE_A_KEY.sub("***", text), MAX_QUOTE)
 
-    def _suggest_model(self, models: Models) -> str:
-        names = [model.id for model in models.data]
+    def _suggest_model(self, names: Sequence[str]) -> str:
         if not names:
             return "check engine.model, and whether engine.base_url should end with /v1"
         guess = (nearest(self.model, names, 1) or names)[0]
@@ -310,11 +239,6 @@ def error_message(error: Any) -> str:
     body = error.body
     inner = body.get("error", body) if isinstance(body, dict) else body
     return str((inner.get("message") if isinstance(inner, dict) else inner) or error)
-
-
-def _is_too_long(error: Any) -> bool:
-    in_message = error.status_code in (400, 413, 422) and _TOO_LONG.search(error_message(error)) is not None
-    return in_message or error.code == "context_length_exceeded"
 
 
 def is_about(error: Any, *settings: str) -> bool:
@@ -339,9 +263,8 @@ def read_server(model: str, base_url: str | None, key_variable: str) -> Server:
         hint = f"export {key_variable}=..., or name another server: {BAD_URL_HINT}"
         raise UserError(f"{key_variable} is not set, and OpenAI needs a key", hint=hint)
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise UserError(
-            f"{key_variable} contains characters that are not allowed in a key", hint=f"export {key_variable}=..."
-        )
+        problem = f"{key_variable} contains characters that are not allowed in a key"
+        raise UserError(problem, hint=f"export {key_variable}=...")
     _check_url(url)
     return Server(url=url, model=model, key_variable=key_variable, key=key or NO_KEY)
 
@@ -352,9 +275,7 @@ def _check_url(url: str) -> None:
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         raise UserError("engine.base_url is not a URL", hint=BAD_URL_HINT) from None
-    if (
-        parts.username or parts.password or parts.query or parts.fragment
-    ):  # they may be secrets, and the URL is shown in errors
+    if parts.username or parts.password or parts.query or parts.fragment:  # perhaps secrets, and errors show the URL
         hint = f"remove everything before @ and after ?; {BAD_URL_HINT}, and the key in a variable"
         raise UserError("engine.base_url contains more than an address", hint=hint)
     if not usable:

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
 
-BLOCK = 128  # adjacent scores that `likeliest` reduces to their maximum
 LIKELIEST = 256  # tokens searched for a nucleus first: sorting a whole vocabulary takes longer than the model
 
 
@@ -52,36 +51,6 @@ def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor
         scores = scores.clone() if scores is given else scores
         scores[counts < decoding.min_new_tokens, eos_id] = -torch.inf
     return scores
-
-
-def likeliest(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Finds the highest scores of each row of [B, V] and their places [B, count]: `topk` in a third of its time.
-
-    The `count` highest scores are in the `count` blocks with the highest maxima: the maximum of any other block is
-    below `count` maxima.
-    """
-    size = scores.shape[1]
-    if size < count * BLOCK:
-        values, places = scores.topk(count)
-        return values, places
-    best_blocks = _block_maxima(scores).topk(count).indices  # [B, count]
-    inside_block = torch.arange(BLOCK, device=scores.device)
-    places = (best_blocks[:, :, None] * BLOCK + inside_block).flatten(1)  # [B, count * BLOCK]
-    # The last block may extend beyond the vocabulary: these places are chosen after all real scores.
-    candidates = scores.gather(1, places.clamp_max(size - 1)).masked_fill(places >= size, -torch.inf)
-    values, order = candidates.topk(count)
-    # If fewer than `count` scores are above -inf, places beyond the vocabulary are chosen: clamp them.
-    return values, places.gather(1, order).clamp_max(size - 1)
-
-
-def _block_maxima(scores: Tensor) -> Tensor:
-    """Takes the maximum of each BLOCK adjacent scores [B, V] -> [B, blocks]; the last block may be shorter."""
-    rows, size = scores.shape
-    whole = size // BLOCK * BLOCK
-    maxima = scores[:, :whole].view(rows, -1, BLOCK).amax(-1)
-    if whole < size:
-        maxima = torch.cat([maxima, scores[:, whole:].amax(-1, keepdim=True)], dim=1)
-    return maxima
 
 
 def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:

@@ -79,19 +79,12 @@ class VllmEngine:
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yields the completions, prompt by prompt."""
-        from vllm import SamplingParams, TokensPrompt
-
-        check_prompts(prompts)
         if decoding.strategy == BEAM:
-            raise UserError(
-                "vLLM searches no beams here", hint="use decoding=greedy or nucleus, or engine=transformers"
-            )
-        settings = [SamplingParams(**sampling_params(decoding, prompt.id, self.eos_id)) for prompt in prompts]
-        asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
-        for prompt, output in zip(
-            prompts, self.llm.generate(asked, settings, use_tqdm=False, **self.request), strict=True
-        ):
-            for sample, written in enumerate(output.outputs):
+            hint = "use decoding=greedy or nucleus, or engine=transformers"
+            raise UserError("vLLM searches no beams here", hint=hint)
+        settings = [sampling_params(decoding, prompt.id, self.eos_id) for prompt in prompts]
+        for prompt, outputs in self._run(prompts, settings):
+            for sample, written in enumerate(outputs):
                 finished = written.finish_reason == "stop"
                 ids = tuple(written.token_ids)
                 ids = ids[:-1] if finished and ids and ids[-1] == self.eos_id else ids
@@ -101,23 +94,23 @@ class VllmEngine:
         self, prompts: Sequence[Prompt], tokens: Sequence[int]
     ) -> Iterator[tuple[str, NDArray[np.float64]]]:
         """Yields for each prompt how probable each of some tokens is as the next one, relative to the others."""
+        settings = {"temperature": 0.0, "max_tokens": 1, "logprobs": len(tokens), "detokenize": False}
+        settings |= {"allowed_token_ids": list(tokens)}
+        for prompt, outputs in self._run(prompts, [settings] * len(prompts)):
+            [found] = outputs[0].logprobs
+            shares = np.exp([found[token].logprob for token in tokens])
+            yield prompt.id, shares / shares.sum()
+
+    def _run(
+        self, prompts: Sequence[Prompt], settings: Sequence[dict[str, Any]]
+    ) -> Iterator[tuple[Prompt, Sequence[Any]]]:
         from vllm import SamplingParams, TokensPrompt
 
         check_prompts(prompts)
-        settings = SamplingParams(
-            temperature=0.0,
-            max_tokens=1,
-            allowed_token_ids=list(tokens),
-            logprobs=len(tokens),
-            detokenize=False,
-        )
         asked = [TokensPrompt(prompt_token_ids=prompt.ids.tolist()) for prompt in prompts]
-        for prompt, output in zip(
-            prompts, self.llm.generate(asked, settings, use_tqdm=False, **self.request), strict=True
-        ):
-            [found] = output.outputs[0].logprobs
-            shares = np.exp([found[token].logprob for token in tokens])
-            yield prompt.id, shares / shares.sum()
+        params = [SamplingParams(**each) for each in settings]
+        found = self.llm.generate(asked, params, use_tqdm=False, **self.request)
+        return zip(prompts, (output.outputs for output in found), strict=True)
 
 
 def sampling_params(decoding: Decoding, prompt_id: str, eos_id: int) -> dict[str, Any]:

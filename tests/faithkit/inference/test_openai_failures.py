@@ -45,7 +45,7 @@ def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
         (Fault(disconnect=True), 3, "no answer after 3 tries"),
         (Fault(seconds=1.3), 3, "no answer after 3 tries: ReadTimeout"),
         (Fault(body=HALF), 3, "is not JSON"),
-        (Fault(body=b'{"choices": []}'), 3, "has no valid choices"),
+        (Fault(body=b'{"choices": []}'), 3, "is not a chat completion"),
         (answering(), 1, "the answer is empty"),
         (answering(message={"role": "assistant", "content": " \n"}), 1, "the answer is empty"),
         (answering(finish_reason="length"), 1, "max_new_tokens were spent"),
