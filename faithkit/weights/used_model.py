@@ -9,9 +9,9 @@ from typing import Any
 from faithkit.detector import detector_kinds
 from faithkit.files.hashes import hash_files
 from faithkit.files.jsonl import read_strict_json
-from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, find_folder, read_stored
+from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, read_stored
 from faithkit.provenance.seen_rows import SeenRows, read_seen
-from faithkit.weights.resolve import hub_folder, is_hub_name
+from faithkit.weights.resolve import fetch_folder, hub_file, is_hub_name
 
 CHECKPOINT = "checkpoint"  # the role of the model that is evaluated
 DEFAULT_THRESHOLD = "0.5, the default: nothing was fitted"
@@ -46,15 +46,17 @@ class UsedModel:
 
 def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
     """Describes a model that has been loaded: a run, an hf/ folder or a hub name."""
-    is_hub = is_hub_name(path)
-    folder = hub_folder(path) if is_hub else find_folder(path)
+    folder = fetch_folder(path)
     stored = read_stored(folder) if folder else None
     if folder is None or stored is None:
-        files = folder or _hub_snapshot(path)
-        reason = "it was not trained with faithkit"
-        threshold = DEFAULT_THRESHOLD if role == CHECKPOINT else None
-        weights = _hash(files) if files else None
-        return UsedModel(role=role, path=path, weights=weights, threshold=threshold, reason=reason)
+        config = hub_file(path) if folder is None else folder / CONFIG
+        return UsedModel(
+            role=role,
+            path=path,
+            weights=_hash(config.parent) if config else None,
+            threshold=DEFAULT_THRESHOLD if role == CHECKPOINT else None,
+            reason="it was not trained with faithkit",
+        )
     seen = read_seen(folder)
     return UsedModel(
         role=role,
@@ -73,19 +75,12 @@ def seen_before(weights: str | None) -> SeenRows:
         return SeenRows({})
     folder: Path | None = Path(weights).expanduser()
     if is_hub_name(weights):
-        snapshot = _hub_snapshot(weights)  # the weights are loaded: no request to the hub is needed
-        config = read_strict_json(snapshot / CONFIG, hint="download it again") if snapshot else {}
-        folder = hub_folder(weights) if isinstance(config, dict) and MARK in config else None
+        file = hub_file(weights)  # the weights are loaded: no request to the hub is needed
+        config = read_strict_json(file, hint="download it again") if file else {}
+        folder = fetch_folder(weights) if isinstance(config, dict) and MARK in config else None
     if folder is None or not (folder / SIDECAR).exists():
         return SeenRows({})
     return read_seen(folder) or SeenRows({}, (weights,))
-
-
-def _hub_snapshot(name: str) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(name, CONFIG)
-    return Path(found).parent if isinstance(found, str) else None
 
 
 def _hash(folder: Path, known: Any = None) -> str | None:

@@ -28,12 +28,12 @@ from data_modules.encoding.tokens import single_template, tokenize
 from faithkit.calibration.thresholds import apply_temperature, logit
 from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
-from faithkit.files.model_folder import SIDECAR, find_folder
+from faithkit.files.model_folder import SIDECAR
 from faithkit.hardware import to_bf16, wants_bf16
 from faithkit.metrics.responses.pretrained import load_pretrained
 from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.load import read_config
-from faithkit.weights.resolve import hub_folder, is_hub_name, loading
+from faithkit.weights.resolve import fetch_folder, loading
 from faithkit.words import best_sentences
 
 CRITIC_LABELS = {"faithful", "hallucinated"}
@@ -76,7 +76,7 @@ def load_entailment(
 
 def _is_seq2seq(checkpoint: str) -> bool:
     """Returns whether a name is that of an external encoder-decoder, which is prompted."""
-    folder = hub_folder(checkpoint) if is_hub_name(checkpoint) else find_folder(checkpoint)
+    folder = fetch_folder(checkpoint)
     if folder and (folder / SIDECAR).exists():
         return False
     with loading(str(folder or checkpoint)) as source:

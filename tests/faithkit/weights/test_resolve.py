@@ -56,7 +56,7 @@ def test_a_torn_file_is_explained(tmp_path):
 
 def test_a_hub_out_of_reach_is_noticed_before_the_retries(monkeypatch):
     monkeypatch.setattr(weights, "_hub_in_reach", lambda: False)
-    monkeypatch.setattr(weights, "_in_hub_cache", lambda name: False)
+    monkeypatch.setattr(weights, "hub_file", lambda name: None)
     name = "sentence-transformers/all-MiniLM-L6-v2"
     with pytest.raises(UserError, match="hub was not reached") as caught, weights.loading(name):
         pytest.fail("loaded")
