@@ -21,7 +21,6 @@ from tests.paper_scale.random_weights import corpus_texts, write_weights
 from tests.running import plain_config, train_here
 from tests.test_configs import choices
 
-CONTROL = ("ctrl", "ctrl_release")
 TWO_STEPS = (
     "model.num_epochs=1",
     "callbacks.save_every_seconds=0",
@@ -58,7 +57,7 @@ def generators() -> dict[str, Recipe]:
     lines = {
         f"{model}-{name}": Recipe(weights[model], "turns", (f"model={model}", f"{group}={name}"))
         for model in weights
-        for group, names in (("objective", ("mle", "loss_truncation", "infonce")), ("control", CONTROL))
+        for group, names in (("objective", ("mle", "loss_truncation", "infonce")), ("control", ("ctrl",)))
         for name in names
     }
     llama = ("model=gpt2", "model.max_length=1280")
