@@ -1,15 +1,31 @@
 """Requests to a detector: a response with its knowledge and its history."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from itertools import islice, zip_longest
+from typing import Any, TypeAlias, TypeVar
+
+from tqdm.auto import tqdm
 
 from data_modules.encoding.span_encoder import question_text
-from faithkit.arguments import ASSISTANTS, TEXT_HINT, is_list, read_columns, read_passages, read_text, read_turns, wrong
+from faithkit.arguments import (
+    ASSISTANTS,
+    TEXT_HINT,
+    is_list,
+    name_list,
+    read_columns,
+    read_flag,
+    read_iterable,
+    read_passages,
+    read_text,
+    read_turns,
+    wrong,
+)
 from faithkit.errors import UserError
 from faithkit.records import Example, Turn, number_passages
 
-__all__ = ["Request", "Tagged", "TaggedSpan", "dialogue_requests", "read_question", "request_of"]
+Result = TypeVar("Result")
+_END = object()
 TURN_BREAK = "\n"  # between turns, as in `question_text`
 
 Knowledge: TypeAlias = str | Sequence[str | Mapping[str, Any]]  # a text, or passages: texts, or objects with one
@@ -36,48 +52,31 @@ def request_of(example: Example) -> Request:
     return Request(example.knowledge, question_text(example), example.response)
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
-    """Names of the arguments in error messages."""
-
-    knowledge: str = "knowledge"
-    history: str = "history"
-    response: str = "response"
-
-
-DEFAULT_NAMES = Names()
-
-
-def read_requests(
-    knowledge: Any, response: Any, history: Any, join: Join, names: Names = DEFAULT_NAMES
-) -> tuple[bool, list[Request]]:
+def read_requests(knowledge: Any, response: Any, history: Any, join: Join) -> tuple[bool, list[Request]]:
     """Reads the requests of one call, and whether the response is a single text.
 
     Raises:
         UserError: Lists have different lengths, or a text is empty or no text.
     """
     if isinstance(response, str):
-        return True, [read_request(knowledge, response, history, None, join, names)]
+        return True, [read_request(knowledge, response, history, None, join)]
     if not is_list(response):
-        raise wrong(names.response, "a text or a list of texts", response, TEXT_HINT)
-    columns = {names.knowledge: knowledge, names.response: response}
-    columns |= {} if history is None else {names.history: history}
-    rows = read_columns(columns, names.response)
-    histories = rows.get(names.history, [None] * len(rows[names.response]))
-    every = zip(rows[names.knowledge], rows[names.response], histories, strict=True)
-    return False, [read_request(*row, place, join, names) for place, row in enumerate(every)]
+        raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
+    columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+    rows = read_columns(columns, "response")
+    histories = rows.get("history", [None] * len(rows["response"]))
+    every = zip(rows["knowledge"], rows["response"], histories, strict=True)
+    return False, [read_request(*row, number, join) for number, row in enumerate(every)]
 
 
-def read_request(
-    knowledge: Any, response: Any, history: Any, number: int | None, join: Join, names: Names = DEFAULT_NAMES
-) -> Request:
+def read_request(knowledge: Any, response: Any, history: Any, number: int | None, join: Join) -> Request:
     """Reads and checks one request; errors name its number in a list."""
     place = None if number is None else f"item {number}"
-    passages = read_passages(names.knowledge, knowledge, place)
+    passages = read_passages("knowledge", knowledge, place)
     question = "" if history is None else history
     if not isinstance(question, str):
-        question = TURN_BREAK.join(text for _, text in read_turns(names.history, question, place))
-    return Request(join(passages), question, read_text(names.response, response, place))
+        question = TURN_BREAK.join(text for _, text in read_turns("history", question, place))
+    return Request(join(passages), question, read_text("response", response, place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,34 +120,6 @@ class Tagged:
         return asdict(self)
 
 
-def read_question(
-    knowledge: Any, response: Any, history: Any, *, context: Any, answer: Any, question: Any
-) -> tuple[bool, list[Request]]:
-    """Reads the arguments of one call, by their names or by the aliases context, answer, question.
-
-    A question is a history with one turn.
-
-    Raises:
-        UserError: An argument is given twice or missing, or an item is wrong.
-    """
-    for name, value, alias in (
-        ("knowledge or its alias context", knowledge, context),
-        ("response or its alias answer", response, answer),
-        ("history or question", history, question),
-    ):
-        if value is not None and alias is not None:
-            raise UserError(f"two values for one argument: give {name}", hint="leave the alias out")
-    names = Names(
-        knowledge="knowledge" if context is None else "context",
-        history="history" if question is None else "question",
-        response="response" if answer is None else "answer",
-    )
-    knowledge = context if knowledge is None else knowledge
-    response = answer if response is None else response
-    history = question if history is None else history
-    return read_requests(knowledge, response, history, number_passages, names)
-
-
 def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[int, list[int], list[Request]]:
     """Returns the number of turns, the positions of the assistant's turns, and a request for each of these."""
     passages, all_turns = read_passages("knowledge", knowledge), read_turns("turns", turns)
@@ -157,9 +128,50 @@ def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) ->
         speakers = ", ".join(sorted({speaker or "unnamed" for speaker, _ in all_turns})) or "none"
         problem = f"turns has no turn of the assistant; speakers: {speakers}"
         raise UserError(problem, hint='turns=[("user", "Where?"), ("assistant", "In twelve.")]')
-    names = Names(history="turns", response="turns")
-    requests = [
-        read_request(passages, all_turns[place][1], all_turns[:place], place, number_passages, names)
-        for place in places
-    ]
+    requests = []
+    for place in places:
+        question = TURN_BREAK.join(text for _, text in all_turns[:place])
+        response = read_text("turns", all_turns[place][1], f"item {place}")
+        requests.append(Request(number_passages(passages), question, response))
     return len(all_turns), places, requests
+
+
+def stream_results(
+    judge: Callable[[list[Request]], Sequence[Result]],
+    knowledge: Iterable[Any],
+    response: Iterable[Any],
+    history: Iterable[Any] | None,
+    *,
+    join: Join,
+    chunk_size: int,
+    description: str,
+    progress: bool,
+) -> Iterator[Result]:
+    """Judges responses chunk by chunk, and yields the results one by one.
+
+    Args:
+        judge: Returns a result for each request, in order.
+        join: Joins passages to one text.
+        description: Label of the progress bar.
+        progress: Shows the progress bar.
+    """
+    given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+    requests = _read_one_by_one({name: read_iterable(name, column) for name, column in given.items()}, join)
+    total = len(response) if isinstance(response, Sized) else None
+    with tqdm(total=total, desc=description, disable=not read_flag("progress", progress), unit="response") as bar:
+        while chunk := list(islice(requests, chunk_size)):
+            yield from judge(chunk)
+            bar.update(len(chunk))
+
+
+def _read_one_by_one(columns: Mapping[str, Iterator[Any]], join: Join) -> Iterator[Request]:
+    """Yields the requests of long or endless columns: knowledge, response and optionally history.
+
+    Raises:
+        UserError: One column ends before the others, or an item is invalid.
+    """
+    for place, row in enumerate(zip_longest(*columns.values(), fillvalue=_END)):
+        if ended := [name for name, item in zip(columns, row, strict=True) if item is _END]:
+            hint = "give as many of each as there are responses"
+            raise UserError(f"{name_list(ended)} ended before the others", place=f"item {place}", hint=hint)
+        yield read_request(row[0], row[1], row[2] if "history" in columns else None, place, join)

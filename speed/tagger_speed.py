@@ -115,7 +115,7 @@ def compare_prediction(
         begin = cpu_seconds()
         for first in range(start, stop, size):
             part = examples[first : first + size]
-            tagger.predict(context=[e.knowledge for e in part], answer=[e.response for e in part])
+            tagger.predict([e.knowledge for e in part], [e.response for e in part])
         return cpu_seconds() - begin
 
     parts = []
@@ -135,7 +135,7 @@ def compare_prediction(
 
 def count_agreement(tagger: Any, examples: list[Example], expected: Sequence[Sequence[Sequence[int]]]) -> str:
     """Counts the characters that both sides mark, of those that either marks, without white space."""
-    tagged = tagger.predict(context=[e.knowledge for e in examples], answer=[e.response for e in examples])
+    tagged = tagger.predict([e.knowledge for e in examples], [e.response for e in examples])
     both = either = 0
     for example, mine, other in zip(examples, tagged, expected, strict=True):
         visible = {i for i, character in enumerate(example.response) if not character.isspace()}

@@ -7,7 +7,7 @@ length is read in overlapping windows (all, or `max_windows` of them), and a res
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -16,18 +16,12 @@ from tqdm.auto import tqdm
 
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.logistic import linear
-from critic.requests import (
-    History,
-    Knowledge,
-    Request,
-    read_requests,
-)
+from critic.requests import History, Knowledge, Request, read_requests, stream_results
 from critic.runtime.last_layer import first_token_only
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
 from critic.sequence.evidence_features import compute_features
 from critic.sequence.settings import Settings, foreign_settings
-from critic.stream import stream_results
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
 from faithkit.arguments import read_examples
@@ -101,6 +95,13 @@ class Score:
     def to_dict(self) -> dict[str, Any]:
         """Returns plain values for json.dumps."""
         return {"label": self.label, "probability": self.probability}
+
+
+class Cuts(TypedDict, total=False):
+    """The probabilities that decide labels; see `Critic.score`."""
+
+    threshold: float | None
+    abstain_at: float | None
 
 
 def read_cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | None]:
@@ -239,24 +240,14 @@ class Critic:
         return f"Critic({self.name!r}, threshold={self.calibration.threshold:.4g}, device={str(self.device)!r})"
 
     @overload
-    def score(
-        self,
-        knowledge: Knowledge,
-        response: str,
-        history: History = None,
-        *,
-        threshold: float | None = None,
-        abstain_at: float | None = None,
-    ) -> Score: ...
+    def score(self, knowledge: Knowledge, response: str, history: History = None, **cuts: Unpack[Cuts]) -> Score: ...
     @overload
     def score(
         self,
         knowledge: Sequence[Knowledge],
         response: list[str],
         history: Sequence[History] | None = None,
-        *,
-        threshold: float | None = None,
-        abstain_at: float | None = None,
+        **cuts: Unpack[Cuts],
     ) -> list[Score]: ...
     @arguments.explain_keywords
     def score(

@@ -11,7 +11,7 @@ A logistic regression on validation weighs the features (`critic.tagger.fit_cali
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 
 import numpy as np
@@ -28,11 +28,16 @@ RESPONSE_EVIDENCE = ("worst token", "expected characters", "words not in context
 MIN_WORDS = 4  # minimum denominator of the share of missing words, so that short sentences count less
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """Word features of each token [tokens each].
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """The tokens of several answers, concatenated, with their word features [tokens each].
 
     Args:
+        count: Number of answers; some may have no tokens.
+        start: First character of each token, in its answer.
+        end: After its last character; equal to `start` for a token without characters.
+        odds: Log-odds of hallucinated.
+        owner: Number of the token's answer, ascending.
         missing: 1 if the token's word is a content word that is neither in the context nor in the question.
         share: Share of such words among the content words of the token's sentence.
         sentence: Number of the token's sentence, counted from 1 over all answers; 0 for a token between sentences.
@@ -40,73 +45,100 @@ class Words:
         stop: After their last character.
     """
 
+    count: int
+    start: Ints
+    end: Ints
+    odds: Floats
+    owner: Ints
     missing: Floats
     share: Floats
     sentence: Ints
     begin: Ints
     stop: Ints
 
+    @classmethod
+    def of(cls, requests: Sequence[Request], odds: Floats, start: Ragged, end: Ragged) -> "Answers":
+        """Compares the words of each answer with the words of its context and question.
 
-def words_of(start: Ints, end: Ints, owner: Ints, requests: Sequence[Request]) -> Words:
-    """Compares the words of each answer with the words of its context and question.
+        Args:
+            start: First character of each token, a row for each request.
+            end: After its last character.
+        """
+        owner = np.repeat(np.arange(len(requests)), start.lengths)
+        starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
+        missing, share, sentence = np.zeros(len(odds)), np.zeros(len(odds)), np.zeros(len(odds), np.int64)
+        bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
+        count = 0  # sentences so far; tokens between sentences keep 0
+        for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
+            known_words = set(unicode_words(f"{request.knowledge}\n{request.question}"))
+            begins = starts[first:last]
+            for begin, stop in sentence_places(request.response):
+                words = [word for word in word_places(request.response, begin, stop) if word[2] not in STOP_WORDS]
+                missing_words = [word for word in words if word[2] not in known_words]
+                tokens = first + np.arange(*np.searchsorted(begins, [begin, stop]))
+                count += 1
+                sentence[tokens] = count
+                share[tokens] = len(missing_words) / max(len(words), MIN_WORDS)
+                for word_begin, word_end, _ in missing_words:
+                    overlaps = (starts[tokens] < word_end) & (ends[tokens] > word_begin)
+                    missing[tokens] = np.maximum(missing[tokens], overlaps)
+        words_begin, words_end = widen_to_words(starts, ends, owner, [request.response for request in requests])
+        return cls(
+            count=len(requests),
+            start=starts,
+            end=ends,
+            odds=odds,
+            owner=owner,
+            missing=missing,
+            share=share,
+            sentence=sentence,
+            begin=words_begin,
+            stop=words_end,
+        )
 
-    Args:
-        start: First character of each token in its answer; the tokens of all answers are concatenated.
-        end: After its last character.
-        owner: Number of the request of each token, ascending.
-    """
-    missing, share, sentence = np.zeros(len(start)), np.zeros(len(start)), np.zeros(len(start), np.int64)
-    bounds = np.searchsorted(owner, np.arange(len(requests) + 1))
-    count = 0  # sentences so far; tokens between sentences keep 0
-    for request, first, last in zip(requests, bounds[:-1], bounds[1:], strict=True):
-        known_words = set(unicode_words(f"{request.knowledge}\n{request.question}"))
-        begins = start[first:last]
-        for begin, stop in sentence_places(request.response):
-            words = [word for word in word_places(request.response, begin, stop) if word[2] not in STOP_WORDS]
-            missing_words = [word for word in words if word[2] not in known_words]
-            tokens = first + np.arange(*np.searchsorted(begins, [begin, stop]))
-            count += 1
-            sentence[tokens] = count
-            share[tokens] = len(missing_words) / max(len(words), MIN_WORDS)
-            for word_begin, word_end, _ in missing_words:
-                overlaps = (start[tokens] < word_end) & (end[tokens] > word_begin)
-                missing[tokens] = np.maximum(missing[tokens], overlaps)
-    return Words(missing, share, sentence, *widen_to_words(start, end, owner, [one.response for one in requests]))
+    @classmethod
+    def join(cls, parts: Sequence["Answers"]) -> "Answers":
+        """Concatenates answers and renumbers answers and sentences."""
+        names = [field.name for field in fields(cls) if field.name != "count"]
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        sizes, counts = [len(part.start) for part in parts], [part.count for part in parts]
+        sentences = [int(part.sentence.max(initial=0)) for part in parts]
+        columns["owner"] += np.repeat(np.cumsum(counts) - counts, sizes)
+        columns["sentence"] += (columns["sentence"] > 0) * np.repeat(np.cumsum(sentences) - sentences, sizes)
+        return cls(count=sum(counts), **columns)
 
+    @property
+    def characters(self) -> Ints:
+        """The number of characters of each token; a tokenizer may drop some."""
+        return self.end - self.start
 
-def token_evidence(odds: Floats, words: Words) -> Floats:
-    """Computes the features TOKEN_EVIDENCE of each token [tokens, 4]."""
-    count = np.maximum(np.bincount(words.sentence, minlength=1), 1)
-    mean = (np.bincount(words.sentence, odds, minlength=1) / count)[words.sentence]
-    mean = np.where(words.sentence > 0, mean, odds)
-    return np.stack([odds, mean, words.missing, words.share], axis=1)
+    def token_evidence(self) -> Floats:
+        """Computes the features TOKEN_EVIDENCE of each token [tokens, 4]."""
+        count = np.maximum(np.bincount(self.sentence, minlength=1), 1)
+        mean = (np.bincount(self.sentence, self.odds, minlength=1) / count)[self.sentence]
+        mean = np.where(self.sentence > 0, mean, self.odds)
+        return np.stack([self.odds, mean, self.missing, self.share], axis=1)
 
+    def worst(self, probability: Floats) -> Floats:
+        """Computes the highest probability of each answer's visible tokens [answers]; 0 without tokens."""
+        counted, worst = self.characters > 0, np.zeros(self.count)
+        np.maximum.at(worst, self.owner[counted], probability[counted])
+        return worst
 
-def worst_tokens(probability: Floats, characters: Ints, owner: Ints, num_responses: int) -> Floats:
-    """Computes the highest probability of each response's visible tokens [responses]; 0 without tokens."""
-    counted, worst = characters > 0, np.zeros(num_responses)
-    np.maximum.at(worst, owner[counted], probability[counted])
-    return worst
+    def response_evidence(self, probability: Floats) -> Floats:
+        """Computes the features RESPONSE_EVIDENCE of each answer from its visible tokens [answers, 4].
 
-
-def response_evidence(
-    odds: Floats, probability: Floats, characters: Ints, owner: Ints, words: Words, num_responses: int
-) -> Floats:
-    """Computes the features RESPONSE_EVIDENCE of each response [responses, 4].
-
-    Args:
-        odds: Uncalibrated log-odds of each token.
-        probability: Calibrated probability of each token.
-        characters: Number of characters of each token; tokens without characters are left out.
-        owner: The response of each token.
-    """
-    counted = characters > 0
-    worst = np.full(num_responses, -20.0)  # for a response without visible tokens
-    np.maximum.at(worst, owner[counted], np.clip(odds[counted], -20.0, 20.0))
-    expected = np.bincount(owner[counted], probability[counted] * characters[counted], num_responses)
-    missing = np.bincount(owner[counted], words.missing[counted], num_responses)
-    size = np.maximum(np.bincount(owner[counted], minlength=num_responses), 1)
-    return np.stack([worst, np.log1p(expected), np.log1p(missing), missing / size], axis=1)
+        Args:
+            probability: Calibrated probability of each token.
+        """
+        counted = self.characters > 0
+        owner = self.owner[counted]
+        worst = np.full(self.count, -20.0)  # for an answer without visible tokens
+        np.maximum.at(worst, owner, np.clip(self.odds[counted], -20.0, 20.0))
+        expected = np.bincount(owner, probability[counted] * self.characters[counted], self.count)
+        missing = np.bincount(owner, self.missing[counted], self.count)
+        size = np.maximum(np.bincount(owner, minlength=self.count), 1)
+        return np.stack([worst, np.log1p(expected), np.log1p(missing), missing / size], axis=1)
 
 
 # Thai, Lao, Burmese, Khmer, kana, Han: written without spaces, so a run of characters is not a word.
@@ -147,80 +179,3 @@ def _word() -> re.Pattern[str]:
     marks = "".join(c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c) in ("Mn", "Mc"))
     letters = f"(?:(?![{UNSPACED}])[\\w{marks}{JOINERS}])+"
     return re.compile(rf"\d+(?:[.,]\d+)+(?!\w)|{letters}(?:['’]{letters})*")
-
-
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The tokens of several answers, concatenated.
-
-    Args:
-        start: First character of each token, in its answer [tokens].
-        end: After its last character [tokens].
-        odds: Log-odds of hallucinated [tokens].
-        owner: The answer of each token, ascending [tokens].
-        words: Word features and the sentence of each token.
-    """
-
-    start: Ints
-    end: Ints
-    odds: Floats
-    owner: Ints
-    words: Words
-
-    @classmethod
-    def of(cls, requests: Sequence[Request], odds: Floats, start: Ragged, end: Ragged) -> "Answers":
-        """Makes the answers of requests from the log-odds and offsets of their tokens.
-
-        Args:
-            start: First character of each token, a row for each request.
-            end: After its last character.
-        """
-        owner = np.repeat(np.arange(len(requests)), start.lengths)
-        starts, ends = start.values.astype(np.int64), end.values.astype(np.int64)
-        return cls(starts, ends, odds, owner, words_of(starts, ends, owner, requests))
-
-    @classmethod
-    def empty(cls) -> "Answers":
-        """Returns no answers."""
-        none = np.zeros(0, np.int64)
-        return cls(none, none, np.zeros(0), none, words_of(none, none, none, []))
-
-    @property
-    def characters(self) -> Ints:
-        """The number of characters of each token; a tokenizer may drop some."""
-        return self.end - self.start
-
-    @classmethod
-    def join(cls, parts: Sequence["Answers"], sizes: Sequence[int]) -> "Answers":
-        """Concatenates answers and renumbers answers and sentences.
-
-        Args:
-            sizes: Number of answers of each part.
-        """
-        offsets = np.append(0, np.cumsum(sizes))
-        sentence_offsets = np.append(0, np.cumsum([int(part.words.sentence.max(initial=0)) for part in parts]))
-        sentence = [
-            np.where(p.words.sentence > 0, p.words.sentence + n, 0)
-            for p, n in zip(parts, sentence_offsets, strict=False)
-        ]
-        return cls(
-            start=np.concatenate([part.start for part in parts]),
-            end=np.concatenate([part.end for part in parts]),
-            odds=np.concatenate([part.odds for part in parts]),
-            owner=np.concatenate([part.owner + n for part, n in zip(parts, offsets, strict=False)]),
-            words=Words(
-                np.concatenate([part.words.missing for part in parts]),
-                np.concatenate([part.words.share for part in parts]),
-                np.concatenate(sentence),
-                np.concatenate([part.words.begin for part in parts]),
-                np.concatenate([part.words.stop for part in parts]),
-            ),
-        )
-
-    def responses(self, probability: Floats, num_responses: int) -> Floats:
-        """Computes the features RESPONSE_EVIDENCE of each answer."""
-        return response_evidence(self.odds, probability, self.characters, self.owner, self.words, num_responses)
-
-    def worst(self, probability: Floats, num_responses: int) -> Floats:
-        """Computes the highest probability of each answer's tokens."""
-        return worst_tokens(probability, self.characters, self.owner, num_responses)

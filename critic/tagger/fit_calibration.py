@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from critic.logistic import fit_line
-from critic.tagger.calibration_features import Answers, token_evidence
-from critic.tagger.find_spans import FoundSpans
-from critic.tagger.span_calibration import SpanCalibration
+from critic.logistic import fit_line, sigmoid
+from critic.tagger.calibration_features import Answers
+from critic.tagger.span_calibration import FoundSpans, SpanCalibration
 from data_modules.encoding.offsets import tags_of
 from faithkit.calibration.thresholds import calibration_error, choose_threshold
 from faithkit.records import HALLUCINATED, Example
@@ -48,18 +47,17 @@ def fit_calibration(
     gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)  # [responses]
     visible = answers.characters > 0
     calibration, token_note = fit_tokens(answers, wrong, use_evidence=use_evidence)
-    probability = calibration.probabilities(answers.odds, answers.words)  # [tokens]
-    evidence = answers.responses(probability, len(examples))  # [responses, 4]
-    worst = answers.worst(probability, len(examples))  # [responses]
+    probability = calibration.probabilities(answers)  # [tokens]
     notes = [token_note]
     if by_tokens:
         calibration, char_f1 = fit_spans(replace(calibration, response_weights=()), answers, probability, examples)
         calibration = replace(calibration, response_threshold=calibration.char_threshold, aim=BY_TOKENS)
-        scores, response_f1 = worst, compute_f1(calibration.is_hallucinated(worst), gold)
+        scores = answers.worst(probability)  # [responses]
+        response_f1 = compute_f1(calibration.is_hallucinated(scores), gold)
     else:
-        weights, bias, note = fit_line(evidence, gold)
+        weights, bias, note = fit_line(answers.response_evidence(probability), gold)
         calibration = replace(calibration, response_weights=(*weights, bias), aim=aim)
-        scores = calibration.response_scores(evidence, worst)
+        scores = calibration.response_scores(answers, probability)  # [responses]
         threshold = choose_threshold(scores, gold, aim)
         calibration, response_f1 = replace(calibration, response_threshold=threshold.value), threshold.f1
         calibration, char_f1 = fit_spans(
@@ -69,7 +67,7 @@ def fit_calibration(
     report = {
         "num_responses": len(examples),
         "num_tokens": int(visible.sum()),
-        "token_ece_before": calibration_error(SpanCalibration().probabilities(answers.odds[visible]), wrong[visible]),
+        "token_ece_before": calibration_error(sigmoid(answers.odds[visible]), wrong[visible]),
         "token_ece_after": calibration_error(probability[visible], wrong[visible]),
         "response_ece": calibration_error(scores, gold),
         "char_f1": char_f1,
@@ -101,7 +99,7 @@ def fit_tokens(answers: Answers, wrong: NDArray[np.int8], *, use_evidence: bool)
     calibration = SpanCalibration(slope=slope[0], bias=bias)
     if note or not use_evidence:
         return calibration, note
-    evidence = token_evidence(answers.odds, answers.words)  # [tokens, 4]
+    evidence = answers.token_evidence()  # [tokens, 4]
     weights, bias, note = fit_line(evidence[visible], wrong[visible])
     return replace(calibration, token_weights=() if note else (*weights, bias)), note
 
@@ -127,7 +125,7 @@ def fit_spans(
     best, best_f1 = calibration, -1.0
     for merge_gap, min_length, threshold in product(MERGE_GAPS, MIN_LENGTHS, thresholds):
         tried = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap, min_length=min_length)
-        f1 = gold.f1(tried.spans(answers.words, probability, answers.owner, is_hallucinated), answers.owner)
+        f1 = gold.f1(tried.spans(answers, probability, is_hallucinated), answers.owner)
         if f1 > best_f1:
             best, best_f1 = tried, f1
     return best, best_f1

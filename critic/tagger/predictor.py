@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -18,13 +18,13 @@ from critic.requests import (
     Tagged,
     TaggedSpan,
     dialogue_requests,
-    read_question,
+    read_requests,
     request_of,
+    stream_results,
 )
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
-from critic.stream import stream_results
-from critic.tagger.calibration_features import Answers, response_evidence, words_of, worst_tokens
+from critic.tagger.calibration_features import Answers
 from critic.tagger.settings import Settings, foreign_settings
 from critic.tagger.span_calibration import SpanCalibration
 from critic.tagger.windows import exact_log_odds, token_logits
@@ -60,33 +60,25 @@ def mark_responses(
         span_threshold: Probability from which characters are marked, regardless of the label; None takes the stored
             threshold, with no span in a faithful response and at least one in a hallucinated response.
     """
-    # Calibrated probability of each token [tokens].
-    odds = exact_log_odds(logits)
-    owner = np.repeat(np.arange(len(requests)), columns["start"].lengths)
-    starts, ends = (columns[side].values.astype(np.int64) for side in ("start", "end"))
-    words = words_of(starts, ends, owner, requests)
-    probability = calibration.probabilities(odds, words)
-
-    # Score and label of each response [responses].
-    size = ends - starts  # characters of each token [tokens]
-    evidence = response_evidence(odds, probability, size, owner, words, len(requests))
-    scores = calibration.response_scores(evidence, worst_tokens(probability, size, owner, len(requests)))
+    answers = Answers.of(requests, exact_log_odds(logits), columns["start"], columns["end"])
+    probability = calibration.probabilities(answers)  # [tokens]
+    scores = calibration.response_scores(answers, probability)  # [responses]
     is_hallucinated = calibration.is_hallucinated(scores, threshold)
 
     # Spans of each response.
     labels_to_match = is_hallucinated if span_threshold is None else None
-    found = calibration.spans(words, probability, owner, labels_to_match, span_threshold)
+    found = calibration.spans(answers, probability, labels_to_match, span_threshold)
     spans: list[list[TaggedSpan]] = [[] for _ in requests]
     for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
         tokens = slice(first, last + 1)
-        response = int(owner[first])
+        response = int(answers.owner[first])
         spans[response].append(
             TaggedSpan(
                 start=int(begin),
                 end=int(stop),
                 text=requests[response].response[begin:stop],
                 label=most_probable_type(logits[tokens], labels),
-                score=float(np.average(probability[tokens], weights=size[tokens])),
+                score=float(np.average(probability[tokens], weights=answers.characters[tokens])),
             )
         )
 
@@ -108,6 +100,13 @@ def most_probable_type(logits: NDArray[np.float32], labels: Mapping[int, str]) -
     probabilities = np.exp(logits - logits.max(1, keepdims=True))
     probabilities /= probabilities.sum(1, keepdims=True)
     return str(labels[1 + int(probabilities[:, 1:].sum(0).argmax())])
+
+
+class Thresholds(TypedDict, total=False):
+    """The probabilities that decide labels and spans; see `Tagger.predict`."""
+
+    threshold: float | None
+    span_threshold: float | None
 
 
 class Tagger:
@@ -203,42 +202,25 @@ class Tagger:
 
     @overload
     def predict(
-        self,
-        knowledge: Knowledge | None = None,
-        response: str | None = None,
-        history: History = None,
-        *,
-        threshold: float | None = None,
-        span_threshold: float | None = None,
-        context: Knowledge | None = None,
-        answer: str | None = None,
-        question: str | None = None,
+        self, knowledge: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
     ) -> Tagged: ...
     @overload
     def predict(
         self,
-        knowledge: Sequence[Knowledge] | None = None,
-        response: list[str] | None = None,
+        knowledge: Sequence[Knowledge],
+        response: list[str],
         history: Sequence[History] | None = None,
-        *,
-        threshold: float | None = None,
-        span_threshold: float | None = None,
-        context: Sequence[Knowledge] | None = None,
-        answer: list[str] | None = None,
-        question: list[str] | None = None,
+        **thresholds: Unpack[Thresholds],
     ) -> list[Tagged]: ...
     @arguments.explain_keywords
     def predict(
         self,
-        knowledge: Any = None,
-        response: Any = None,
+        knowledge: Any,
+        response: Any,
         history: Any = None,
         *,
         threshold: float | None = None,
         span_threshold: float | None = None,
-        context: Any = None,
-        answer: Any = None,
-        question: Any = None,
     ) -> Tagged | list[Tagged]:
         """Tags one response, or a list of responses.
 
@@ -251,16 +233,11 @@ class Tagger:
             threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
                 Spans match the label: a faithful response has none, a hallucinated response at least one.
             span_threshold: Probability from which characters are marked, regardless of the label.
-            context: An alias of `knowledge`.
-            answer: An alias of `response`.
-            question: A history with one turn.
 
         Raises:
             UserError: Lists have different lengths, or a text is empty or no text.
         """
-        single, requests = read_question(
-            knowledge, response, history, context=context, answer=answer, question=question
-        )
+        single, requests = read_requests(knowledge, response, history, number_passages)
         tagged = self.tag(requests, threshold=threshold, span_threshold=span_threshold)
         return tagged[0] if single else tagged
 
@@ -339,8 +316,6 @@ class Tagger:
             columns: The cached tokens of the examples, in chunks.
         """
         requests = [request_of(example) for example in examples]
-        if not requests:
-            return Answers.empty()
         return Answers.of(requests, *self._chunk_odds(columns or self._encode_chunks(requests)))
 
     def odds(self, requests: Sequence[Request]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
@@ -348,12 +323,12 @@ class Tagger:
         return self._chunk_odds(self._encode_chunks(requests))
 
     def _chunk_odds(self, chunks: Sequence[Mapping[str, Any]]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
-        odds = np.concatenate([exact_log_odds(self._logits(columns)) for columns in chunks])
+        odds = np.concatenate([np.zeros(0), *(exact_log_odds(self._logits(columns)) for columns in chunks)])
         start, end = (stack_rows([columns[side] for columns in chunks]) for side in ("start", "end"))
         return odds, start, end
 
     def _encode_chunks(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
-        return [self._encode(requests[begin : begin + CHUNK]) for begin in range(0, len(requests), CHUNK)]
+        return [self._encode(requests[begin : begin + CHUNK]) for begin in range(0, max(1, len(requests)), CHUNK)]
 
     def _encode(self, requests: Sequence[Request]) -> dict[str, Any]:
         return self.encoder.encode_texts(

@@ -153,4 +153,4 @@ def compute_answers(
             found.append(tagger.answers(examples[shard], [rows.columns(chunk) for chunk in chunks]))
         return found
 
-    return Answers.join(training.divide_work(num_shards, compute_shards), np.diff(bounds).tolist())
+    return Answers.join(training.divide_work(num_shards, compute_shards))

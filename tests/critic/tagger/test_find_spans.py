@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critic.tagger.find_spans import FoundSpans, find_spans, match_labels
+from critic.tagger.span_calibration import FoundSpans, find_spans, match_labels
 
 #             "the river is red"
 START, END = np.array([0, 4, 10, 13]), np.array([3, 9, 12, 16])

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from critic.logistic import fit_line, sigmoid
 from critic.requests import Request, request_of
-from critic.tagger.calibration_features import Answers, token_evidence, words_of
+from critic.tagger.calibration_features import Answers
 from critic.tagger.fit_calibration import best_f1, fit_calibration, fit_spans, wrong_tokens
 from critic.tagger.span_calibration import SpanCalibration
+from data_modules.encoding.ragged import Ragged
 from faithkit.calibration.thresholds import calibration_error
 from faithkit.records import UNTYPED, Example, Span
 from tests.data_modules.examples import example
@@ -29,10 +30,14 @@ def answers(odds: list[list[float]], wrong: list[list[int]]) -> tuple[Answers, l
         spans = tuple(Span(start=5 * run.start(), end=5 * run.end() - 1, label=UNTYPED) for run in runs)
         text = " ".join("word" for _ in row)
         examples.append(example(response=text, spans=spans, label="hallucinated" if spans else "faithful"))
-    start = np.concatenate([5 * np.arange(len(row)) for row in wrong])
-    owner = np.repeat(np.arange(len(wrong)), [len(row) for row in wrong])
-    words = words_of(start, start + WORD, owner, [request_of(one) for one in examples])
-    return Answers(start, start + WORD, np.concatenate(odds).astype(float), owner, words), examples
+    places = [[(5 * number, 5 * number + WORD) for number in range(len(row))] for row in wrong]
+    return made([request_of(one) for one in examples], places, np.concatenate(odds)), examples
+
+
+def made(requests: list[Request], places: list[list[tuple[int, int]]], odds: Any = None) -> Answers:
+    """Answers with tokens at these places."""
+    start, end = (Ragged.from_lists([[place[side] for place in row] for row in places]) for side in (0, 1))
+    return Answers.of(requests, np.arange(len(start.values)) if odds is None else odds.astype(float), start, end)
 
 
 def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answers, list[Example]]:
@@ -52,13 +57,9 @@ def drawn(seed: int = 0, count: int = 60, sharpness: float = 4.0) -> tuple[Answe
 
 def char_f1(calibration: SpanCalibration, given: Answers, examples: list[Example]) -> float:
     """F1 of characters, counted character by character."""
-    probability = calibration.probabilities(given.odds, given.words)
-    hallucinated = calibration.is_hallucinated(
-        calibration.response_scores(
-            given.responses(probability, len(examples)), given.worst(probability, len(examples))
-        )
-    )
-    found = calibration.spans(given.words, probability, given.owner, hallucinated)
+    probability = calibration.probabilities(given)
+    hallucinated = calibration.is_hallucinated(calibration.response_scores(given, probability))
+    found = calibration.spans(given, probability, hallucinated)
     called = {
         (int(given.owner[first]), place)
         for start, end, first in zip(found.start, found.end, found.first, strict=True)
@@ -72,14 +73,12 @@ def test_thresholds_are_the_best_that_there_are() -> None:
     given, examples = drawn()
     calibration, report = fit_calibration(given, examples, "f1")
     assert report["char_f1"] == pytest.approx(char_f1(calibration, given, examples))
-    probability = calibration.probabilities(given.odds, given.words)
+    probability = calibration.probabilities(given)
     for threshold in np.linspace(0.01, 0.99, 13):
         for merge_gap in (0, 12):
             other = replace(calibration, char_threshold=float(threshold), merge_gap=merge_gap)
             assert char_f1(other, given, examples) <= report["char_f1"] + 0.02, (threshold, merge_gap)
-    scores = calibration.response_scores(
-        given.responses(probability, len(examples)), given.worst(probability, len(examples))
-    )
+    scores = calibration.response_scores(given, probability)
     gold = np.array([bool(e.spans) for e in examples])
 
     def response_f1(threshold: float) -> float:
@@ -96,9 +95,7 @@ def test_calibration_brings_probabilities_to_what_they_mean() -> None:
     assert report["token_ece_after"] < 0.03 < report["token_ece_before"]
     held, fresh = drawn(seed=1)
     wrong = wrong_tokens(held, fresh)
-    assert calibration_error(calibration.probabilities(held.odds, held.words), wrong) < calibration_error(
-        sigmoid(held.odds), wrong
-    )
+    assert calibration_error(calibration.probabilities(held), wrong) < calibration_error(sigmoid(held.odds), wrong)
     assert report["response_ece"] < 0.1 and report["notes"] == []
 
 
@@ -136,12 +133,11 @@ def test_words_that_the_context_lacks_are_evidence_and_those_of_the_question_are
     text = "The bridge is red. The tower was sold in 1931!"
     request = Request("A bridge of red stone.", "Was the tower old?", text)
     places = [match.span() for match in re.finditer(r"\w+", text)]
-    start, end = np.array(places).T
-    words = words_of(start, end, np.zeros(len(start), int), [request])
-    missing = {text[a:b] for (a, b), gone in zip(places, words.missing, strict=True) if gone}
+    found = made([request], [places])
+    missing = {text[a:b] for (a, b), gone in zip(places, found.missing, strict=True) if gone}
     assert missing == {"sold", "1931"}
-    assert len(set(words.sentence)) == 2 and set(words.share[words.sentence == words.sentence[-1]]) == {0.5}
-    evidence = token_evidence(np.arange(len(start), dtype=float), words)
+    assert len(set(found.sentence)) == 2 and set(found.share[found.sentence == found.sentence[-1]]) == {0.5}
+    evidence = found.token_evidence()
     assert evidence[0, 1] == evidence[3, 1] == 1.5, "the mean of the first sentence's four words"
 
 
@@ -149,14 +145,11 @@ def test_words_that_the_context_lacks_are_evidence_and_those_of_the_question_are
 def test_evidence_of_an_answer_does_not_depend_on_the_others(texts: list[str]) -> None:
     requests = [Request("a", "", text) for text in texts]
     places = [[match.span() for match in re.finditer(r"\S+", text)] or [(0, 0)] for text in texts]
-    start, end = np.concatenate([np.array(p) for p in places]).T
-    owner = np.repeat(np.arange(len(texts)), [len(p) for p in places])
-    odds = np.linspace(-3, 3, len(start))
-    together = token_evidence(odds, words_of(start, end, owner, requests))
-    for place, request in enumerate(requests):
-        own = owner == place
-        alone = token_evidence(odds[own], words_of(start[own], end[own], owner[own] * 0, [request]))
-        np.testing.assert_allclose(together[own], alone)
+    together = made(requests, places)
+    evidence = together.token_evidence()
+    for number, (request, place) in enumerate(zip(requests, places, strict=True)):
+        own = together.owner == number
+        np.testing.assert_allclose(evidence[own], made([request], [place], together.odds[own]).token_evidence())
 
 
 ROWS = st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=12)
@@ -177,11 +170,9 @@ def test_parts_joined_are_as_if_they_had_never_been_apart() -> None:
     parts = []
     for first, last in ((0, 4), (4, 4), (4, 9)):
         own = (whole.owner >= first) & (whole.owner < last)
-        requests = [request_of(one) for one in examples[first:last]]
-        owner = whole.owner[own] - first
-        words = words_of(whole.start[own], whole.end[own], owner, requests)
-        parts.append(Answers(whole.start[own], whole.end[own], whole.odds[own], owner, words))
-    joined = Answers.join(parts, [4, 0, 5])
+        places = [[*zip(whole.start[whole.owner == n], whole.end[whole.owner == n], strict=True)] for n in range(9)]
+        parts.append(made([request_of(one) for one in examples[first:last]], places[first:last], whole.odds[own]))
+    joined = Answers.join(parts)
     np.testing.assert_array_equal(joined.owner, whole.owner)
-    np.testing.assert_array_equal(joined.words.sentence, whole.words.sentence)
+    np.testing.assert_array_equal(joined.sentence, whole.sentence)
     assert fit_calibration(joined, examples, "f1") == fit_calibration(whole, examples, "f1")

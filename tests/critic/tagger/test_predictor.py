@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from critic import Tagger
+from critic.logistic import sigmoid
 from critic.requests import Request
 from faithkit.errors import UserError
 from faithkit.records import Turn
@@ -34,29 +35,24 @@ def test_results_are_the_same_in_any_batch_and_order(tagger: Tagger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("context", "question", "answer", "words"),
+    ("knowledge", "history", "response", "words"),
     [
-        ("", None, "text", "context must be text that is not empty"),
-        ("text", None, "", "answer must be text that is not empty"),
-        ("text", None, " \n\t\u3000", "answer must be text that is not empty"),
-        (["a", "b"], None, ["a"], "2 context and 1 answer"),
-        (["a"], ["q", "q"], ["a"], "1 context, 1 answer and 2 question"),
-        ("a", None, ["a"], "context must be a list, since answer is one"),
-        ("a", 5, "a", "question must be text or turns"),
+        ("", None, "text", "knowledge must be text that is not empty"),
+        ("text", None, " \n\t\u3000", "response must be text that is not empty"),
+        (["a", "b"], None, ["a"], "2 knowledge and 1 response"),
+        (["a"], ["q", "q"], ["a"], "1 knowledge, 1 response and 2 history"),
+        ("a", None, ["a"], "knowledge must be a list, since response is one"),
+        ("a", 5, "a", "history must be text or turns"),
         ("a", [5], "a", "turns that are texts or"),
         (["a", None], None, ["a", "b"], "item 1"),
-        (["a"], [5], ["a"], "question must be text"),
-        (["a", "b"], None, ["a", " "], "item 1"),
         ("a", None, None, "response must be a text or a list of texts, got None"),
-        (None, None, None, "response must be a text or a list of texts, got None"),
-        (5, None, 5, "answer must be a text or a list of texts, got 5"),
     ],
 )
 def test_what_cannot_be_tagged_is_explained(
-    tagger: Tagger, context: Any, question: Any, answer: Any, words: str
+    tagger: Tagger, knowledge: Any, history: Any, response: Any, words: str
 ) -> None:
     with pytest.raises(UserError, match=words):
-        tagger.predict(context=context, question=question, answer=answer)
+        tagger.predict(knowledge, response, history)
 
 
 def test_examples_become_predictions_in_their_order(tagger: Tagger) -> None:
@@ -75,15 +71,12 @@ def test_examples_become_predictions_in_their_order(tagger: Tagger) -> None:
         ]
 
 
-def test_todays_words_and_those_of_before_mean_the_same(tagger: Tagger) -> None:
-    before = tagger.predict(context=CONTEXT[1], question=QUESTION[0], answer=ANSWER[0])
-    for history in (QUESTION[0], [QUESTION[0]], [("user", QUESTION[0])], [Turn(speaker="user", text=QUESTION[0])]):
-        assert tagger.predict(knowledge=CONTEXT[1], response=ANSWER[0], history=history) == before
+def test_a_history_may_have_any_form(tagger: Tagger) -> None:
+    wanted = tagger.predict(CONTEXT[1], ANSWER[0], QUESTION[0])
+    for history in ([QUESTION[0]], [("user", QUESTION[0])], [Turn(speaker="user", text=QUESTION[0])]):
+        assert tagger.predict(CONTEXT[1], ANSWER[0], history) == wanted
     turns = [{"speaker": "user", "text": "is it long"}, {"role": "assistant", "content": "yes"}]
-    joined = tagger.predict(CONTEXT[1], ANSWER[0], question="is it long\nyes")
-    assert tagger.predict(CONTEXT[1], ANSWER[0], turns) == joined
-    with pytest.raises(UserError, match="two values for one argument"):
-        tagger.predict(knowledge="a", context="a", response="a")
+    assert tagger.predict(CONTEXT[1], ANSWER[0], turns) == tagger.predict(CONTEXT[1], ANSWER[0], "is it long\nyes")
 
 
 def test_passages_are_numbered_as_ragtruth_numbers_them(tagger: Tagger) -> None:
@@ -126,7 +119,32 @@ def test_lower_precisions_stay_close(precision: str, tagger: Tagger, tagger_fold
         pytest.skip("no int8 kernels for this CPU")
     quick = Tagger.load(str(tagger_folder), device="cpu", precision=precision)
     rows = [Request(*row) for row in zip(CONTEXT, QUESTION, ANSWER, strict=True)]
-    one, other = (t.calibration.probabilities(t.odds(rows)[0]) for t in (tagger, quick))
+    one, other = (sigmoid(t.odds(rows)[0]) for t in (tagger, quick))
     assert np.abs(one - other).mean() < 0.03
     for tagged, answer in zip(quick.tag(rows), ANSWER, strict=True):
         check(tagged, answer)
+
+
+def test_a_dialogue_is_tagged_turn_by_turn(tagger: Tagger) -> None:
+    turns = [("user", QUESTION[0]), ("Assistant", ANSWER[0]), ("user", "and who else"), ("assistant", ANSWER[3])]
+    tagged = tagger.predict_dialogue(CONTEXT[1], turns)
+    assert [place for place, one in enumerate(tagged) if one is not None] == [1, 3]
+    assert tagged[1] is not None and tagged[3] is not None
+    assert_same(tagged[1], tagger.predict(knowledge=CONTEXT[1], history=QUESTION[0], response=ANSWER[0]))
+    before = "\n".join([QUESTION[0], ANSWER[0], "and who else"])
+    assert_same(tagged[3], tagger.predict(knowledge=CONTEXT[1], history=before, response=ANSWER[3]))
+
+
+@pytest.mark.parametrize(
+    ("turns", "words"),
+    [
+        ([], "turns has no turn of the assistant"),
+        ([("user", "hello"), ("me", "hi")], "speakers: me, user"),
+        ([("assistant", " ")], "turns must be text"),
+    ],
+)
+def test_a_dialogue_that_cannot_be_tagged_is_explained(
+    tagger: Tagger, turns: list[tuple[str, str]], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        tagger.predict_dialogue("a context", turns)

@@ -41,7 +41,7 @@ def test_a_token_is_as_hallucinated_as_its_best_window_leaves_it(tagger: Tagger,
 
 def test_a_context_of_5000_words_is_read_to_its_end(tagger: Tagger) -> None:
     context = "the river is long and the city is old " * 556 + "the king plays music"
-    check(tagger.predict(context=context, answer=ANSWER[0]), ANSWER[0])
+    check(tagger.predict(knowledge=context, response=ANSWER[0]), ANSWER[0])
     columns = tagger.encoder.encode_texts([""], [context], [ANSWER[0]])
     windows = tagger.encoder.windows(columns)
     assert windows.lengths.max() <= 96 and len(windows.row) > 50
@@ -51,7 +51,7 @@ def test_a_context_of_5000_words_is_read_to_its_end(tagger: Tagger) -> None:
 @pytest.mark.slow
 def test_an_answer_of_50_000_words(tagger: Tagger) -> None:
     answer = "the river is long and the city is old, say you. " * 5000 + "music"
-    tagged = tagger.predict(context="the river is long", question="is it", answer=answer)
+    tagged = tagger.predict(knowledge="the river is long", history="is it", response=answer)
     check(tagged, answer)
     assert tagged.spans and tagged.spans[-1].end > len(answer) * 0.9 and tagged.spans[0].start < len(answer) * 0.1
 
@@ -70,7 +70,7 @@ def test_cached_columns_are_tagged_as_their_texts_are(tagger: Tagger) -> None:
     columns = replace(tagger.encoder, max_windows=1).encode(examples, Counter())
     assert list(tagger.predict_columns(examples, columns)) == list(tagger.predict_examples(examples))
     cached, texts = tagger.answers(examples, [columns]), tagger.answers(examples)
-    assert np.array_equal(cached.odds, texts.odds) and np.array_equal(cached.words.share, texts.words.share)
+    assert np.array_equal(cached.odds, texts.odds) and np.array_equal(cached.share, texts.share)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=30))

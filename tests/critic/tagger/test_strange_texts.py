@@ -16,14 +16,14 @@ TEXT = st.text(st.characters(exclude_categories=()), min_size=1, max_size=60).fi
 
 @given(context=TEXT, question=TEXT, answer=TEXT)
 def test_any_text_is_tagged_within_its_bounds(tagger: Tagger, context: str, question: str, answer: str) -> None:
-    check(tagger.predict(context=context, question=question, answer=answer), answer)
+    check(tagger.predict(knowledge=context, history=question, response=answer), answer)
 
 
 @pytest.mark.parametrize("answer", ["\0", "\u200b", "\ufeff\u200d"])
 def test_an_answer_that_the_tokenizer_drops_has_no_span_and_is_faithful(tagger: Tagger, answer: str) -> None:
-    tagged = tagger.predict(context=CONTEXT[0], answer=answer)
+    tagged = tagger.predict(knowledge=CONTEXT[0], response=answer)
     assert tagged.spans == [] and tagged.label == "faithful"
-    both = tagger.predict(context=CONTEXT[:2], answer=[answer, ANSWER[1]])
+    both = tagger.predict(knowledge=CONTEXT[:2], response=[answer, ANSWER[1]])
     assert_same(both[0], tagged)
 
 
@@ -32,12 +32,14 @@ def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside
     """A lone surrogate is read as a question mark, a NUL as the tokenizer has it; offsets are those of the answer."""
     answer = f"the king {inside} plays music, it is {inside}long"
     tagger = Tagger(tagger.model, tagger.encoder, replace(tagger.calibration, char_threshold=0.0, merge_gap=0))
-    tagged = tagger.predict(context=CONTEXT[0], answer=answer, threshold=0.0)  # called hallucinated, so it has spans
+    tagged = tagger.predict(
+        knowledge=CONTEXT[0], response=answer, threshold=0.0
+    )  # called hallucinated, so it has spans
     assert [(span.start, span.end, span.text) for span in tagged.spans] == [(0, len(answer), answer)]
     if inside != "\0":
         plain = answer.encode(errors="replace").decode()
         assert_same(
-            tagger.predict(context=CONTEXT[0], answer=plain, threshold=0.0),
+            tagger.predict(knowledge=CONTEXT[0], response=plain, threshold=0.0),
             replace(tagged, spans=[replace(tagged.spans[0], text=plain)]),
         )
 
