@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from critic.tagger.find_spans import find_spans
+from critic.tagger.span_calibration import find_spans
 from data_modules.encoding.offsets import NOTHING, OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.tokens import tokenize_with_offsets
 from faithkit.records import SPAN_LABELS, Span
