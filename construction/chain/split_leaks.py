@@ -1,27 +1,25 @@
 """Divides rows into splits by group, and finds texts that occur in two splits, exactly or nearly.
 
-Near duplicates share at least a given share of their runs of three words (Jaccard), estimated by MinHash (Broder 1997)
-and found by the locality-sensitive hashing of `datasketch`. Up to `MAX_TEXTS` distinct texts of the held-out splits are
-indexed, and the training split is streamed past them, so memory does not grow with it.
+Near duplicates share at least a given share of their runs of three words (Jaccard). Up to `MAX_TEXTS` distinct texts of
+the held-out splits are indexed, and the training split is streamed past them, so memory does not grow with it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from construction.chain.steps import CHUNK_SIZE, batched
 from data_modules.encoding.encoding_cache import group_hash
 from data_modules.splits import divide_groups
-from faithkit.arguments import check_number
-from faithkit.errors import UserError
 from faithkit.inference.decoding import seed_of
 from faithkit.words import unicode_words
 
 MAX_TEXTS = 50_000
 MAX_PAIRS = 20  # in a report
 RUN_LENGTH = 3  # words
-PERMUTATIONS = 64
+NUM_HASHES = 2**22  # columns of the runs; two runs rarely have one
 TRAIN = "train"
 
 
@@ -76,28 +74,23 @@ def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | 
     Args:
         texts: Reads all texts; it is called twice.
         near: The share that near duplicates have in common; None finds equal texts only.
-
-    Raises:
-        UserError: `datasketch` is not installed.
     """
     held_out: dict[int, TextInSplit] = {}
     for one in texts():
         if one.split != TRAIN and len(held_out) < MAX_TEXTS:
             held_out.setdefault(_key(one.text), one)
-    index = None if near is None else _build_index(held_out, near)
+    index = _RunIndex(held_out, near) if near is not None and held_out else None
     equal: set[int] = set()
     close: dict[int, dict[str, Any]] = {}
-    for one in texts():
-        if one.split != TRAIN:
-            continue
-        key = _key(one.text)
-        if key in held_out:
-            equal.add(key)
-        elif index is not None:
-            for other, share in index.query(one.text):
-                if share > close.get(other, {"share": 0.0})["share"]:
-                    pair = {"share": share, "train": one.group, "held_out": held_out[other].group}
-                    close[other] = {**pair, "texts": [one.text[:200], held_out[other].text[:200]]}
+    for chunk in batched((one for one in texts() if one.split == TRAIN), CHUNK_SIZE):
+        keys = [_key(one.text) for one in chunk]
+        equal.update(held_out.keys() & keys)
+        others = [one for one, key in zip(chunk, keys, strict=True) if key not in held_out]
+        for number, other, share in index.query([one.text for one in others]) if index and others else ():
+            if share > close.get(other, {"share": 0.0})["share"]:
+                one = others[number]
+                pair = {"share": share, "train": one.group, "held_out": held_out[other].group}
+                close[other] = {**pair, "texts": [one.text[:200], held_out[other].text[:200]]}
     found = SharedTexts({"different texts held out": len(held_out), "of them in train, word for word": len(equal)})
     if near is not None:
         found.lines[f"of them in train nearly, a share of {near}"] = len(close.keys() - equal)
@@ -109,37 +102,27 @@ def _key(text: str) -> int:
     return seed_of(" ".join(unicode_words(text)), size=8)
 
 
-def _build_index(held_out: Mapping[int, TextInSplit], near: float) -> "_MinHashIndex":
-    check_number("pipeline.near_duplicates", near, 0.1, 1)
-    try:
-        import datasketch
-    except ImportError as error:
-        hint = "pip install '.[construction]', or pipeline.near_duplicates=null"
-        raise UserError("near duplicates are found by the package datasketch", hint=hint) from error
-    return _MinHashIndex(datasketch, held_out, near)
+def _runs(text: str) -> set[str]:
+    words = unicode_words(text)
+    return {" ".join(words[i : i + RUN_LENGTH]) for i in range(max(1, len(words) - RUN_LENGTH + 1))}
 
 
-class _MinHashIndex:
-    """Indexes held-out texts by their MinHashes."""
+class _RunIndex:
+    """Indexes held-out texts by their runs of words, as a sparse matrix of texts and runs."""
 
-    def __init__(self, datasketch: Any, held_out: Mapping[int, TextInSplit], near: float):
-        self.datasketch, self.near = datasketch, near
-        self.index = datasketch.MinHashLSH(threshold=near, num_perm=PERMUTATIONS)
-        self.hashes = {key: self._hash(one.text) for key, one in held_out.items()}
-        for key, hashed in self.hashes.items():
-            self.index.insert(key, hashed)
+    def __init__(self, held_out: Mapping[int, TextInSplit], near: float):
+        from sklearn.feature_extraction.text import HashingVectorizer
 
-    def _hash(self, text: str) -> Any:
-        words = unicode_words(text)
-        runs = {" ".join(words[i : i + RUN_LENGTH]) for i in range(max(1, len(words) - RUN_LENGTH + 1))}
-        hashed = self.datasketch.MinHash(num_perm=PERMUTATIONS)
-        hashed.update_batch([run.encode(errors="surrogatepass") for run in runs])
-        return hashed
+        options = {"binary": True, "norm": None, "alternate_sign": False}
+        self.keys, self.near = list(held_out), near
+        self.vectorizer = HashingVectorizer(analyzer=_runs, n_features=NUM_HASHES, **options)
+        self.matrix = self.vectorizer.transform([one.text for one in held_out.values()])
+        self.sizes = self.matrix.getnnz(axis=1)
 
-    def query(self, text: str) -> Iterator[tuple[int, float]]:
-        """Yields the held-out texts that share enough with a text, with the estimated share."""
-        hashed = self._hash(text)
-        for key in self.index.query(hashed):
-            share = float(hashed.jaccard(self.hashes[key]))
-            if share >= self.near:
-                yield key, round(share, 3)
+    def query(self, texts: Sequence[str]) -> Iterator[tuple[int, int, float]]:
+        """Yields the pairs that share enough: the place of a text, the key of the held-out text, and the share."""
+        rows = self.vectorizer.transform(texts)
+        shared = (rows @ self.matrix.T).tocoo()
+        shares = shared.data / (rows.getnnz(axis=1)[shared.row] + self.sizes[shared.col] - shared.data)
+        for place in np.flatnonzero(shares >= self.near).tolist():
+            yield int(shared.row[place]), self.keys[shared.col[place]], round(float(shares[place]), 3)

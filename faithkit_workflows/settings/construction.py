@@ -26,14 +26,9 @@ NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
 
-def _check_near_duplicates(key: str, near: float) -> Iterator[UserError]:
-    yield from preflight.check_package(f"{key} (all but null)", "datasketch", "construction")
-
-
 NearDuplicates = Annotated[
     Annotated[float, Field(ge=0.1, le=1)] | None,
     types.Hint("use a share from 0.1 to 1, or null for equal texts alone"),
-    types.Preflight(_check_near_duplicates),
 ]
 
 

@@ -1,6 +1,5 @@
 """construct.py builds benchmarks that the loaders read back, and continues after any interruption."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.records import HALLUCINATED, Example
-from faithkit_workflows.settings import preflight
 from tests.faithkit.inference.server import Fault, answering, refusal
 from tests.faithkit_workflows.pipelines.serving import (
     INDUCED,
@@ -273,16 +271,3 @@ def test_custom_prompts_replace_the_default_ones(tmp_path: Path) -> None:
         construct_here(*overrides(served, tmp_path / "run", "limit=2", f"prompts={folder}"))
     assert served.asked[0]["messages"][0] == {"role": "system", "content": "Be kind."}
     assert served.asked[0]["messages"][1]["content"].startswith("In 80 words.")
-
-
-@pytest.mark.parametrize("pipeline", ["spontaneous", "rag"])
-def test_a_package_that_the_end_needs_is_missed_before_the_first_request(
-    pipeline: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find, folder = preflight.find_spec, tmp_path / "run"
-    monkeypatch.delitem(sys.modules, "datasketch", raising=False)
-    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name == "datasketch" else find(name))
-    with server() as served:
-        with pytest.raises(UserError, match=r"needs the package datasketch(.|\n)*pip install '.\[construction\]'"):
-            construct_here(f"pipeline={pipeline}", *overrides(served, folder))
-        assert not served.asked
