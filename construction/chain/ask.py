@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from construction.chain.steps import CHUNK_SIZE, FAILURE, KEY, TRIES, Row, Step, failed_row, is_failed
+from construction.chain.steps import CHUNK_SIZE, KEY, TRIES, Row, failed_row, read_row
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
-from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, Message, Reply, Request, TextEngine
+from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, Message, Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 
 NO_REPLY = "no reply"
@@ -47,36 +47,33 @@ class Ask:
     on the other requests, nor on the order of the replies.
 
     Args:
-        step: The step's name, for failed rows.
         options: The model; it is loaded when the step begins and freed when it ends.
-        prompts: By name; `which` chooses the one of a row.
+        prompts: By the value of the field `which` of a row; without this field there is one.
         values: Gives the values of the prompt's fields.
-        read: Makes a row, or a failed row, from a row and its reply.
-        pretend: Makes a row as if the model had replied, for a dry run.
+        read: Makes a row from a row and its reply.
+        pretended: Fields of a row as if the model had replied, for a dry run.
         choices: Beginnings of a reply whose probabilities are computed too.
         build: Makes the engine.
     """
 
-    step: str
     options: EngineOptions
     prompts: Mapping[str, TextPrompt]
     values: Callable[[Row], Mapping[str, str]]
     read: Callable[[Row, ModelReply], Row]
-    pretend: Callable[[Row], Row]
     decoding: Decoding
-    which: Callable[[Row], str] | None = None
+    pretended: Mapping[str, Any] = field(default_factory=dict)
+    which: str = ""
     choices: tuple[str, ...] = ()
     build: Build = build_text_engine
     _engine: TextEngine | None = field(default=None, repr=False)
 
-    def settings(self, **others: Any) -> dict[str, Any]:
-        """Collects what the replies depend on, and further settings of the step."""
+    def settings(self) -> dict[str, Any]:
+        """Collects what the replies depend on."""
         return {
             "model": {key: value for key, value in asdict(self.options).items() if key in MODEL_KEYS},
             "prompts": {prompt.name: prompt.fingerprint for prompt in self.prompts.values()},
             "decoding": asdict(self.decoding),
             "choices": list(self.choices),
-            **others,
         }
 
     @property
@@ -86,21 +83,6 @@ class Ask:
             return LOCAL_CHUNK_SIZE
         return max(CHUNK_SIZE, MIN_ROUNDS * self.options.concurrency)
 
-    def as_step(self, *, after: Sequence[str], branch: str = "", **settings: Any) -> Step:
-        """Makes the step of a chain.
-
-        Args:
-            settings: What its rows depend on besides the model, the prompts and the decoding.
-        """
-        return Step(
-            name=self.step,
-            work=self,
-            settings=self.settings(**settings),
-            after=tuple(after),
-            branch=branch,
-            chunk_size=self.chunk_size,
-        )
-
     def open(self) -> str:
         """Loads the model."""
         self._engine = self.build(self.options)
@@ -108,8 +90,11 @@ class Ask:
 
     def messages(self, row: Row) -> tuple[Message, ...]:
         """Fills the prompt."""
-        prompt = self.prompts[self.which(row)] if self.which else next(iter(self.prompts.values()))
-        return prompt.messages(**self.values(row))
+        return self.prompts[row[self.which] if self.which else ""].messages(**self.values(row))
+
+    def pretend(self, row: Row) -> Row:
+        """Makes a row as if the model had replied."""
+        return {**row, **self.pretended}
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Yields rows in the order of the replies."""
@@ -118,14 +103,12 @@ class Ask:
         requests = [Request(id_, self.messages(row)) for id_, row in by_id.items()]
         weighed = {reply.id: reply for reply in self._engine.weigh(requests, self.choices)} if self.choices else {}
         for reply in self._engine.generate(requests, self.decoding):
-            yield self._row(dict(by_id[reply.id]), reply, weighed.get(reply.id))
-
-    def _row(self, row: Row, reply: Reply, weighed: Reply | None) -> Row:
-        tries = row.pop(TRIES, 0) + 1
-        if reply.problem or not reply.texts:
-            return failed_row(row[KEY], self.step, NO_REPLY, reply.problem, tries)
-        made = self.read(row, ModelReply(reply.texts[0], reply.finished[0], weighed.probabilities if weighed else {}))
-        return {**made, FAILURE: {**made[FAILURE], TRIES: tries}} if is_failed(made) else made
+            row = by_id[reply.id]
+            if reply.problem or not reply.texts:
+                yield failed_row(row[KEY], NO_REPLY, reply.problem)
+                continue
+            probabilities = weighed[reply.id].probabilities if reply.id in weighed else {}
+            yield read_row(row, self.read, ModelReply(reply.texts[0], reply.finished[0], probabilities))
 
     def close(self) -> str:
         """Frees the model; returns how many replies came from the cache, and what a server counted."""

@@ -6,9 +6,9 @@ failed row (construction/chain/steps.py), so no other row shifts.
 
     chain = Chain(folder, "spontaneous", [
         Source(name="inputs", read=rows, settings={...}),
-        Step(name="sample-small", after=("inputs",), branch="small", work=Ask(...), settings={...}),
-        Step(name="sample-large", after=("inputs",), branch="large", work=Ask(...), settings={...}),
-        Step(name="annotate", after=("sample-small", "sample-large"), work=Ask(...), settings={...}),
+        Step(name="sample-small", after=("inputs",), branch="small", work=Ask(...)),
+        Step(name="sample-large", after=("inputs",), branch="large", work=Ask(...)),
+        Step(name="annotate", after=("sample-small", "sample-large"), work=Ask(...)),
     ])
     chain.run()
 
@@ -56,7 +56,6 @@ from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, write_jsonl
 
 FOLDER, MANIFEST = "steps", "manifest.json"
-VERSION = 1  # of the manifest
 RUNNING, DONE = "running", "done"
 log = logging.getLogger("faithkit")
 
@@ -75,8 +74,6 @@ class StepRecord:
         state: RUNNING until all rows are written.
         size: Bytes of its file, once it is done.
         failures: The number of failed rows by step and kind.
-        revision: Raised when failed rows were replaced: later steps then replace theirs.
-        after: The revision of each step before it that its rows follow.
         usage: What its engine counted: requests, tokens, cost.
     """
 
@@ -91,8 +88,6 @@ class StepRecord:
     rows: int = 0
     size: int = 0
     failures: dict[str, int] = field(default_factory=dict)
-    revision: int = 0
-    after: dict[str, int] = field(default_factory=dict)
     began: str = ""
     ended: str = ""
     seconds: float = 0.0
@@ -113,50 +108,44 @@ class Manifest:
     """The manifest of a run's folder.
 
     Args:
-        pipeline: The name of the chain; the folder of another chain is refused.
+        pipeline: The name of the chain.
 
     Raises:
-        UserError: The file is damaged, of another version, or of another pipeline.
+        UserError: The file is damaged.
     """
 
     def __init__(self, folder: Path, pipeline: str):
         self.path, self.pipeline = folder / MANIFEST, pipeline
         self.steps: dict[str, StepRecord] = {}
         self.result: Mapping[str, Any] = {}
-        if self.path.exists():
-            self._read()
+        if not self.path.exists():
+            return
+        names = {one.name for one in fields(StepRecord)}
+        try:
+            stored = json.loads(self.path.read_bytes())
+            self.result = dict(stored["result"])
+            for step in stored["steps"]:
+                self.steps[step["name"]] = StepRecord(**{k: v for k, v in step.items() if k in names})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            problem = f"the manifest is damaged: {shorten(str(error))}"
+            hint = f"delete {MANIFEST}: all steps are made again, and replies come from the cache"
+            raise UserError(problem, place=str(self.path), hint=hint) from error
 
     def write(self) -> None:
         """Replaces the file."""
         steps = [asdict(step) for step in self.steps.values()]
-        stored = {"version": VERSION, "pipeline": self.pipeline, "steps": steps, "result": self.result}
-        write_json(self.path, stored)
-
-    def _read(self) -> None:
-        hint = f"delete {MANIFEST}: all steps are made again, and replies come from the cache"
-        names = {one.name for one in fields(StepRecord)}
-        try:
-            stored = json.loads(self.path.read_bytes())
-            version, pipeline, steps = int(stored["version"]), str(stored["pipeline"]), stored["steps"]
-            if version == VERSION and pipeline == self.pipeline:
-                records = [StepRecord(**{k: v for k, v in step.items() if k in names}) for step in steps]
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            problem = f"the manifest is damaged: {shorten(str(error))}"
-            raise UserError(problem, place=str(self.path), hint=hint) from error
-        if version != VERSION:
-            problem = f"the manifest has version {version}, and this faithkit reads {VERSION}"
-            raise UserError(problem, place=str(self.path), hint="use that faithkit, or another run_dir")
-        if pipeline != self.pipeline:
-            problem = f"this folder is of pipeline={pipeline}, not of pipeline={self.pipeline}"
-            raise UserError(problem, place=str(self.path.parent), hint="set another run_dir")
-        self.steps = {record.name: record for record in records}
-        self.result = stored.get("result") or {}
+        write_json(self.path, {"pipeline": self.pipeline, "steps": steps, "result": self.result})
 
 
 def sign(*parts: Any) -> str:
     """Hashes what rows depend on."""
     text = json.dumps(parts, sort_keys=True, default=str)
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def all_settings(step: AnyStep) -> dict[str, Any]:
+    """Collects what the rows of a step depend on besides the rows before."""
+    return {**(step.work.settings() if isinstance(step, Step) else {}), **step.settings}
 
 
 class Chain:
@@ -167,17 +156,18 @@ class Chain:
         versions: Of the code and its libraries, for the manifest.
 
     Raises:
-        UserError: The folder has the manifest of another chain, or one that cannot be read.
+        UserError: The folder has a damaged manifest.
     """
 
     def __init__(self, folder: Path, name: str, steps: Sequence[AnyStep], versions: Mapping[str, Any] | None = None):
         self.folder, self.steps, self.versions = folder, {step.name: step for step in steps}, versions or {}
         assert len(self.steps) == len(steps), "two steps have one name"
         self.numbers = {name: number for number, name in enumerate(self.steps, start=1)}
+        self.settings = {step.name: all_settings(step) for step in steps}
         self.signatures: dict[str, str] = {}
         for step in steps:  # each comes after those that it reads
             before = [self.signatures[one] for one in step.after]
-            self.signatures[step.name] = sign(step.name, step.settings, step.version, before)
+            self.signatures[step.name] = sign(step.name, self.settings[step.name], before)
         self.manifest = Manifest(folder, name)
 
     def path(self, name: str) -> Path:
@@ -200,7 +190,7 @@ class Chain:
             record = self._valid_record(step)
             if record.state == RUNNING:
                 self._make_rows(step, record, progress)
-            if isinstance(step, Step) and record.failures and (retry_failed or record.after != self._revisions(step)):
+            if isinstance(step, Step) and record.failures:
                 self._repair(step, record, retry_failed, progress)
             log.info("%s: %s", step.name, record)
 
@@ -229,8 +219,7 @@ class Chain:
             signature=signature,
             rows_id=secrets.token_hex(4),
             made_of=made_of,
-            settings={**step.settings, "version": step.version},
-            after=self._revisions(step),
+            settings=self.settings[step.name],
             began=_now(),
             versions=self.versions,
         )
@@ -240,9 +229,6 @@ class Chain:
 
     def _delete_rows(self, file: str) -> None:
         (self.folder / FOLDER / Path(file).name).unlink(missing_ok=True)  # never outside, whatever a manifest names
-
-    def _revisions(self, step: AnyStep) -> dict[str, int]:
-        return {name: self.manifest.steps[name].revision for name in step.after}
 
     def _inputs(self, step: Step) -> Iterator[Row]:
         """Reads the rows before a step; those of several branches are joined."""
@@ -299,7 +285,7 @@ class Chain:
                 yield rows
                 advance(len(rows))
             return
-        for rows in batched(islice(self._inputs(step), start, None), step.chunk_size):
+        for rows in batched(islice(self._inputs(step), start, None), step.work.chunk_size):
             signals.check()
             yield run_in_order(step.name, step.work, rows, advance)
 
@@ -315,23 +301,18 @@ class Chain:
         def pairs() -> Iterator[tuple[Row, Row]]:
             return zip(self.rows(step.name), self._inputs(step), strict=True)
 
-        path, failures, num_changed = self.path(step.name), Counter[str](), 0
         if not any(must_redo(old, before) for old, before in pairs()):
-            record.after = self._revisions(step)
-            self.manifest.write()
             return
-        began = time.monotonic()
+        began, path, failures = time.monotonic(), self.path(step.name), Counter[str]()
         record.engine = step.work.open()
 
         def repaired() -> Iterator[Row]:
-            nonlocal num_changed
-            for chunk in batched(pairs(), step.chunk_size):
+            for chunk in batched(pairs(), step.work.chunk_size):
                 signals.check()
                 inputs = [{**before, TRIES: num_tries(old)} for old, before in chunk if must_redo(old, before)]
                 made = {row[KEY]: row for row in run_in_order(step.name, step.work, inputs)} if inputs else {}
                 for old, before in chunk:
                     row = made.get(old[KEY], before if is_failed(old) and is_failed(before) else old)
-                    num_changed += is_failed(old) and not is_failed(row)
                     failures.update([failure_name(row)] if is_failed(row) else [])
                     yield row
 
@@ -341,7 +322,6 @@ class Chain:
         finally:
             record.usage = step.work.close() or record.usage
         record.set_failures(failures, path)
-        record.revision, record.after = record.revision + bool(num_changed), self._revisions(step)
         self._add_time(record, began)
         self.manifest.write()
 

@@ -5,12 +5,11 @@ A row is a JSON object with a key. A row that fails is replaced by a failed row,
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from faithkit.errors import UserError, shorten
-from faithkit.records import Prediction
 
 Item = TypeVar("Item")
 Row = dict[str, Any]
@@ -21,21 +20,34 @@ AT = "@"  # precedes a branch's name in the keys of rows that several branches g
 CHUNK_SIZE = 1024
 
 
-def failed_row(key: str, step: str, why: str, detail: str = "", tries: int = 1) -> Row:
-    """Makes the row that replaces one that failed.
+class RowFailed(Exception):
+    """Raised by what reads a model's reply or verdict: the row fails.
 
     Args:
-        step: The step in which it failed.
         why: The kind of failure, by which failed rows are counted.
         detail: What is particular to this one.
-        tries: How often it was tried.
     """
-    return {KEY: key, FAILURE: {"step": step, "why": why, **({"detail": detail} if detail else {}), TRIES: tries}}
+
+    def __init__(self, why: str, detail: str = ""):
+        super().__init__(why)
+        self.why, self.detail = why, detail
 
 
-def row_without_verdict(row: Row, step: str, prediction: Prediction) -> Row:
-    """Makes the failed row of a row on which a detector gave no verdict."""
-    return failed_row(row[KEY], step, NO_VERDICT, prediction.text, row.get(TRIES, 0) + 1)
+def failed_row(key: str, why: str, detail: str = "") -> Row:
+    """Makes the row that replaces one that failed; the chain adds the step and how often the row was tried."""
+    return {KEY: key, FAILURE: {"why": why, **({"detail": detail} if detail else {})}}
+
+
+def read_row(row: Row, read: Callable[..., Row], *given: Any) -> Row:
+    """Reads a row, or makes a failed row.
+
+    Args:
+        given: What is read besides the row.
+    """
+    try:
+        return read(row, *given)
+    except RowFailed as failure:
+        return failed_row(row[KEY], failure.why, failure.detail)
 
 
 def is_failed(row: Mapping[str, Any]) -> bool:
@@ -45,7 +57,7 @@ def is_failed(row: Mapping[str, Any]) -> bool:
 
 def num_tries(row: Mapping[str, Any]) -> int:
     """Counts how often a failed row was tried."""
-    return int(row[FAILURE].get(TRIES, 1))
+    return int(row[FAILURE][TRIES])
 
 
 def failure_name(row: Mapping[str, Any]) -> str:
@@ -60,6 +72,15 @@ def usable_rows(rows: Iterable[Row]) -> Iterator[Row]:
 
 class Work(Protocol):
     """Makes the rows of a step."""
+
+    @property
+    def chunk_size(self) -> int:
+        """The number of rows that it gets at a time."""
+        ...
+
+    def settings(self) -> dict[str, Any]:
+        """Collects what its rows depend on besides the rows before."""
+        ...
 
     def open(self) -> str:
         """Loads what is needed; returns the identity of the model, or an empty text."""
@@ -79,6 +100,11 @@ class Each:
     """Makes each row by a function."""
 
     function: Callable[[Row], Row]
+    chunk_size: int = CHUNK_SIZE
+
+    def settings(self) -> dict[str, Any]:
+        """Returns nothing: the function has none."""
+        return {}
 
     def open(self) -> str:
         """Loads nothing."""
@@ -86,7 +112,7 @@ class Each:
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Calls the function."""
-        return (self.function({key: value for key, value in row.items() if key != TRIES}) for row in rows)
+        return map(self.function, rows)
 
     def close(self) -> str:
         """Frees nothing."""
@@ -100,13 +126,11 @@ class Source:
     Args:
         read: Yields the rows, the same ones in the same order at each call.
         settings: What they depend on: options, and the hashes of the files.
-        version: Of the step's code; raise it with each change of what it makes.
     """
 
     name: str
     read: Callable[[], Iterable[Row]]
     settings: Mapping[str, Any]
-    version: int = 1
     branch: str = ""
     after: tuple[str, ...] = ()
 
@@ -117,19 +141,16 @@ class Step:
 
     Args:
         work: Gets chunks of rows without the failed ones.
-        settings: What its rows depend on besides the rows before: options, prompt, model.
         after: The steps that it reads; several are joined by key.
         branch: Names its rows where a later step reads several branches.
-        version: Of the step's code; raise it with each change of what it makes.
+        settings: What its rows depend on besides the settings of the work.
     """
 
     name: str
     work: Work
-    settings: Mapping[str, Any]
     after: tuple[str, ...]
     branch: str = ""
-    chunk_size: int = CHUNK_SIZE
-    version: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 AnyStep = Source | Step
@@ -170,10 +191,18 @@ def run_in_order(
     advance(len(chunk) - len(requested))
     for row in work.run(list(requested.values())) if requested else ():
         assert row[KEY] in requested and row[KEY] not in made, f"{name} made an unexpected row: {row[KEY]}"
-        made[row[KEY]] = row
+        made[row[KEY]] = _finished(row, name, requested[row[KEY]])
         advance(1)
         while position < len(chunk) and (is_failed(chunk[position]) or chunk[position][KEY] in made):
             yield made.pop(chunk[position][KEY], chunk[position])
             position += 1
     for row in chunk[position:]:
-        yield row if is_failed(row) else made.pop(row[KEY], failed_row(row[KEY], name, "no row came back"))
+        missing = _finished(failed_row(row[KEY], "no row came back"), name, row)
+        yield row if is_failed(row) else made.pop(row[KEY], missing)
+
+
+def _finished(row: Row, step: str, before: Row) -> Row:
+    """Removes from a new row what is of its making alone; adds the step and the tries to one that failed."""
+    if is_failed(row):
+        return {**row, FAILURE: {"step": step, **row[FAILURE], TRIES: before.get(TRIES, 0) + 1}}
+    return {name: value for name, value in row.items() if name != TRIES}

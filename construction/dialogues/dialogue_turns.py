@@ -1,9 +1,11 @@
 """Reads the turns of any dataset of dialogues as rows that a model replies to."""
 
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
-from construction.chain.steps import KEY, Row
+from construction.chain.steps import KEY, Row, Source
 from data_modules.build import build_source
 from data_modules.encoding.encoding_cache import content_hash
 from data_modules.reading.dataset import Source as Dataset
@@ -11,7 +13,10 @@ from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.dialogues import write_history
 from data_modules.reading.fields import WIZARD
 from data_modules.reading.rows import ReadReport
+from faithkit.errors import UserError
 from faithkit.records import Example, Turn
+
+log = logging.getLogger("faithkit")
 
 
 class DialogueTurns:
@@ -19,25 +24,51 @@ class DialogueTurns:
 
     Args:
         limit: Reads only the first turns.
+        make_row: Makes the row of a turn.
+        tags: Reads only turns with one of these tags.
     """
 
-    def __init__(self, block: Mapping[str, Any], limit: int | None = None):
-        self.block, self.limit = block, limit
+    def __init__(
+        self,
+        block: Mapping[str, Any],
+        limit: int | None = None,
+        *,
+        make_row: Callable[[Example], Row] | None = None,
+        tags: Collection[str] = (),
+    ):
+        self.block, self.limit, self.make_row, self.tags = block, limit, make_row or turn_row, tags
         self.dataset: Dataset = build_source(
             block["dataset"], block["path"], embedded_rows=block["embedded_rows"], **block["options"]
         )
         self.split = resolve_split(self.dataset, block["split"])
 
-    def settings(self) -> dict[str, Any]:
-        """Collects what the rows depend on: the options, and the files' content."""
+    def as_source(self, name: str) -> Source:
+        """Makes the first step of a chain; its settings have the options, and the files' content."""
         content = content_hash(self.dataset, self.split)
-        return {"dataset": self.dataset.name, "split": self.split, "limit": self.limit, "content": content}
+        settings = {"dataset": self.dataset.name, "split": self.split, "limit": self.limit, "content": content}
+        return Source(name=name, read=self.rows, settings={**settings, "tags": list(self.tags)})
 
     def rows(self) -> Iterator[Row]:
-        """Reads the rows."""
+        """Reads the rows.
+
+        Raises:
+            UserError: No turn has one of the tags.
+        """
         report = ReadReport(self.block["on_bad_row"])
-        for example in read_examples(self.dataset, self.split, report, self.limit):
-            yield turn_row(example)
+        chosen = (e for e in read_examples(self.dataset, self.split, report) if self._is_wanted(e, report))
+        number = 0
+        for number, example in enumerate(islice(chosen, self.limit), start=1):  # noqa: B007
+            yield self.make_row(example)
+        log.info("%s: %s", self.dataset.name, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
+        if self.tags and not number:
+            hint = "pipeline.which=detector pipeline.detector=runs/..., or a dataset with BEGIN tags"
+            raise UserError("no reply is tagged as hallucinated", place=self.dataset.name, hint=hint)
+
+    def _is_wanted(self, example: Example, report: ReadReport) -> bool:
+        if not self.tags or {tag.strip().lower() for tag in example.tags} & {*self.tags}:
+            return True
+        report.count("not tagged as hallucinated" if example.tags else "without tags")
+        return False
 
 
 def turn_row(example: Example) -> Row:

@@ -42,7 +42,7 @@ def copied_words(text: str, knowledge: str) -> int:
     return longest_run(apostrophe_words(text), apostrophe_words(knowledge))
 
 
-def check_candidate(row: Row, max_copied_words: int, prediction: Prediction | None) -> Row:
+def check_candidate(row: Row, prediction: Prediction | None, *, max_copied_words: int) -> Row:
     """Adds to a candidate its copied run, the critic's verdict, and its faults."""
     copied = copied_words(row["proposal"], row["knowledge"])
     faults = [UNCHANGED] if unicode_words(row["proposal"]) == unicode_words(row["response"]) else []

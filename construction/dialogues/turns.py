@@ -23,7 +23,7 @@ from typing import Any
 
 from construction.chain.ask import Ask, ModelReply
 from construction.chain.replies import CUT, ECHO, TOO_LONG, ReplyRules, cut_turns, is_refusal
-from construction.chain.steps import KEY, TRIES, Row, failed_row
+from construction.chain.steps import Row, RowFailed
 from data_modules.datasets.diahalu import CHAT, KNOWLEDGE, ONLY_B_JUDGED, REASONING, TASK
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import ASSISTANT, SYSTEM, USER, Message
@@ -129,20 +129,25 @@ class DialogueRules:
     min_rounds: int
     heading: str = ""
 
-    def add_turn(self, row: Row, reply: ModelReply, step: str) -> Row:
-        """Adds a turn to a dialogue, or ends it; a dialogue that ends too early fails."""
+    def add_turn(self, row: Row, reply: ModelReply) -> Row:
+        """Adds a turn to a dialogue, or ends it.
+
+        Raises:
+            RowFailed: It ends too early.
+        """
         turns: list[str] = row["turns"]
         place = len(turns)
         text, was_cut = read_turn(reply.text)
         fault = self._fault(row, text, reply.finished or was_cut)
         if fault is not None:
-            return self._end(row, fault, reply.text, step)
+            return self._end(row, fault, reply.text)
         added = {**row, "turns": [*turns, text]}
         if was_cut:
             added["cut"] = [*row.get("cut", []), turn_name(place)]
         if side_of(place) == A:
-            is_early = says_goodbye(text) and place // 2 + 1 < self.min_rounds
-            return failed_row(row[KEY], step, GOODBYE, text) if is_early else added
+            if says_goodbye(text) and place // 2 + 1 < self.min_rounds:
+                raise RowFailed(GOODBYE, text)
+            return added
         if is_refusal(text):
             added["refused"] = [*row.get("refused", []), turn_name(place)]
         if says_goodbye(turns[-1]):
@@ -161,11 +166,11 @@ class DialogueRules:
             return REPEATS
         return ECHO if fault is None and self.heading and self.heading in text else fault
 
-    def _end(self, row: Row, why: str, reply: str, step: str) -> Row:
+    def _end(self, row: Row, why: str, reply: str) -> Row:
         place = len(row["turns"])
         num_rounds = place // 2
         if num_rounds < self.min_rounds:
-            return failed_row(row[KEY], step, why, reply)
+            raise RowFailed(why, reply)
         ended = {"turn": turn_name(place), "why": why, "said": reply}
         return {**row, "turns": row["turns"][: 2 * num_rounds], "ended": ended}
 
@@ -182,9 +187,13 @@ class AskTurn(Ask):
     place: int
     next_turn: TextPrompt
 
-    def settings(self, **others: Any) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """Collects what the replies depend on."""
-        return super().settings(next_turn=self.next_turn.fingerprint, **others)
+        return {**super().settings(), "next_turn": self.next_turn.fingerprint}
+
+    def pretend(self, row: Row) -> Row:
+        """Adds a turn as if the model had replied."""
+        return {**row, "turns": [*row["turns"], f"(what {side_of(self.place)} says)"]}
 
     def messages(self, row: Row) -> tuple[Message, ...]:
         """Writes the conversation as this side sees it."""
@@ -198,13 +207,11 @@ class AskTurn(Ask):
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Yields the dialogues that pass through, then the others in the order of the replies."""
-        due = [row for row in rows if self.is_due(row)]
+        due = []
         for row in rows:
-            if not self.is_due(row):
-                yield {name: value for name, value in row.items() if name != TRIES}
+            if len(row["turns"]) == self.place and "ended" not in row:
+                due.append(row)
+            else:
+                yield row
         if due:
             yield from super().run(due)
-
-    def is_due(self, row: Row) -> bool:
-        """Checks whether a dialogue needs this turn."""
-        return len(row["turns"]) == self.place and "ended" not in row

@@ -11,24 +11,13 @@ from typing import Any
 
 from construction.chain.ask import Ask, Build, ModelReply, sampling
 from construction.chain.chain import sign
-from construction.chain.steps import (
-    KEY,
-    NO_VERDICT,
-    AnyStep,
-    Row,
-    Source,
-    Step,
-    failed_row,
-    is_failed,
-    row_without_verdict,
-    usable_rows,
-)
+from construction.chain.steps import KEY, NO_VERDICT, AnyStep, Row, RowFailed, Source, Step, is_failed, usable_rows
 from construction.official_layouts import VERDICT, dialogue_text
 from data_modules.datasets.diahalu import ONLY_B_JUDGED, TYPES
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction
-from faithkit_workflows.pipelines.judgements import Detect
+from faithkit_workflows.pipelines.judgements import Detect, require_verdict
 from faithkit_workflows.pipelines.run_chain import annotator_of, run_chain
 from judge.reply import CHOICES, read_verdict
 
@@ -47,17 +36,14 @@ def is_judged(block: Mapping[str, Any]) -> bool:
 def verdict_step(config: Mapping[str, Any], build: Build, *after: str) -> Step:
     """Makes the step in which a language model, or a detector, judges each dialogue."""
     path = config["pipeline"]["detector"]
-    if not path:
-        return _ask_for_verdict(config, build).as_step(after=after)
 
     def read(row: Row, prediction: Prediction) -> Row:
-        if prediction.label in (None, UNPARSED):
-            return row_without_verdict(row, JUDGE, prediction)
+        require_verdict(prediction)
         verdict = {"label": prediction.label, "by": f"detector {path}", "why": prediction.text}
         return {**row, VERDICT: verdict | ({} if prediction.score is None else {"score": prediction.score})}
 
-    work = Detect(path=path, text="text", read=read, labels=config["labels"])
-    return Step(name=JUDGE, work=work, settings={} if config["dry_run"] else work.settings(), after=after)
+    detect = Detect(path=path, text="text", read=read, labels=config["labels"]) if path else None
+    return Step(name=JUDGE, work=detect or _ask_for_verdict(config, build), after=after)
 
 
 def judge_dialogues(
@@ -100,19 +86,17 @@ def _ask_for_verdict(config: Mapping[str, Any], build: Build) -> Ask:
         if label == UNPARSED and reply.likeliest:
             label, added = read_verdict(reply.likeliest), {"weighed": True, "score": reply.probabilities[CHOICES[0]]}
         if label == UNPARSED:
-            return failed_row(row[KEY], JUDGE, NO_VERDICT, reply.text)
+            raise RowFailed(NO_VERDICT, reply.text)
         verdict = {"label": label, "by": f"model {block['judge']}", "why": reply.text.strip(), **added}
         if label == HALLUCINATED and block["judge_types"]:
             verdict |= read_place(reply.text, len(row["turns"]) // 2)
         return {**row, VERDICT: verdict}
 
     return Ask(
-        step=JUDGE,
         options=replace(annotator_of(config), model=block["judge"]),
-        prompts={prompt.name: prompt},
+        prompts={"": prompt},
         values=values,
         read=read,
-        pretend=lambda row: row,
         decoding=sampling(0, block["max_judgement_tokens"], 0),
         build=build,
         choices=CHOICES if block["weigh_verdicts"] else (),

@@ -7,11 +7,11 @@ each model; check each candidate with the critic and against copying. The best c
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from construction.chain.ask import Ask, Build, ModelReply
+from construction.chain.ask import Ask, ModelReply
 from construction.chain.chain import Chain
 from construction.chain.replies import ReplyRules, cut_turns, is_refusal
 from construction.chain.steps import (
@@ -21,9 +21,9 @@ from construction.chain.steps import (
     AnyStep,
     Each,
     Row,
-    Source,
+    RowFailed,
     Step,
-    failed_row,
+    Work,
     is_failed,
     usable_rows,
 )
@@ -39,18 +39,14 @@ from construction.dialogues.proposals import (
     write_proposals,
 )
 from construction.official_layouts import write_faithdial
-from data_modules.reading.dataset import read_examples
-from data_modules.reading.rows import ReadReport
-from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import NUCLEUS, Decoding
-from faithkit.inference.prompts import TextPrompt, read_text_prompt
-from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.words import apostrophe_content_words
 from faithkit_workflows.pipelines.judgements import Detect
-from faithkit_workflows.pipelines.run_chain import OUTPUT, print_counts, run_chain, writers_of
+from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
 
 TURNS, FIND, PROPOSE, CHECK = "turns", "find", "propose", "check"
 TAGS, DETECTOR = "tags", "detector"  # values of `which`
@@ -61,10 +57,12 @@ MIN_SHARED = 2  # content words of the knowledge that an edit which declines mus
 log = logging.getLogger("faithkit")
 
 
-def run_faithdial_edit(run: RunFolder, config: Mapping[str, Any], build: Build = build_text_engine) -> None:
+def run_faithdial_edit(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Proposes edits, reads what people accepted, and writes both."""
-    turns = HallucinatedTurns(config)
-    steps = faithdial_edit_steps(config, turns, build)
+    # The tags are about the text of Wizard of Wikipedia, which is the reply that is edited.
+    tags = TAGGED if config["pipeline"]["which"] == TAGS else ()
+    turns = DialogueTurns(config["pipeline"], config["limit"], make_row=edit_row, tags=tags)
+    steps = faithdial_edit_steps(config, turns)
     chain = run_chain(run, config, steps)
     if chain is None:
         return
@@ -80,7 +78,7 @@ def run_faithdial_edit(run: RunFolder, config: Mapping[str, Any], build: Build =
         if num_unknown:
             log.warning("%s: %d answers are about other turns, and are left out", sheet, num_unknown)
         accepted = accepted_texts(answers.values())
-        counts = write_faithdial(run.path / OUTPUT, turns.turns.split, usable_rows(chain.rows(first)), accepted)
+        counts = write_faithdial(run.path / OUTPUT, turns.split, usable_rows(chain.rows(first)), accepted)
         if counts:
             log.info("%s: %s", run.path / OUTPUT, ", ".join(f"{number:,} {name}" for name, number in counts.items()))
     num_proposals = write_proposals(sheet, rows(), answers)
@@ -92,130 +90,77 @@ def run_faithdial_edit(run: RunFolder, config: Mapping[str, Any], build: Build =
     log.info("written: %s, %s replies to review", sheet, f"{num_proposals - len(answers):,}")
 
 
-class HallucinatedTurns:
-    """The replies of a dataset that are to be edited.
-
-    With `which=tags` those that FaithDial's BEGIN tags call hallucinated, partly or fully; otherwise all, and a step of
-    the chain asks the critic. The tags are about the text of Wizard of Wikipedia, which is the reply that is edited.
-    """
-
-    def __init__(self, config: Mapping[str, Any]):
-        self.block, self.limit = config["pipeline"], config["limit"]
-        self.turns = DialogueTurns(self.block)
-
-    def settings(self) -> dict[str, Any]:
-        """Collects what the rows depend on."""
-        return {**self.turns.settings(), "limit": self.limit, "tagged_only": self.block["which"] == TAGS}
-
-    def rows(self) -> Iterator[Row]:
-        """Reads the rows."""
-        report, number = ReadReport(self.block["on_bad_row"]), 0
-        for example in read_examples(self.turns.dataset, self.turns.split, report):
-            if self.block["which"] == TAGS and not {tag.strip().lower() for tag in example.tags} & {*TAGGED}:
-                report.count("not tagged as hallucinated" if example.tags else "without tags")
-                continue
-            yield edit_row(example)
-            number += 1
-            if number == self.limit:
-                break
-        counts = ", ".join(f"{name} {count:,}" for name, count in report.counts.items())
-        log.info("%s: %s", self.turns.dataset.name, counts)
-        if not number:
-            hint = "pipeline.which=detector pipeline.detector=runs/..., or a dataset with BEGIN tags"
-            raise UserError("no reply is tagged as hallucinated", place=self.turns.dataset.name, hint=hint)
-
-
 def edit_row(example: Example) -> Row:
     """Makes the row of a reply; of an edited reply that of its original."""
     given = {"begin": list(example.tags), "vrm": list(example.meta.get("vrm", ()))}
     return {**turn_row(example), "response": example.original or example.response, **given}
 
 
-def faithdial_edit_steps(config: Mapping[str, Any], turns: HallucinatedTurns, build: Build) -> list[AnyStep]:
+def faithdial_edit_steps(config: Mapping[str, Any], turns: DialogueTurns) -> list[AnyStep]:
     """Makes the steps: a branch for each model and candidate."""
     block, after = config["pipeline"], TURNS
-    steps: list[AnyStep] = [Source(name=TURNS, read=turns.rows, settings=turns.settings())]
+    steps: list[AnyStep] = [turns.as_source(TURNS)]
     if block["which"] == DETECTOR:
-        steps.append(_detect_step(config, FIND, [TURNS], "response", _find_hallucinated))
+        steps.append(Step(name=FIND, work=_detector(config, "response", _find_hallucinated), after=(TURNS,)))
         after = FIND
     fields = ("max_words", "knowledge", "history", "response")
     prompt = read_text_prompt("construction", "faithdial_edit", *fields, folder=config["prompts"])
-    candidates = [
-        _propose_step(config, f"{name}-{number + 1}", options, prompt, config["seed"] + number, after, build)
-        for name, options in writers_of(config).items()
-        for number in range(block["candidates"])
-    ]
+    limits = {"max_words": block["max_words"], "language": block["language"]}
+    rules = ReplyRules(**limits, instruction=prompt.text)
+    candidates = []
+    for name, options in writers_of(config).items():
+        for number in range(block["candidates"]):
+            decoding = Decoding(
+                strategy=NUCLEUS,
+                top_p=block["top_p"],
+                temperature=block["temperature"],
+                max_new_tokens=block["max_new_tokens"],
+                seed=config["seed"] + number,
+            )
+            work = Ask(
+                options=options,
+                prompts={"": prompt},
+                values=partial(turn_values, max_words=str(block["max_words"])),
+                read=partial(_read_edit, rules=rules),
+                pretended={"proposal": "(an edit)"},
+                decoding=decoding,
+                build=build_model,
+            )
+            branch = f"{name}-{number + 1}"
+            step = Step(name=f"{PROPOSE}-{branch}", work=work, after=(after,), branch=branch, settings=limits)
+            candidates.append(step)
     max_copied = block["max_copied_words"]
-
-    def check(row: Row, prediction: Prediction | None) -> Row:
-        return check_candidate(row, max_copied, prediction)
-
-    names = [step.name for step in candidates]
-    return [*steps, *candidates, _detect_step(config, CHECK, names, "proposal", check, max_copied_words=max_copied)]
+    check = _detector(config, "proposal", partial(check_candidate, max_copied_words=max_copied))
+    names = tuple(step.name for step in candidates)
+    settings = {"max_copied_words": max_copied}
+    return [*steps, *candidates, Step(name=CHECK, work=check, after=names, settings=settings)]
 
 
-def _detect_step(
-    config: Mapping[str, Any],
-    name: str,
-    after: Sequence[str],
-    text: str,
-    read: Callable[[Row, Any], Row],
-    **settings: Any,
-) -> Step:
-    """Makes a step of the critic; a dry run and `detector=null` load none."""
+def _detector(config: Mapping[str, Any], text: str, read: Callable[..., Row]) -> Work:
+    """Makes the work of the critic; a dry run and `detector=null` load none."""
     path = config["pipeline"]["detector"]
     if config["dry_run"] or path is None:
-        work = Each((lambda row: row) if config["dry_run"] else (lambda row: read(row, None)))
-        return Step(name=name, work=work, after=tuple(after), settings=settings)
-    detect = Detect(path=path, text=text, read=read, labels=config["labels"])
-    return Step(name=name, work=detect, after=tuple(after), settings={**settings, **detect.settings()})
+        return Each((lambda row: row) if config["dry_run"] else (lambda row: read(row, None)))
+    return Detect(path=path, text=text, read=read, labels=config["labels"])
 
 
 def _find_hallucinated(row: Row, prediction: Prediction) -> Row:
     if prediction.label != HALLUCINATED:
-        return failed_row(row[KEY], FIND, NOT_HALLUCINATED if prediction.label is not None else NO_VERDICT)
+        raise RowFailed(NOT_HALLUCINATED if prediction.label is not None else NO_VERDICT)
     return {**row, "original_score": prediction.score}
 
 
-def _propose_step(
-    config: Mapping[str, Any],
-    branch: str,
-    options: EngineOptions,
-    prompt: TextPrompt,
-    seed: int,
-    after: str,
-    build: Build,
-) -> Step:
-    """Asks for an edit. Admitting ignorance is a good edit if the reply continues with what is known."""
-    block, step = config["pipeline"], f"{PROPOSE}-{branch}"
-    limits = {"max_words": block["max_words"], "language": block["language"]}
-    rules = ReplyRules(**limits, instruction=prompt.text)
-
-    def read(row: Row, reply: ModelReply) -> Row:
-        text, was_cut = cut_turns(reply.text)
-        text = " ".join(text.split())
-        shared = {*apostrophe_content_words(text)} & {*apostrophe_content_words(row["knowledge"])}
-        may_decline = is_refusal(text) and len(shared) >= MIN_SHARED
-        finished = reply.finished or was_cut
-        fault = rules.fault(text, finished=finished, last_turn=last_turn(row), may_decline=may_decline)
-        return failed_row(row[KEY], step, fault, reply.text) if fault is not None else {**row, "proposal": text}
-
-    return Ask(
-        step=step,
-        options=options,
-        prompts={prompt.name: prompt},
-        values=partial(turn_values, max_words=str(block["max_words"])),
-        read=read,
-        pretend=lambda row: {**row, "proposal": "(an edit)"},
-        decoding=Decoding(
-            strategy=NUCLEUS,
-            top_p=block["top_p"],
-            temperature=block["temperature"],
-            max_new_tokens=block["max_new_tokens"],
-            seed=seed,
-        ),
-        build=build,
-    ).as_step(after=[after], branch=branch, **limits)
+def _read_edit(row: Row, reply: ModelReply, rules: ReplyRules) -> Row:
+    """Reads an edit. Admitting ignorance is a good edit if the reply continues with what is known."""
+    text, was_cut = cut_turns(reply.text)
+    text = " ".join(text.split())
+    shared = {*apostrophe_content_words(text)} & {*apostrophe_content_words(row["knowledge"])}
+    may_decline = is_refusal(text) and len(shared) >= MIN_SHARED
+    finished = reply.finished or was_cut
+    fault = rules.fault(text, finished=finished, last_turn=last_turn(row), may_decline=may_decline)
+    if fault is not None:
+        raise RowFailed(fault, reply.text)
+    return {**row, "proposal": text}
 
 
 def _summarize(rows: Iterator[Row], answers: Iterable[Answer], chain: Chain, first: str) -> dict[str, int]:

@@ -12,18 +12,17 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from construction.chain.ask import Ask, Build, EnginePool, ModelReply, sampling
+from construction.chain.ask import Ask, EnginePool, ModelReply, sampling
 from construction.chain.chain import Chain
 from construction.chain.replies import NO_EXPLANATION, ReplyRules, cut_turns, find_induced_fault, read_induced
-from construction.chain.steps import AT, KEY, AnyStep, Row, Source, Step, failed_row, usable_rows
+from construction.chain.steps import AT, KEY, AnyStep, Row, RowFailed, Step, usable_rows
 from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_values
 from construction.official_layouts import INDUCED, SPONTANEOUS, write_halludial
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.prompts import TextPrompt, read_text_prompt
-from faithkit.inference.text_engines import EngineOptions
+from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit_workflows.pipelines.judgements import ANNOTATE, FIELDS, ask_judge, detect_hallucinations
+from faithkit_workflows.pipelines.judgements import FIELDS, ask_judge, detect_hallucinations
 from faithkit_workflows.pipelines.run_chain import (
     OUTPUT,
     annotator_of,
@@ -36,6 +35,7 @@ from faithkit_workflows.pipelines.run_chain import (
 from judge.locate import locate_all
 from judge.reply import quoted_parts
 
+INPUTS, ANNOTATE = "inputs", "annotate"
 NOT_LOCATED = "the quoted part is not in the reply"
 
 
@@ -64,99 +64,84 @@ def _build(
         report_written(run, config, chain, counts, lambda: rows(chain))
 
 
-def _inputs(config: Mapping[str, Any]) -> Source:
-    turns = DialogueTurns(config["pipeline"], config["limit"])
-    return Source(name="inputs", read=turns.rows, settings=turns.settings())
-
-
 def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
-    """Makes the steps, one sampling step for each model."""
+    """Makes the steps, one sampling step for each model, whose replies must keep to construction/chain/replies.py."""
     block, folder = config["pipeline"], config["prompts"]
     build = EnginePool(build_model, places=1)  # a model that replies and judges is loaded once
     prompt = read_text_prompt("construction", "reply", "max_words", "knowledge", "history", folder=folder)
-    replies = [_reply_step(config, model, options, prompt, build) for model, options in writers_of(config).items()]
-    samplers = tuple(step.name for step in replies)
-    if block["detector"]:
-        work = detect_hallucinations(block["detector"], config["labels"])
-        settings = {} if config["dry_run"] else work.settings()  # a dry run needs no existing detector
-        judge = Step(name=ANNOTATE, work=work, settings=settings, after=samplers)
-    else:
-        judge_prompt = read_text_prompt("construction", "annotate", *FIELDS, folder=folder)
-        judge = ask_judge(annotator_of(config), judge_prompt, block, build).as_step(after=samplers)
-    return [_inputs(config), *replies, judge]
-
-
-def _reply_step(
-    config: Mapping[str, Any], model: str, options: EngineOptions, prompt: TextPrompt, build: Build
-) -> Step:
-    """Asks a model for its reply; one that breaks the rules of construction/chain/replies.py makes a failed row."""
-    block, step = config["pipeline"], f"sample-{model}"
     limits = {"max_words": block["max_words"], "language": block["language"]}
     rules = ReplyRules(**limits, instruction=prompt.text)
 
-    def read(row: Row, reply: ModelReply) -> Row:
+    def read(row: Row, reply: ModelReply, model: str) -> Row:
         text, was_cut = cut_turns(reply.text)
         fault = rules.fault(text, finished=reply.finished or was_cut, last_turn=last_turn(row))
         if fault is not None:
-            return failed_row(row[KEY], step, fault, reply.text)
+            raise RowFailed(fault, reply.text)
         return {**row, "model": model, "response": text, **({"further_turns_cut": True} if was_cut else {})}
 
-    return Ask(
-        step=step,
-        options=options,
-        prompts={prompt.name: prompt},
-        values=partial(turn_values, max_words=str(block["max_words"])),
-        read=read,
-        pretend=lambda row: {**row, "model": model, "response": f"(what {model} replies)"},
-        decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
-        build=build,
-    ).as_step(after=["inputs"], branch=model, **limits)
+    steps: list[AnyStep] = [DialogueTurns(block, config["limit"]).as_source(INPUTS)]
+    for model, options in writers_of(config).items():
+        work = Ask(
+            options=options,
+            prompts={"": prompt},
+            values=partial(turn_values, max_words=str(block["max_words"])),
+            read=partial(read, model=model),
+            pretended={"model": model, "response": f"(what {model} replies)"},
+            decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
+            build=build,
+        )
+        steps.append(Step(name=f"sample-{model}", work=work, after=(INPUTS,), branch=model, settings=limits))
+    if block["detector"]:
+        judge: Any = detect_hallucinations(block["detector"], config["labels"])
+    else:
+        judge_prompt = read_text_prompt("construction", "annotate", *FIELDS, folder=folder)
+        judge = ask_judge(annotator_of(config), judge_prompt, block, build)
+    return [*steps, Step(name=ANNOTATE, work=judge, after=tuple(step.name for step in steps[1:]))]
 
 
 def induced_steps(config: Mapping[str, Any]) -> list[AnyStep]:
     """Makes the steps, one for each kind of hallucination and each model."""
-    steps: list[AnyStep] = [_inputs(config)]
-    for kind in config["pipeline"]["kinds"]:
+    block = config["pipeline"]
+    steps: list[AnyStep] = [DialogueTurns(block, config["limit"]).as_source(INPUTS)]
+    for kind in block["kinds"]:
         fields = ("knowledge", "history", "reference")
         prompt = read_text_prompt("construction", f"induced_{kind}", *fields, folder=config["prompts"])
-        steps += [_induce_step(config, kind, model, options, prompt) for model, options in writers_of(config).items()]
+        rules = ReplyRules(language=block["language"], instruction=prompt.text)
+        for model, options in writers_of(config).items():
+            name, work = (
+                f"{kind}-{model}",
+                Ask(
+                    options=options,
+                    prompts={"": prompt},
+                    values=turn_values,
+                    read=partial(_read_hallucination, rules=rules, made={"kind": kind, "model": model}),
+                    pretended={"response": f"(what {model} makes up)"},
+                    decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
+                    build=build_model,
+                ),
+            )
+            language = {"language": block["language"]}
+            steps.append(Step(name=name, work=work, after=(INPUTS,), branch=name, settings=language))
     return steps
 
 
-def _induce_step(config: Mapping[str, Any], kind: str, model: str, options: EngineOptions, prompt: TextPrompt) -> Step:
-    """Asks a model for a hallucination of a kind."""
-    block, step = config["pipeline"], f"{kind}-{model}"
-    rules = ReplyRules(language=block["language"], instruction=prompt.text)
-
-    def read(row: Row, reply: ModelReply) -> Row:
-        found = read_induced(reply.text)
-        text, explanation = found or (reply.text, "")
-        fault = rules.fault(text, last_turn=last_turn(row)) or (None if found else NO_EXPLANATION)
-        fault = fault or find_induced_fault(text, row["reference"])
-        spans = [] if fault else locate_all(quoted_parts(explanation), text)[0]
-        if fault or not spans:
-            return failed_row(row[KEY], step, fault or NOT_LOCATED, reply.text)
-        made = {"kind": kind, "model": model, "response": text, "target": f"Yes. {explanation}", "label": HALLUCINATED}
-        cut = {} if reply.finished else {"target_cut": True}
-        return {**row, **made, "spans": [[span.start, span.end] for span in spans], **cut}
-
-    return Ask(
-        step=step,
-        options=options,
-        prompts={prompt.name: prompt},
-        values=turn_values,
-        read=read,
-        pretend=lambda row: {**row, "response": f"(what {model} makes up)"},
-        decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
-        build=build_model,
-    ).as_step(after=["inputs"], branch=step, language=block["language"])
+def _read_hallucination(row: Row, reply: ModelReply, rules: ReplyRules, made: Row) -> Row:
+    found = read_induced(reply.text)
+    text, explanation = found or (reply.text, "")
+    fault = rules.fault(text, last_turn=last_turn(row)) or (None if found else NO_EXPLANATION)
+    fault = fault or find_induced_fault(text, row["reference"])
+    spans = [] if fault else locate_all(quoted_parts(explanation), text)[0]
+    if fault or not spans:
+        raise RowFailed(fault or NOT_LOCATED, reply.text)
+    judged = {"target": f"Yes. {explanation}", "label": HALLUCINATED, "spans": [[s.start, s.end] for s in spans]}
+    return {**row, **made, "response": text, **judged, **({} if reply.finished else {"target_cut": True})}
 
 
 def induced_rows(chain: Chain) -> Iterator[Row]:
     """Yields the hallucinations of each turn, and its faithful reply if there is a hallucination."""
     branches = [step.name for step in chain.steps.values() if step.after]
     joined = chain.join_branches(branches)
-    for turn in chain.rows("inputs"):
+    for turn in chain.rows(INPUTS):
         hallucinations = list(usable_rows(next(joined) for _ in branches))
         yield from hallucinations
         if hallucinations:

@@ -8,18 +8,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from construction.chain.ask import Ask, Build, ModelReply, sampling
-from construction.chain.steps import KEY, NO_VERDICT, TRIES, Row, failed_row, row_without_verdict
+from construction.chain.steps import CHUNK_SIZE, KEY, NO_VERDICT, Row, RowFailed, read_row
 from construction.dialogues.dialogue_turns import turn_values
 from faithkit.detector import Detector
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
-from faithkit_workflows.pipelines.run_chain import build_model
 from judge.asking import parse_judgement, target_text
 from judge.options import JUDGEMENT
 from judge.reply import CHOICES
 
-ANNOTATE = "annotate"
 FIELDS = ("knowledge", "history", "reference", "response")
 
 
@@ -30,7 +28,7 @@ class Detect:
     Args:
         path: A run, a folder or a hub name, as for `detector=` of generate.py.
         text: The field to judge.
-        read: Makes a row, or a failed row, from a row and its prediction.
+        read: Makes a row from a row and its prediction.
         labels: The meaning of the classes of an external critic.
     """
 
@@ -38,6 +36,7 @@ class Detect:
     text: str
     read: Callable[[Row, Prediction], Row]
     precision: str = "auto"
+    chunk_size: int = CHUNK_SIZE
     labels: Mapping[int | str, str] | None = None
     _detector: Detector | None = field(default=None, repr=False)
 
@@ -64,7 +63,7 @@ class Detect:
         assert self._detector is not None, "it is opened first"
         examples = [example_of(row, str(row[self.text])) for row in rows]
         for row, prediction in zip(rows, self._detector.predict_examples(examples), strict=True):
-            yield {name: value for name, value in self.read(row, prediction).items() if name != TRIES}
+            yield read_row(row, self.read, prediction)
 
     def close(self) -> str:
         """Frees the detector."""
@@ -85,7 +84,7 @@ def example_of(row: Mapping[str, Any], response: str) -> Example:
     )
 
 
-def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build = build_model) -> Ask:
+def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, Any], build: Build) -> Ask:
     """Asks a model to judge the row's response, at temperature 0.
 
     A judgement must begin with Yes or No, otherwise the row fails. With `weigh_verdicts` the more probable of the two
@@ -100,7 +99,7 @@ def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, An
             target, added = f"{verdict}. {target}".strip(), {"verdict_weighed": reply.probabilities[verdict]}
             found = parse_judgement(target, row["response"])
         if found.label == UNPARSED:
-            return failed_row(row[KEY], ANNOTATE, NO_VERDICT, reply.text)
+            raise RowFailed(NO_VERDICT, reply.text)
         if found.num_unlocated:
             added["unlocated"] = found.num_unlocated
         if not reply.finished:
@@ -109,12 +108,11 @@ def ask_judge(options: EngineOptions, prompt: TextPrompt, block: Mapping[str, An
         return {**row, "target": target, "label": found.label, "spans": spans, "rationale": found.rationale, **added}
 
     return Ask(
-        step=ANNOTATE,
         options=options,
-        prompts={prompt.name: prompt},
+        prompts={"": prompt},
         values=turn_values,
         read=read,
-        pretend=lambda row: {**row, "target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
+        pretended={"target": "No.", "label": FAITHFUL, "spans": [], "rationale": ""},
         decoding=sampling(0, block["max_judgement_tokens"], 0),
         build=build,
         choices=CHOICES if block["weigh_verdicts"] else (),
@@ -125,11 +123,16 @@ def detect_hallucinations(path: str, labels: Mapping[int | str, str] | None = No
     """Judges the row's response with a detector, and quotes the spans it marks after the verdict."""
 
     def read(row: Row, prediction: Prediction) -> Row:
-        if prediction.label in (None, UNPARSED):
-            return row_without_verdict(row, ANNOTATE, prediction)
+        require_verdict(prediction)
         example = replace(example_of(row, row["response"]), label=prediction.label, spans=prediction.spans)
         spans = [[span.start, span.end] for span in prediction.spans]
         judged = {"target": target_text(example, JUDGEMENT), "label": prediction.label, "spans": spans}
         return {**row, **judged, "rationale": "", "score": prediction.score}
 
     return Detect(path=path, text="response", read=read, precision="32-true", labels=labels)
+
+
+def require_verdict(prediction: Prediction) -> None:
+    """Fails the row on which a detector gave no verdict."""
+    if prediction.label in (None, UNPARSED):
+        raise RowFailed(NO_VERDICT, prediction.text)

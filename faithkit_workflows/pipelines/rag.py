@@ -7,18 +7,18 @@ the data leave null are listed for annotators (`null_mentions`).
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from construction.chain.ask import Ask, ModelReply, sampling
 from construction.chain.chain import Chain
 from construction.chain.replies import CUT, REFUSAL, ReplyRules
-from construction.chain.steps import KEY, AnyStep, Row, Source, Step, failed_row, usable_rows
+from construction.chain.steps import KEY, AnyStep, Row, RowFailed, Source, Step, usable_rows
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
 from construction.rag_sources import DATA, QA, SUMMARY, RagSources, null_mentions, prompt_values
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
-from faithkit.inference.text_engines import EngineOptions
 from faithkit_workflows.pipelines.run_chain import (
     OUTPUT,
     build_model,
@@ -62,36 +62,31 @@ def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> l
     """Makes the steps, one for each model."""
     block = config["pipeline"]
     sources = RagSources(block["path"], config["limit"], block["on_bad_row"], block["embedded_rows"])
-    inputs = Source(name="inputs", read=sources.rows, settings=sources.settings())
-    return [inputs, *(_respond_step(config, model, options, prompts) for model, options in writers_of(config).items())]
-
-
-def _respond_step(
-    config: Mapping[str, Any], model: str, options: EngineOptions, prompts: Mapping[str, TextPrompt]
-) -> Step:
-    """Asks a model for its response to each source."""
-    block, step = config["pipeline"], f"respond-{model}"
     rules = {task: ReplyRules(language=block["language"], instruction=prompt.text) for task, prompt in prompts.items()}
 
-    def read(row: Row, reply: ModelReply) -> Row:
+    def read(row: Row, reply: ModelReply, model: str) -> Row:
         text = reply.text.strip()
         fault = rules[row["task"]].fault(text, finished=reply.finished)
         if fault not in QUALITY:
-            return failed_row(row[KEY], step, str(fault), text)
+            raise RowFailed(str(fault), text)
         made = {"model": model, "temperature": block["temperature"], "quality": QUALITY[fault], "response": text}
         return {KEY: row[KEY], "source_id": row[KEY], **made, "null_mentions": null_mentions(row, text)}
 
-    return Ask(
-        step=step,
-        options=options,
-        prompts=prompts,
-        which=lambda row: str(row["task"]),
-        values=lambda row: prompt_values(row, block["nulls"]),
-        read=read,
-        pretend=lambda row: {**row, "response": f"(what {model} replies)"},
-        decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
-        build=build_model,
-    ).as_step(after=["inputs"], branch=model, language=block["language"], nulls=block["nulls"])
+    steps: list[AnyStep] = [Source(name="inputs", read=sources.rows, settings=sources.settings())]
+    for model, options in writers_of(config).items():
+        work = Ask(
+            options=options,
+            prompts=prompts,
+            which="task",
+            values=partial(prompt_values, nulls=block["nulls"]),
+            read=partial(read, model=model),
+            pretended={"response": f"(what {model} replies)"},
+            decoding=sampling(block["temperature"], block["max_new_tokens"], config["seed"]),
+            build=build_model,
+        )
+        limits = {"language": block["language"], "nulls": block["nulls"]}
+        steps.append(Step(name=f"respond-{model}", work=work, after=("inputs",), branch=model, settings=limits))
+    return steps
 
 
 def responses(chain: Chain) -> Iterator[Row]:

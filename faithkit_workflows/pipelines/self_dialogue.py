@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from construction.chain.ask import Build, EnginePool, ModelReply, sampling
+from construction.chain.ask import EnginePool, sampling
 from construction.chain.chain import Chain
 from construction.chain.replies import ReplyRules
-from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, is_failed
+from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed
 from construction.dialogues.topics import Topics
 from construction.dialogues.turn_edits import Edit, apply_edits, read_edits, write_turns
 from construction.dialogues.turns import AskTurn, DialogueRules, side_of, turn_name
@@ -24,9 +24,15 @@ from data_modules.reading.fields import ANY
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_prompt
-from faithkit.inference.text_engines import build_text_engine
 from faithkit_workflows.pipelines.dialogue_verdicts import is_judged, judge_dialogues, steps_to_show
-from faithkit_workflows.pipelines.run_chain import OUTPUT, annotator_of, print_counts, run_chain, writers_of
+from faithkit_workflows.pipelines.run_chain import (
+    OUTPUT,
+    annotator_of,
+    build_model,
+    print_counts,
+    run_chain,
+    writers_of,
+)
 
 TOPICS = "topics"
 SHEET, EDITS, EDITS_FILE = "turns_to_edit.csv", "edits", "edits.jsonl"
@@ -34,9 +40,9 @@ FIELDS = ("topic", "max_words")  # that a prompt may contain
 log = logging.getLogger("faithkit")
 
 
-def run_self_dialogue(run: RunFolder, config: Mapping[str, Any], build: Build = build_text_engine) -> None:
+def run_self_dialogue(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Generates the dialogues, applies people's edits, and writes DiaHalu's layout and the turns to edit."""
-    plan = DialoguePlan(config, EnginePool(build))
+    plan = DialoguePlan(config)
     last = [plan.last_step(name) for name in plan.writers]
     chain = run_chain(run, config, steps_to_show(config, plan.steps(), plan.build, last))
     if chain is None:
@@ -60,8 +66,8 @@ def run_self_dialogue(run: RunFolder, config: Mapping[str, Any], build: Build = 
 class DialoguePlan:
     """The steps of a configuration: those of whole dialogues, and those that continue existing turns."""
 
-    def __init__(self, config: Mapping[str, Any], build: Build):
-        self.config, self.block, self.build = config, config["pipeline"], build
+    def __init__(self, config: Mapping[str, Any]):
+        self.config, self.block, self.build = config, config["pipeline"], EnginePool(build_model)
         chosen = DOMAINS if self.block["domains"] == ANY else self.block["domains"]
         self.domains = [domain for domain in DOMAINS if domain in chosen]
         self.user, self.writers = annotator_of(config), writers_of(config)
@@ -106,10 +112,8 @@ class DialoguePlan:
     def _step_name(self, place: int, name: str) -> str:
         return f"{turn_name(place)}-{name}" if place else turn_name(place)
 
-    def _turn_step(self, place: int, name: str, after: str) -> AnyStep:
-        block, side, step = self.block, side_of(place), self._step_name(place, name)
-        settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
-        prompts = self.prompts[side]
+    def _turn_step(self, place: int, name: str, after: str) -> Step:
+        block, side = self.block, side_of(place)
         rules = DialogueRules(
             by_domain={
                 domain: ReplyRules(
@@ -117,34 +121,23 @@ class DialoguePlan:
                     language=block["language"],
                     instruction=f"{prompt.text}\n{self.next_turn.text}",
                 )
-                for domain, prompt in prompts.items()
+                for domain, prompt in self.prompts[side].items()
             },
             min_rounds=block["min_rounds"],
             heading=self.next_turn.text.partition("{history}")[0].strip(),
         )
-
-        def values(row: Row) -> dict[str, str]:
-            return {"topic": row[f"for_{side.lower()}"], "max_words": str(block["max_words"])}
-
-        def pretend(row: Row) -> Row:
-            return {**row, "turns": [*row["turns"], f"(what {side} says)"]}
-
-        def read(row: Row, reply: ModelReply) -> Row:
-            return rules.add_turn(row, reply, step)
-
-        ask = AskTurn(
-            step=step,
+        work = AskTurn(
             options=self.user if side == "A" else self.writers[name],
-            prompts=prompts,
-            values=values,
-            read=read,
-            pretend=pretend,
+            prompts=self.prompts[side],
+            values=lambda row: {"topic": row[f"for_{side.lower()}"], "max_words": str(block["max_words"])},
+            read=rules.add_turn,
             decoding=sampling(block["temperature"], block["max_new_tokens"], self.config["seed"]),
             build=self.build,
             place=place,
             next_turn=self.next_turn,
         )
-        return ask.as_step(after=[after], branch=name, **settings)
+        settings = {key: block[key] for key in ("max_words", "language", "min_rounds")}
+        return Step(name=self._step_name(place, name), work=work, after=(after,), branch=name, settings=settings)
 
 
 class EditedDialogues:

@@ -1,12 +1,13 @@
 """A chain of three steps with two branches, over an engine that counts what it is asked."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from construction.chain.ask import Ask, ModelReply, sampling
 from construction.chain.chain import Chain
-from construction.chain.steps import KEY, Each, Row, Source, Step, failed_row
+from construction.chain.steps import KEY, Each, Row, RowFailed, Source, Step
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import TextEngine
 from faithkit.inference.text_engines import EngineOptions
@@ -18,21 +19,31 @@ def rows(number: int) -> list[Row]:
     return [{KEY: str(i), "text": f"text {i}"} for i in range(number)]
 
 
-def ask(step: str, engine: TextEngine, prompt: TextPrompt = PROMPT, field: str = "text") -> Ask:
+@dataclass(kw_only=True)
+class SmallAsk(Ask):
+    """Asks with chunks of a few rows."""
+
+    size: int = 4
+
+    @property
+    def chunk_size(self) -> int:
+        return self.size
+
+
+def ask(step: str, engine: TextEngine, prompt: TextPrompt = PROMPT, chunk_size: int = 4) -> Ask:
     """A step that keeps replies, and refuses those with the word bad."""
 
     def read(row: Row, reply: ModelReply) -> Row:
         if "bad" in reply.text:
-            return failed_row(row[KEY], step, "refusal", reply.text)
+            raise RowFailed("refusal", reply.text)
         return {**row, step: reply.text}
 
-    return Ask(
-        step=step,
+    return SmallAsk(
+        size=chunk_size,
         options=EngineOptions(name="openai", model="m"),
-        prompts={prompt.name: prompt},
-        values=lambda row: {"text": row[field]},
+        prompts={"": prompt},
+        values=lambda row: {"text": row["text"]},
         read=read,
-        pretend=lambda row: {**row, step: "(reply)"},
         decoding=sampling(1.0, 8, 0),
         build=lambda options: engine,
     )
@@ -51,19 +62,10 @@ def chain(
     given = rows(number) if inputs is None else list(inputs)
     steps: list[Any] = [Source(name="inputs", read=lambda: iter(given), settings={"rows": given})]
     for place, (engine, prompt) in enumerate(zip(engines, prompts, strict=True)):
-        work = ask(f"branch-{place}", engine, prompt)
-        steps.append(
-            Step(
-                name=work.step,
-                work=work,
-                settings=work.settings(),
-                after=("inputs",),
-                branch=f"b{place}",
-                chunk_size=chunk_size,
-            )
-        )
+        work = ask(f"branch-{place}", engine, prompt, chunk_size)
+        steps.append(Step(name=f"branch-{place}", work=work, after=("inputs",), branch=f"b{place}"))
     branches = tuple(step.name for step in steps[1:])
-    steps.append(Step(name="last", work=Each(_measured), settings={}, after=branches, chunk_size=chunk_size))
+    steps.append(Step(name="last", work=Each(_measured, chunk_size), after=branches))
     return Chain(folder, "test", steps)
 
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.chain.steps import failed_row
 from construction.dialogues.proposals import (
     Answer,
     best_proposals,
@@ -48,7 +47,7 @@ def test_the_longest_run_is_that_of_comparing_all_runs(first: list[str], second:
 )
 def test_a_candidate_is_checked(text: str, label: str | None, faults: list[str]) -> None:
     prediction = Prediction(id="1", label=label, score=None)
-    assert check_candidate(row("1", text), 6, prediction)["faults"] == faults
+    assert check_candidate(row("1", text), prediction, max_copied_words=6)["faults"] == faults
 
 
 def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_shortest_copy() -> None:
@@ -61,7 +60,8 @@ def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_sho
 
     fewest = of("1@x", (["copies"], 0.0, 9), ([], 0.9, 5), ([], 0.2, 6))
     shortest = of("2", ([], 0.2, 5), ([], 0.2, 3), ([], 0.2, 3))
-    none = [failed_row(f"3@{name}", f"propose-{name}", "refusal") for name in "abc"]
+    failures = {name: {"step": f"propose-{name}", "why": "refusal", "tries": 1} for name in "abc"}
+    none = [{"key": f"3@{name}", "failure": failure} for name, failure in failures.items()]
     found = list(best_proposals([*fewest, *shortest, *none], ["a", "b", "c"]))
     assert [(one["key"], one.get("candidate")) for one in found] == [("1@x", "c"), ("2", "b"), ("3", None)]
     assert found[2]["failed"] == [f"propose-{name}: refusal" for name in "abc"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from construction.chain.ask import ModelReply
 from construction.chain.replies import ReplyRules
-from construction.chain.steps import is_failed
+from construction.chain.steps import RowFailed
 from construction.dialogues.turns import DialogueRules, read_turn, repeats, says_goodbye
 from construction.official_layouts import dialogue_row, write_diahalu
 from data_modules.datasets.diahalu import DOMAINS, DiaHalu, read_turns
@@ -71,31 +71,31 @@ def test_turns_of_any_text_are_read_back_from_the_official_layout(texts: list[st
 )
 def test_a_dialogue_that_ends_too_early_fails_with_the_reason(text: str, turns: tuple[str, ...], why: str) -> None:
     rules = DialogueRules(by_domain=RULES.by_domain, min_rounds=3, heading=RULES.heading)
-    made = rules.add_turn(row(*turns), ModelReply(text), "step")
-    assert made["failure"]["why"] == why and made["failure"]["step"] == "step"
+    with pytest.raises(RowFailed, match=why):
+        rules.add_turn(row(*turns), ModelReply(text))
 
 
 def test_enough_whole_rounds_stay_when_a_dialogue_ends() -> None:
-    made = RULES.add_turn(row(ONE, TWO, THREE, FOUR, "And who paid?"), ModelReply(""), "B3")
+    made = RULES.add_turn(row(ONE, TWO, THREE, FOUR, "And who paid?"), ModelReply(""))
     assert made["turns"] == [ONE, TWO, THREE, FOUR]
     assert made["ended"] == {"turn": "B3", "why": "empty", "said": ""}
 
 
 def test_after_a_goodbye_b_answers_and_the_dialogue_ends() -> None:
-    parting = RULES.add_turn(row(ONE, TWO), ModelReply("Thank you, goodbye!"), "A2")
+    parting = RULES.add_turn(row(ONE, TWO), ModelReply("Thank you, goodbye!"))
     assert "ended" not in parting
-    ended = RULES.add_turn(parting, ModelReply("You are welcome."), "B2")
+    ended = RULES.add_turn(parting, ModelReply("You are welcome."))
     assert ended["ended"] == {"turn": "A2", "why": "said goodbye"} and len(ended["turns"]) == 4
     assert not says_goodbye("Is that all, or do you say goodbye to others too?")
 
 
 def test_one_refusal_of_b_is_an_answer_and_two_in_a_row_end_the_dialogue() -> None:
     declines = "I'm sorry, I cannot answer that."
-    first = RULES.add_turn(row(ONE), ModelReply(declines), "B1")
+    first = RULES.add_turn(row(ONE), ModelReply(declines))
     assert first["turns"][-1] == declines and first["refused"] == ["B1"]
     longer = {**first, "turns": [*first["turns"], THREE]}
-    second = RULES.add_turn(longer, ModelReply("I am unable to help with it."), "B2")
-    assert is_failed(second) and second["failure"]["why"] == "refusal"
+    with pytest.raises(RowFailed, match="refusal"):
+        RULES.add_turn(longer, ModelReply("I am unable to help with it."))
 
 
 def test_short_turns_may_be_repeated() -> None:
