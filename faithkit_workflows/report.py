@@ -4,7 +4,6 @@ faithkit report                                               the runs below run
 faithkit report runs='runs/*'                                 tables here, and report.html with everything
 faithkit report runs=[runs/a,runs/b] html=a_or_b.html         two runs: the answers on which they disagree
 faithkit report runs='runs/*' against=a html=null             the terminal alone, each run against one
-faithkit report runs='runs/*' wandb=PROJECT                   and a report at W&B, of the runs that it knows
 """
 
 from typing import Any
@@ -47,17 +46,12 @@ def compare(config: dict[str, Any]) -> None:
     if against is not None and against not in names:
         raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))
     comparison = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
-    tables = list(comparison_tables(comparison, against=against))
-    print_tables(*tables)
+    print_tables(*comparison_tables(comparison, against=against))
     for sweep in comparison.sweeps:
         print(*sweep_lines(sweep), sep="\n")
     for line in problem_lines(comparison.problems):
         print(line)
     title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
-    if config["wandb"]:
-        from faithkit.runs.wandb_report import write_wandb_report
-
-        print(write_wandb_report(config["wandb"], runs, tables, title=title))
     if config["html"]:
         write_comparison_page(config["html"], comparison, title=title, max_rows=config["max_rows"])
         print(config["html"])

@@ -27,7 +27,6 @@ OPTIONAL = (
     "ray",
     "peft",
     "openai",
-    "wandb_workspaces",
     "onnx",
     "onnxscript",
     "onnxruntime",

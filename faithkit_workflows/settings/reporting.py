@@ -1,6 +1,5 @@
 """The keys of report.py and export.py, which read finished runs, and of `faithkit reproduce`."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
 from faithkit_workflows.reproduction.all_tables import ALL, NAMES
 from faithkit_workflows.settings import blocks
-from faithkit_workflows.settings.preflight import check_package, has_wandb_account, read_kind, suggest_path
+from faithkit_workflows.settings.preflight import check_package, read_kind, suggest_path
 
 PLAIN, GRAPH, INT8_GRAPH = FORMATS = ("transformers", "onnx", "onnx_int8")
 
@@ -27,26 +26,13 @@ class ReportSettings(blocks.Script):
     ]
     html: blocks.OutputFile
     against: types.PathText | None
-    wandb: types.Text | None
     num_compared: types.Count
     max_rows: types.Count
     num_resamples: blocks.Resamples
 
     def preflight(self, script: Any) -> Iterator[UserError]:
-        if self.wandb is not None:
-            yield from self._check_wandb()
         if self.runs is not None and self.html is not None:
             yield from check_package("html", "matplotlib", "report")
-
-    def _check_wandb(self) -> Iterator[UserError]:
-        if self.runs is None:
-            yield UserError("wandb: no runs are named that a report could compare", hint="add runs='runs/*'")
-        yield from check_package("wandb", "wandb_workspaces", "wandb-report")
-        if os.environ.get("WANDB_MODE", "online") != "online":
-            yield UserError("wandb: WANDB_MODE keeps this command off the network", hint="unset WANDB_MODE")
-        elif not has_wandb_account():
-            problem = "wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
-            yield UserError(problem, hint="wandb login; or leave wandb out: tables and html= need no account")
 
 
 class ExportSettings(blocks.Script):
