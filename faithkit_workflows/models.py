@@ -41,7 +41,7 @@ def parse(arguments: Sequence[str]) -> list[Model]:
 
 def overview(models: Sequence[Model]) -> Iterator[str]:
     """Formats the purpose of each model, its requirements, and its first figure."""
-    yield LINE.format("name", "size", "memory", "a CPU-second", "weights")
+    yield LINE.format("name", "size", "memory", "per CPU-s", "weights")
     for model in models:
         memory = model["memory"]["says"] if "memory" in model else "-"
         speed = model["speed"][0]["says"] if "speed" in model else "-"
@@ -58,10 +58,10 @@ def detail(model: Model) -> Iterator[str]:
     yield f"{model['name']}: {model['what']}"
     where = "local: comes through the package index" if model["weights"] in LOCAL else "from the hub"
     yield f"  weights       {model['weights']}, {model['parameters']} ({where})"
-    yield f"  to get it     {model['command']}"
+    yield f"  train with    {model['command']}"
     if "needs" in model:
-        yield from _lines("reads", model["needs"])
-    titles = {"training": "training", "memory": "memory", "speed": "a CPU-second", "figures": "measured"}
+        yield from _lines("data", model["needs"])
+    titles = {"training": "training", "memory": "memory", "speed": "per CPU-s", "figures": "measured"}
     for key, title in titles.items():
         found = model.get(key, [])
         for figure in [found] if key == "memory" and found else found:
