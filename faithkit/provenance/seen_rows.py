@@ -41,26 +41,26 @@ class SeenRows:
 
     Args:
         lists: By use and kind the shortened keys, sorted, each once.
-        untold: Models that it was trained from and of which it is not known what they had seen.
+        unknown_bases: Models that it was trained from, whose training rows are unknown.
     """
 
     lists: Mapping[List, Keys]
-    untold: tuple[str, ...] = field(default=())
+    unknown_bases: tuple[str, ...] = field(default=())
 
     @classmethod
-    def of(cls, uses: Mapping[str, Iterable[RowKeys]], untold: Iterable[str] = ()) -> "SeenRows":
+    def of(cls, uses: Mapping[str, Iterable[RowKeys]], unknown_bases: Iterable[str] = ()) -> "SeenRows":
         """Collects keys; of what an iterator gives nothing but the numbers is held."""
         lists: dict[List, Keys] = {}
         for use, parts in uses.items():
             columns = zip(*([_shorten_keys(keys[keys != NO_KEY]) for keys in part] for part in parts), strict=True)
             lists |= {(use, kind): _sorted(column) for kind, column in zip(KINDS, columns, strict=False)}
-        return cls(lists, tuple(untold))
+        return cls(lists, tuple(unknown_bases))
 
     def __or__(self, other: "SeenRows") -> "SeenRows":
         """Joins what two models have seen."""
         named = {**self.lists, **other.lists}
         lists = {name: _sorted([side.lists.get(name, _NOTHING) for side in (self, other)]) for name in named}
-        return SeenRows(lists, tuple(dict.fromkeys((*self.untold, *other.untold))))
+        return SeenRows(lists, tuple(dict.fromkeys((*self.unknown_bases, *other.unknown_bases))))
 
     def contains(self, use: str, kind: str, keys: Keys) -> NDArray[np.bool_]:
         """Marks the full keys that are in a list."""
@@ -82,7 +82,7 @@ class SeenRows:
         table = pa.table(
             {"list": pa.DictionaryArray.from_arrays(label, labels), "key": np.concatenate(found).view(np.int64)}
         )
-        about = {"version": VERSION, "untold": "\n".join(self.untold)}
+        about = {"version": VERSION, "untold": "\n".join(self.unknown_bases)}
         pq.write_table(
             table.replace_schema_metadata(about),
             folder / SEEN_ROWS_FILE,
@@ -111,7 +111,7 @@ def read_seen(folder: Path) -> SeenRows | None:
         column = table["list"].chunk(0) if len(table) else pa.array([], pa.string()).dictionary_encode()
         label, names = column.indices.to_numpy(), column.dictionary.to_pylist()
         keys = table["key"].to_numpy().view(np.uint64)
-        version, untold = about["version"], tuple(filter(None, about["untold"].split("\n")))
+        version, unknown_bases = about["version"], tuple(filter(None, about["untold"].split("\n")))
     except (OSError, ValueError, KeyError, AttributeError, pa.ArrowException) as error:
         hint = "export the run again, or copy the folder again"
         raise UserError(f"damaged: {shorten(str(error))}", place=str(path), hint=hint) from error
@@ -122,7 +122,7 @@ def read_seen(folder: Path) -> SeenRows | None:
     for name, begin, end in zip(names, bounds[:-1], bounds[1:], strict=True):
         use, _, kind = name.partition(" ")
         lists[use, kind] = keys[begin:end]
-    return SeenRows(lists, untold)
+    return SeenRows(lists, unknown_bases)
 
 
 _NOTHING: Keys = np.zeros(0, np.uint64)

@@ -69,7 +69,7 @@ class Provenance:
         models = []
         for model, leaks in zip(self.models, self.leaks, strict=True):
             seen = {"untold": model.reason} if leaks is None else leaks.to_dict()
-            began_with = list(model.seen.untold) if model.seen else []
+            began_with = list(model.seen.unknown_bases) if model.seen else []
             models.append({**model.to_dict(), "leaks": seen, "began_with_untold": began_with})
         return {"rows": self.rows.to_dict(), "models": models, "notes": list(self.notes)}
 
@@ -96,7 +96,9 @@ def _display_model(model: UsedModel) -> str:
 def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
     if leaks is None or model.seen is None:
         return [f"leaks: unknown for {_display_model(model)}: {model.reason}"]
-    lines = [f"leaks: unknown for {escape_terminal(name)}, which training began with" for name in model.seen.untold]
+    lines = [
+        f"leaks: unknown for {escape_terminal(name)}, which training began with" for name in model.seen.unknown_bases
+    ]
     sizes = leaks.sizes
     if number := int(leaks.rows.sum()):
         seen = f"they, their knowledge or their group were {_USED}"

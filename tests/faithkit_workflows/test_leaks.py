@@ -149,7 +149,7 @@ def test_weights_bring_what_they_had_seen(trained, tmp_path, is_old, capsys) -> 
     train_here(*SMALL, *options, "model.num_epochs=1", "data.num_train=32")
     own, seen = 32, seen_by(tmp_path / "run")
     assert len(seen.lists[TRAINED, "row"]) == own + (0 if is_old else 160)
-    assert seen.untold == ((str(begin / "hf"),) if is_old else ())
+    assert seen.unknown_bases == ((str(begin / "hf"),) if is_old else ())
     assert ("which training began with" in capsys.readouterr().out) == is_old
 
 

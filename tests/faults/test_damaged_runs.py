@@ -250,7 +250,7 @@ def test_a_damaged_cache_of_replies_gives_no_other_reply(data: st.DataObject) ->
 def seen_rows_file() -> bytes:
     with new_folder() as folder:
         uses = {TRAINED: [row_keys(labelled()[:2])], CHOSEN: [row_keys(labelled()[2:])]}
-        SeenRows.of(uses, untold=["some/model"]).write(folder)
+        SeenRows.of(uses, unknown_bases=["some/model"]).write(folder)
         return (folder / SEEN_ROWS_FILE).read_bytes()
 
 

@@ -29,7 +29,7 @@ def test_whatever_was_seen_is_found(first: list[list[int]], second: list[int], t
     whole = SeenRows.of({TRAINED: map(keys_of, first)}) | SeenRows.of({CHOSEN: [keys_of(second)]}, ["an old run"])
     whole.write(folder)
     found = read_seen(folder)
-    assert found is not None and found.untold == ("an old run",)
+    assert found is not None and found.unknown_bases == ("an old run",)
     for use, numbers in ((TRAINED, list(chain(*first))), (CHOSEN, second)):
         shortened = {number >> (64 - BITS) for number in numbers}
         for kind in KINDS:
