@@ -12,12 +12,10 @@ import pytest
 from critic import Critic, Tagger
 from critic.export import add_graph as export_graph
 from critic.export import export
-from critic.load_checkpoint import load_checkpoint
 from critic.runtime.onnx_export import write_graph
 from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED
 from critic.sequence.settings import Settings
 from faithkit.errors import UserError
-from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import read_stored, seal
 from tests.critic.graphs import add_graph
 from tests.model_folders import Change
@@ -53,20 +51,8 @@ def test_spans_of_the_graph_do_not_depend_on_their_batch(trained_tagger: Path, t
     assert len({one.score for one in together}) == len(together)
 
 
-def test_the_weights_are_read_as_before_beside_a_graph(with_graph: Path, trained: Path) -> None:
-    wanted = Critic.load(trained).score(KNOWLEDGE, RESPONSES)
-    assert Critic.load(with_graph).score(KNOWLEDGE, RESPONSES) == wanted
-    shutil.rmtree(with_graph / ONNX)  # as a hub's cache has it: the graph is fetched when it is asked for
-    assert Critic.load(with_graph).score(KNOWLEDGE, RESPONSES) == wanted
-
-
 def damaged(folder: Path) -> None:
     (folder / GRAPH).write_bytes((folder / GRAPH).read_bytes()[:-40])
-
-
-def of_others(folder: Path) -> None:
-    other = add_graph(shutil.copytree(folder, folder.parent / "other"), 2, seed=1)
-    shutil.copy(other / GRAPH, folder / GRAPH)
 
 
 def missing(folder: Path) -> None:
@@ -78,21 +64,12 @@ def elsewhere(folder: Path) -> None:
     seal(folder, {**stored, ONNX: {**stored[ONNX], "file": "../other/model.onnx"}})
 
 
-def no_graph(folder: Path) -> None:
-    """A graph made and sealed anew that onnxruntime cannot read."""
-    (folder / GRAPH).write_bytes(b"no graph")
-    stored = read_stored(folder) or {}
-    seal(folder, {**stored, ONNX: {**stored[ONNX], "sha256": hash_files(folder, [GRAPH])[GRAPH]}})
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         (damaged, "is not the graph that was exported with these weights"),
-        (of_others, "is not the graph that was exported with these weights"),
         (missing, "model.onnx is missing"),
         (elsewhere, "broken sidecar: onnx is"),
-        (no_graph, "onnxruntime cannot load"),
     ],
 )
 def test_what_is_wrong_with_a_graph_is_said(with_graph: Path, change: Change, message: str) -> None:
@@ -106,12 +83,6 @@ def test_a_model_without_a_graph_says_how_to_write_one(trained: Path) -> None:
         Critic.load(trained, precision="onnx")
 
 
-def test_a_graph_runs_on_the_cpu_alone(with_graph: Path) -> None:
-    kind = ("AutoModelForSequenceClassification", "critic", Settings.from_sidecar)
-    with pytest.raises(UserError, match="runs on the CPU"):
-        load_checkpoint(str(with_graph), *kind, "cuda", onnx=True)
-
-
 def test_the_missing_package_is_named(with_graph: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(UserError, match=r"onnxruntime(.|\n)*pip install '.\[onnx\]'"):
@@ -119,15 +90,6 @@ def test_the_missing_package_is_named(with_graph: Path, trained: Path, monkeypat
     with pytest.raises(UserError, match=r"onnxruntime(.|\n)*pip install '.\[onnx\]'"):
         export_graph(str(trained), int8=False)
     assert not (trained / "hf" / ONNX).exists()
-
-
-def test_an_export_copies_a_graph_with_its_card(with_graph: Path, tmp_path: Path) -> None:
-    export(str(with_graph), str(tmp_path / "out"))
-    assert "## ONNX" in (tmp_path / "out" / "README.md").read_text()
-    before, after = (
-        Critic.load(one, precision="onnx").score("a river", "long") for one in (with_graph, tmp_path / "out")
-    )
-    assert before == after
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The weakest tokens: worked by hand, whatever it is batched with, and in a critic from training to export."""
 
-import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -13,18 +12,14 @@ from hypothesis import strategies as st
 
 from critic import Critic
 from critic.export import export
-from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEAKEST
+from critic.sequence.evidence import TOKEN_WEIGHTS
 from critic.sequence.evidence_features import compute_features
-from critic.sequence.options import CriticOptions
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer, single_template
 from faithkit.calibration.score_calibration import IS_HALLUCINATED
 from faithkit.errors import UserError
-from faithkit.files.model_folder import SIDECAR
-from faithkit.files.run_folder import RunFolder
-from faithkit.training.checkpoints import best_weights, model_state
 from tests.data_modules.examples import example
 from tests.running import SMALL, train_here
 
@@ -138,17 +133,6 @@ def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Pa
     assert found[:, -1] != pytest.approx(cut, abs=1e-3), "the rows differ by what the pair does not show"
 
 
-def test_evidence_alone_changes_no_weight_of_the_network_and_ignores_its_log_odds(alone: Path, tiny_bert: Path) -> None:
-    before = load_classifier(str(tiny_bert)).state_dict()
-    after = model_state(best_weights(RunFolder(alone)))
-    moved = [name for name in before if not np.array_equal(before[name].numpy(), after[name].float().numpy())]
-    assert all(name.startswith(("classifier.", "bert.pooler.")) for name in moved), moved
-    sidecar = json.loads((alone / "hf" / SIDECAR).read_text())
-    weights = dict(zip(TOKEN_WEIGHTS, sidecar["thresholds"][EVIDENCE], strict=True))
-    assert weights["own log-odds"] == 0 and weights[WEAKEST] != 0
-    assert f'"{WEAKEST}"' in (alone / "metrics.json").read_text()
-
-
 def test_scores_are_the_same_alone_in_lists_from_cached_tokens_and_after_export(alone: Path, tmp_path: Path) -> None:
     critic = Critic.load(str(alone))
     knowledge, response = [KNOWLEDGE, "music", KNOWLEDGE], ["The king is old.", "I like it.", "Nine dogs!"]
@@ -169,19 +153,3 @@ def test_a_graph_is_refused_since_it_gives_no_states(alone: Path, tmp_path: Path
         export(str(alone), str(tmp_path / "folder"), graph=True)
     with pytest.raises(UserError, match="weakest token"):
         Critic.load(str(alone), precision="onnx")
-
-
-@pytest.mark.parametrize(
-    ("options", "hint"),
-    [
-        ({"evidence": "words_and_tokens"}, "freeze_encoder=true"),
-        ({"evidence_alone": True, "freeze_encoder": True}, "model.evidence=words_and_tokens"),
-        ({"evidence": True, "evidence_alone": True}, "freeze_encoder=true"),
-        ({"evidence": True, "evidence_alone": True, "freeze_encoder": True, "span_weight": 1.0}, "span_weight=0"),
-        ({"evidence": "tokens"}, "words_and_tokens"),
-    ],
-)
-def test_settings_that_do_not_go_together_are_refused_with_the_mend(options: dict, hint: str) -> None:
-    with pytest.raises(UserError) as caught:
-        CriticOptions(weights="minilm", **options)
-    assert hint in str(caught.value.hint)

@@ -2,13 +2,7 @@
 
 import csv
 import json
-import os
 import re
-import resource
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +10,7 @@ import torch
 
 from critic.sequence.scorer import Critic
 from faithkit.errors import UserError
-from tests.running import ROOT, SMALL, command, evaluate_here, run, train_here
+from tests.running import SMALL, evaluate_here, run, train_here
 
 
 def losses(folder: Path) -> dict[int, str]:
@@ -82,57 +76,6 @@ def whole(options: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-SLOW_STEPS = """
-import runpy, sys, time
-from critic.sequence.module import CriticModule
-step = CriticModule.training_step
-def slow(self, batch, batch_idx):
-    time.sleep(0.25)
-    return step(self, batch, batch_idx)
-CriticModule.training_step = slow
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-def start(folder: Path, options: list[str]) -> subprocess.Popen[str]:
-    """A training whose steps take long enough to be interrupted between them."""
-    script = [sys.executable, "-W", "ignore", "-c", SLOW_STEPS, str(ROOT / "train.py")]
-    return subprocess.Popen(
-        [*script, f"run_dir={folder}", *options],
-        cwd=ROOT,
-        env=dict(os.environ),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for(condition: Path, process: subprocess.Popen[str], seconds: float = 120) -> None:
-    for _ in range(int(seconds * 20)):
-        if condition.exists():
-            return
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    raise AssertionError(f"{condition} did not appear")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_run_with_130_and_a_resume_takes_the_same_steps(
-    number: signal.Signals, whole: Path, options: list[str], tmp_path: Path
-) -> None:
-    process = start(tmp_path / "run", options)
-    wait_for(tmp_path / "run" / "checkpoints" / "best.ckpt", process)
-    process.send_signal(number)
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 130 and "resume=" in errors, errors
-    train_here(f"resume={tmp_path / 'run'}")
-    assert going_on_at(tmp_path / "run") > 0
-    assert losses(tmp_path / "run") == losses(whole)
-    assert_same_weights(tmp_path / "run", whole)
-
-
 @pytest.mark.slow
 def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_trains_nothing_again(
     whole: Path, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -155,21 +98,6 @@ def test_a_short_training_keeps_little_on_the_disk_and_a_kill_behind_its_end_tra
     assert json.loads((folder / "metrics.json").read_text())["metrics"] == results
 
 
-@pytest.mark.slow
-def test_a_kill_at_any_moment_is_survived(whole: Path, options: list[str], tmp_path: Path) -> None:
-    process = start(tmp_path / "run", [*options, "callbacks.save_every_seconds=0.3"])
-    wait_for(tmp_path / "run" / "checkpoints" / "last.ckpt", process)
-    time.sleep(1.1)
-    process.kill()
-    process.communicate(timeout=60)
-    train_here(f"resume={tmp_path / 'run'}")
-    assert going_on_at(tmp_path / "run") > 0
-    assert losses(tmp_path / "run") == losses(whole)
-    assert_same_weights(tmp_path / "run", whole)
-    reported = json.loads((tmp_path / "run" / "metrics.json").read_text())["metrics"]
-    assert reported == json.loads((whole / "metrics.json").read_text())["metrics"]
-
-
 def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(whole: Path, tmp_path: Path) -> None:
     import shutil
 
@@ -187,17 +115,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(whole: Path, tmp_pa
     with pytest.raises(UserError, match="cut short") as refused:
         train_here(f"resume={tmp_path / 'run'}")
     assert refused.value.hint
-
-
-def test_a_used_folder_is_not_overwritten(whole: Path, options: list[str]) -> None:
-    done = run("train.py", f"run_dir={whole}", *options)
-    assert done.returncode == 2 and "already holds a run" in done.stderr
-
-
-def test_a_loss_that_is_no_number_stops_the_run(options: list[str], tmp_path: Path) -> None:
-    steep = ["optimizer.lr=1e30", "model.gradient_clip_val=null"]
-    with pytest.raises(UserError, match=r"the loss became(.|\n)*optimizer.lr"):
-        train_here(f"run_dir={tmp_path / 'run'}", *options, *steep)
 
 
 @pytest.mark.parametrize("trainer", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
@@ -234,21 +151,6 @@ def test_rejected_rows_are_written_beside_the_run(options: list[str], tmp_path: 
     train_here(f"run_dir={tmp_path / 'skips'}", "data.on_bad_row=skip", *arguments)
     (reject,) = [json.loads(line) for line in (tmp_path / "skips" / "rejects.jsonl").read_text().splitlines()]
     assert reject["line"] == 8 and "perhaps" in reject["problem"]
-
-
-@pytest.mark.slow
-def test_no_space_for_a_checkpoint_is_explained(options: list[str], tmp_path: Path) -> None:
-    def small_files() -> None:  # a full disk for everything above 60 kB
-        resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))
-
-    done = subprocess.run(
-        command("train.py", f"run_dir={tmp_path / 'run'}", *options),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        preexec_fn=small_files,
-    )
-    assert done.returncode == 2 and "no space left" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit_workflows.answering.strategies import FeatureReader
-from generation.control import Ctrl, fit_terciles, levels, lexical_overlap, model_digest, objective_voice
+from generation.control import Ctrl, fit_terciles, levels, lexical_overlap, objective_voice
 from generation.settings import Settings
 from generation.task import ControlEncoder
 from tests.data_modules.examples import example
@@ -136,16 +136,6 @@ def test_equal_pairs_are_asked_once_and_the_same_data_never_again(
     other = Words()
     ctrl(("entailment",), other, "another/model").measure(ROWS, keep=True)
     assert other.asked, "another model judges anew"
-
-
-def test_caches_know_a_model_by_its_content(tiny_bert: Path, tmp_path: Path) -> None:
-    import shutil
-
-    copy = tmp_path / "copy"
-    shutil.copytree(tiny_bert, copy)
-    assert model_digest(str(copy)) == model_digest(str(tiny_bert)) != model_digest("some/model") == "some/model"
-    (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
-    assert model_digest(str(copy)) != model_digest(str(tiny_bert))
 
 
 def test_a_cached_encoding_belongs_to_its_features(language_models: dict[str, Path]) -> None:

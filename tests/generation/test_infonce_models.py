@@ -1,12 +1,16 @@
 """The contrastive objective on models is the same as passing each candidate through the model by itself."""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from faithkit.errors import UserError
+from data_modules.encoding.candidate_encoder import CUT, NONE
+from tests.data_modules.examples import example
 from tests.generation.contrast import ROWS, batch_of, loss_of, objective_of, prepared, the_long_way
 from tests.generation.test_forward import FAMILIES, build
 
@@ -82,20 +86,26 @@ def check_training(loss: torch.Tensor, wanted: torch.Tensor, *modules: torch.nn.
         module.zero_grad()
 
 
-@pytest.mark.parametrize(
-    ("family", "values", "words"),
-    [
-        ("llama", {"query": "encoder_mean"}, "encoder_mean does not go with a causal model"),
-        ("t5", {"query": "context_last"}, "context_last does not go with an encoder-decoder"),
-        ("t5", {"query": "middle"}, "objective.query is 'middle'"),
-        ("t5", {"weight": 0.0}, "objective.weight is 0.0"),
-        ("t5", {"temperature": -1.0}, "objective.temperature"),
-        ("t5", {"in_batch": "gold"}, "objective.in_batch is 'gold'"),
-        ("t5", {"num_negatives": 0}, "num_negatives is 0"),
-    ],
-)
-def test_a_setting_that_cannot_be_is_told(
-    family: str, values: dict[str, Any], words: str, language_models: dict[str, Path]
-) -> None:
-    with pytest.raises(UserError, match=words):
-        prepared(language_models[family], family, **values)
+@pytest.mark.parametrize("family", ["t5", "gpt2"])
+def test_negatives_are_counted_cut_and_capped(family: str, language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models[family], family, num_negatives=2)
+    long = replace(ROWS[0], negatives=("it is long " * 40, "no", "yes"))
+    counts: Counter[str] = Counter()
+    rows = [long, *ROWS[1:], ROWS[2]]
+    columns: dict[str, Any] = encoder.encode(rows, counts)
+    plain: dict[str, Any] = encoder.turns.encode(rows, Counter())
+    lengths = [columns["negative_length"].row(place).tolist() for place in range(5)]
+    assert [len(row) for row in lengths] == [2, 1, 0, 2, 0] and lengths[0][0] == 40
+    assert (columns["length"] - plain["length"]).tolist() == [sum(row) for row in lengths]
+    ends = columns["negative"].values[np.cumsum([n for row in lengths for n in row]) - 1]
+    assert set(ends.tolist()) == {encoder.turns.tokenizer.eos_token_id}
+    assert counts[CUT] == 1 and counts[NONE] == 2
+    assert encoder.fingerprint() != prepared(language_models[family], family)[2].fingerprint()
+
+
+def test_a_negative_never_makes_a_causal_sequence_too_long(language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models["llama"], "llama")
+    full = replace(example(knowledge="x " * 50, response="it is"), negatives=("it is long " * 40,))
+    columns: dict[str, Any] = encoder.encode([full], Counter())
+    size = len(columns["context"].values) + len(columns["negative"].values)
+    assert size == encoder.turns.layout.max_length

@@ -29,12 +29,6 @@ def test_likelihood_is_the_mean_over_tokens_not_over_responses() -> None:
     assert loss.item() == 4.0 and gradient(loss, step) == [0.25] * 4
 
 
-def test_a_row_of_padding_counts_for_nothing() -> None:
-    step = step_of([[1.0, 3.0], [100.0]], padding=(1,))
-    loss = Mle()(step)
-    assert loss.item() == 2.0 and gradient(loss, step) == [0.5, 0.5, 0.0]
-
-
 def test_two_processes_make_the_gradient_of_one() -> None:
     whole = step_of([[1.0, 2.0, 3.0], [10.0], [4.0, 5.0]])
     wanted = gradient(Mle()(whole), whole)

@@ -69,13 +69,6 @@ def test_weights_that_are_not_tied_stay_so(language_models: dict[str, Path], tmp
     assert torch.equal(head[-1], head[[4, 5]].mean(0)) and torch.equal(shared[-1], shared[[4, 5]].mean(0))
 
 
-def test_dropout_is_what_the_user_says(language_models: dict[str, Path]) -> None:
-    model, _, _ = load(language_models["gpt2"], "causal", dropout=0.2, attention_dropout=0.0)
-    assert (model.config.resid_pdrop, model.config.embd_pdrop, model.config.attn_pdrop) == (0.2, 0.2, 0.0)
-    model, _, _ = load(language_models["t5"], "seq2seq", dropout=0.3)
-    assert {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)} == {0.3}
-
-
 @pytest.mark.parametrize(
     ("family", "architecture", "hint"), [("gpt2", "seq2seq", "model=gpt2"), ("bart", "causal", "model=t5")]
 )

@@ -1,6 +1,5 @@
 """Texts of any length are read to their end, and each token keeps its best window."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from critic import Tagger
 from critic.requests import Request
 from critic.tagger.windows import keep_best
 from tests.critic.tagger.answers import ANSWER, CONTEXT, QUESTION, assert_same, check
-from tests.data_modules.examples import example
 
 
 def test_a_token_is_as_hallucinated_as_its_best_window_leaves_it(tagger: Tagger, tagger_folder: Path) -> None:
@@ -63,14 +61,6 @@ def test_padded_batches_say_the_same_as_packed_ones(tagger: Tagger, tagger_folde
     padded = Tagger(plain, replace(tagger.encoder, packed=False), tagger.calibration)
     for one, other in zip(*(t.predict(CONTEXT, ANSWER, QUESTION) for t in (tagger, padded)), strict=True):
         assert_same(one, other, atol=1e-5)
-
-
-def test_cached_columns_are_tagged_as_their_texts_are(tagger: Tagger) -> None:
-    examples = [example(knowledge=c, response=a) for c, a in zip(CONTEXT, ANSWER, strict=True)]
-    columns = replace(tagger.encoder, max_windows=1).encode(examples, Counter())
-    assert list(tagger.predict_columns(examples, columns)) == list(tagger.predict_examples(examples))
-    cached, texts = tagger.answers(examples, [columns]), tagger.answers(examples)
-    assert np.array_equal(cached.odds, texts.odds) and np.array_equal(cached.share, texts.share)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=30))

@@ -9,7 +9,6 @@ import pytest
 from critic import Tagger
 from critic.export import export
 from critic.requests import Request
-from critic.tagger.options import TaggerOptions
 from critic.token_support import SCALE, TokenSupport
 from data_modules.build import build_source
 from data_modules.encoding.tokens import load_tokenizer, tokenize
@@ -47,18 +46,6 @@ def test_a_tokens_log_odds_are_what_its_support_leaves(tagger: Tagger, tiny_bert
     np.testing.assert_allclose(copied, -SCALE / 2, atol=1e-4)  # a cosine of 1 each
 
 
-def test_who_repeats_the_question_invents_nothing(tagger: Tagger) -> None:
-    response = "the king plays music"
-    plain, asked, elsewhere = (
-        tagger.odds([request(KNOWLEDGE, response, question=question)])[0] for question in ("", response, "is it old?")
-    )
-    np.testing.assert_allclose(asked, -SCALE / 2, atol=1e-4)  # a cosine of 1 each
-    assert (elsewhere <= plain + 1e-5).all(), "a question supports, and takes nothing away"
-    assert (plain > -SCALE / 2 + 0.01).any()
-    (several,) = (tagger.odds([request(KNOWLEDGE, response, question=q) for q in ("", response)])[0],)
-    np.testing.assert_allclose(several, np.concatenate([plain, asked]), atol=1e-4)
-
-
 def test_a_response_gets_the_same_alone_in_a_list_and_in_the_written_predictions(tagger: Tagger, run: Path) -> None:
     (file,) = (run / "predictions").glob("*.jsonl")
     written = {row["id"]: row for row in map(json.loads, file.read_text().splitlines())}
@@ -91,13 +78,6 @@ def test_a_response_is_called_where_its_likeliest_token_reaches_the_threshold_of
     for one in found:
         called = one.score >= tagger.calibration.char_threshold
         assert (one.label == "hallucinated") == called == bool(one.spans)
-
-
-@pytest.mark.parametrize("options", [{"typed": True}, {"support_weight": 0.5}])
-def test_what_needs_a_network_that_learns_is_refused_with_the_mend(options: dict) -> None:
-    with pytest.raises(UserError) as caught:
-        TaggerOptions(weights="minilm", token_support=True, **options)
-    assert "model.typed=false" in str(caught.value.hint)
 
 
 def request(knowledge: str, response: str, question: str = "") -> Request:

@@ -65,15 +65,6 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: P
     assert {"token_ece_before", "token_ece_after", "response_ece"} <= calibration.keys()
 
 
-def test_the_folder_loads_and_repeats_its_own_predictions(trained_tagger: Path) -> None:
-    stored = {row["id"]: row for row in rows_of(trained_tagger / "predictions" / "embedded-ragtruth.jsonl")}
-    examples = list(answers().values())[:10]
-    for prediction in Tagger.load(str(trained_tagger)).predict_examples(examples):
-        row = stored[prediction.id]
-        assert prediction.score == pytest.approx(row["score"], abs=1e-5)
-        assert [(s.start, s.end) for s in prediction.spans] == [(s["start"], s["end"]) for s in row["spans"]]
-
-
 def test_padded_training_takes_the_steps_of_packed_training(tmp_path: Path, tagger_options: list[str]) -> None:
     same = ["model.dropout=0", "callbacks.log_every_num_steps=1", "logger=csv", "data.num_rows=30"]
     for packed in ("true", "false"):

@@ -42,12 +42,6 @@ def test_a_piece_becomes_the_words_that_it_touches(text: str, piece: str, word: 
     assert widened(text, piece) == [word]
 
 
-def test_the_texts_of_a_batch_do_not_mix() -> None:
-    start, end, owner = np.array([1, 0, 2]), np.array([2, 2, 2]), np.array([0, 1, 2])
-    begin, stop = widen_to_words(start, end, owner, ["abc", "wxyz", "none"])
-    assert (begin.tolist(), stop.tolist()) == ([0, 0, 2], [3, 4, 2])
-
-
 @given(text=st.text(max_size=40), places=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=8))
 def test_widened_tokens_hold_the_token_and_cut_no_run_of_letters(text: str, places: list[tuple[int, int]]) -> None:
     bounds = sorted(tuple(sorted((min(a, len(text)), min(b, len(text))))) for a, b in places)

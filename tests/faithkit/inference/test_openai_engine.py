@@ -1,8 +1,5 @@
 """A server is asked many requests at a time, each gets its own reply, and an end of the asking ends them all."""
 
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,7 +11,6 @@ from faithkit.inference.openai_engine import THREAD_NAME
 from faithkit.inference.text import USER, Message, Request
 from tests.faithkit.inference.asking import GREEDY, engine_for, questions
 from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering
-from tests.running import ROOT
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -68,35 +64,3 @@ def test_a_closed_iterator_cancels_what_is_open() -> None:
         number = len(server.asked)
         time.sleep(0.1)
         assert len(server.asked) == number <= 6
-
-
-SCRIPT = """
-import sys
-from faithkit import signals
-from faithkit.inference.decoding import Decoding
-from faithkit.inference.openai_engine import OpenAiEngine
-from faithkit.inference.text import Message, Request
-
-signals.install()
-requests = [Request(str(i), (Message("user", f"question {i}"),)) for i in range(100)]
-try:
-    for reply in OpenAiEngine("small", base_url=sys.argv[1]).generate(requests, Decoding()):
-        print(reply.id, flush=True)
-except signals.Interrupted:
-    print("interrupted", flush=True)
-    sys.exit(signals.EXIT_CODE)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_at_once(number: int) -> None:
-    with ChatServer(always=lambda body: Fault(seconds=120.0) if len(server.asked) > 4 else None) as server:
-        command = [sys.executable, "-c", SCRIPT, server.url]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert process.stdout is not None and process.stdout.readline()
-        began = time.monotonic()
-        process.send_signal(number)
-        out, err = process.communicate(timeout=100)
-    assert process.returncode == 130 and "interrupted" in out and not err, err
-    assert time.monotonic() - began < 60

@@ -76,13 +76,6 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
     assert (engine.usage.failed, engine.usage.answered) == (1, 3)
 
 
-@pytest.mark.parametrize("header", [{"Retry-After": "0.3"}, {"Retry-After-Ms": "300"}])
-def test_retry_after_is_waited_for(header: dict[str, str]) -> None:
-    with ChatServer(Fault(429, b"{}", header)) as server:
-        assert one_reply(server).texts
-    assert 0.3 <= server.times[1] - server.times[0] < 20
-
-
 @pytest.mark.parametrize(
     ("fault", "problem", "hint"),
     [

@@ -8,12 +8,10 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import Form, Message, Request
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import SILENT, UNABLE, CountingEngine
-from tests.faithkit.inference.server import FAILED, MODEL, ChatServer, answering
 
 NUCLEUS = Decoding(strategy="nucleus", num_samples=2)
 YES_NO = ("Yes", "No")
@@ -111,30 +109,8 @@ def test_what_came_before_an_error_is_kept(path: Path, commit_every: int) -> Non
     assert engine.asked == ["g", "h"]
 
 
-def test_a_closed_iterator_closes_the_engine_and_keeps_its_batch(path: Path) -> None:
-    engine = CountingEngine()
-    replies = CachedEngine(engine, path, commit_every=100).generate(ask(*"abcdef"), GREEDY)
-    assert [next(replies).id, next(replies).id] == ["a", "b"]
-    replies.close()  # type: ignore[attr-defined]
-    assert engine.closed
-    again = CountingEngine()
-    list(CachedEngine(again, path).generate(ask(*"abcdef"), GREEDY))
-    assert again.asked == ["c", "d", "e", "f"]
-
-
 def test_thousands_are_found_in_one_call(path: Path) -> None:
     engine = CountingEngine()
     requests = ask(*map(str, range(2345)))
     list(CachedEngine(engine, path, commit_every=500).generate(requests, GREEDY))
     assert len(list(CachedEngine(engine, path).generate(requests, GREEDY))) == len(engine.asked) == 2345
-
-
-@pytest.mark.usefixtures("quickly")
-def test_a_problem_of_the_server_is_asked_again_by_the_next_run(path: Path) -> None:
-    with ChatServer(FAILED, answering()) as server:
-        engine = OpenAiEngine(MODEL, base_url=server.url, max_retries=0, concurrency=1)
-        problems = [reply.problem for reply in CachedEngine(engine, path).generate(ask("a", "b", "c"), GREEDY)]
-        assert [bool(problem) for problem in problems] == [True, True, False]
-        again = CachedEngine(engine, path)
-        assert all(reply.texts for reply in again.generate(ask("a", "b", "c"), GREEDY))
-    assert (again.known, again.asked) == (1, 2)

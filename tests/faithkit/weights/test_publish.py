@@ -46,15 +46,6 @@ def test_paths_are_shortened_and_the_model_stays_what_it_was(exported: Path, tra
     assert shorten_paths(exported) == []
 
 
-def test_the_models_own_files_alone_are_pushed(exported: Path) -> None:
-    for name in ("train.log", "predictions.jsonl", ".env", "notes.md"):
-        (exported / name).write_text("mine")
-    assert {"README.md", "faithkit.json", "config.json", "model.safetensors", "tokenizer.json"} <= {
-        *published_files(exported)
-    }
-    assert not {"train.log", "predictions.jsonl", ".env", "notes.md"} & {*published_files(exported)}
-
-
 @pytest.mark.parametrize("name", [CARD, SIDECAR, "config.json"])
 @pytest.mark.parametrize("secret", ["hf_" + "a1B2" * 9, SECRET])
 def test_a_token_is_not_pushed_and_not_repeated(

@@ -28,17 +28,6 @@ def critic(trained: Path) -> Critic:
     return Critic.load(str(trained))
 
 
-def test_predictions_of_many_examples_are_one_for_each_in_their_order(
-    critic: Critic, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("critic.sequence.scorer.CHUNK", 2)
-    examples = [example(knowledge=k, response=r) for k, r in zip(KNOWLEDGE[:3], RESPONSE[:3], strict=True)]
-    predictions = list(critic.predict_examples(examples))
-    assert [found.id for found in predictions] == [one.id for one in examples]
-    expected = critic.probabilities(KNOWLEDGE[:3], RESPONSE[:3])
-    assert [found.score for found in predictions] == pytest.approx(expected.tolist(), abs=1e-6)
-
-
 def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
     knowledge, response = KNOWLEDGE * 5, RESPONSE * 4 + RESPONSE[::-1]
     together = critic.probabilities(knowledge, response)
@@ -173,11 +162,3 @@ def test_a_critic_that_cannot_tell_gives_no_label(critic: Critic) -> None:
     assert [score.probability for score in silent] == [score.probability for score in told]
     assert silent[0].to_dict()["label"] is None
     assert [one.label for one in critic.stream(KNOWLEDGE, RESPONSE, abstain_at=1.0, progress=False)] == [None] * 4
-
-
-def test_a_passage_may_be_an_object_with_its_text(critic: Critic) -> None:
-    texts = ["the river is long", "the city is old"]
-    objects = [{"title": "Rivers", "text": texts[0]}, {"page_content": texts[1], "score": 0.5}]
-    assert critic.score(objects, "it is long") == critic.score(texts, "it is long")
-    with pytest.raises(UserError, match=r"knowledge: a passage is an object without a text: it has title\n.*item 0\n"):
-        critic.score([[{"title": "Rivers"}]], ["it is long"])

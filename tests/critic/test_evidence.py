@@ -34,13 +34,6 @@ def general(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_h
     return folder
 
 
-def test_words_that_the_knowledge_lacks_move_the_score_whatever_the_encoder_says(general: Path) -> None:
-    critic = Critic.load(str(general))
-    critic.weights = tuple(9.0 if name == "evidence: unknown content share" else 0.0 for name in WEIGHTS)
-    known, other = critic.odds([KNOWLEDGE] * 2, ["The king lives in the city.", "The queen lives in the tower."])
-    assert known == 0 and other > 4
-
-
 def test_a_frozen_encoder_stays_as_it_was_and_its_head_learns(general: Path, tiny_bert: Path) -> None:
     before = load_classifier(str(tiny_bert)).state_dict()
     after = model_state(best_weights(RunFolder(general)))
@@ -101,18 +94,6 @@ def test_the_encoder_of_an_nli_model_is_a_beginning_and_its_head_is_not(tiny_ber
     assert made["classifier.weight"].shape[0] == 2
     kept = [name for name in made if name.startswith("bert.")]
     assert kept and all((made[name] == nli.state_dict()[name]).all() for name in kept)
-
-
-def test_a_feature_that_only_tells_datasets_of_other_levels_apart_does_not_spoil_the_weights() -> None:
-    random = np.random.default_rng(1)
-    gold, dataset = np.tile([0, 1], 400).astype(np.int8), np.repeat([0, 1], 400)
-    evidence = np.zeros((800, len(WEIGHTS) - 1))
-    evidence[:, 0] = gold + 6 * dataset + random.normal(0, 0.5, 800)  # orders each dataset, at another level in each
-    together, note = fit_evidence(evidence, gold, ["xsum" if one else "snli" for one in dataset])
-    pooled, _ = fit_evidence(evidence, gold, ["both"] * 800)
-    assert not note and together[0] > 1.5 > 0.5 > pooled[0]
-    middle = 0.5 + 6 * 0.5
-    assert together[0] * middle + together[-1] == pytest.approx(0, abs=0.5), "the bias is the mean of the datasets'"
 
 
 @pytest.mark.parametrize("own", [True, False])
