@@ -33,7 +33,7 @@ DIAHALU_DOMAINS = {
     CHAT: "Chit-Chat",
     REASONING: "Reasoning",
 }
-VERDICT = "verdict"  # field of a dialogue's row: the judgement of a model
+VERDICT = "verdict"  # field of a dialogue's row: that of a detector
 
 
 def write_ragtruth(
@@ -149,7 +149,7 @@ def write_dialogues(folder: Path, split: str, utterances: Iterable[tuple[str, Ro
 def write_diahalu(path: Path, rows: Iterable[Row]) -> int:
     """Writes DiaHalu's dialogues, numbered among all rows, and counts them; failed rows are left out.
 
-    No person has judged the dialogues: `label`, `index` and `explaination` are empty. The judgement of a model is in
+    No person has judged the dialogues: `label`, `index` and `explaination` are empty. The verdict of a detector is in
     fields of its name (`model_label`, `labelled_by`), which the loader reads on request.
     """
     return write_jsonl(path, (dialogue_row(row, i) for i, row in enumerate(rows, start=1) if not is_failed(row)))
@@ -163,13 +163,11 @@ def dialogue_row(row: Row, number: int) -> Row:
     if VERDICT in row:
         verdict = row[VERDICT]
         is_hallucinated = verdict["label"] == HALLUCINATED
-        has_place = is_hallucinated and {"round", "type"} <= verdict.keys()
+        explanations = [verdict["why"]] if is_hallucinated and verdict["why"] else []
         line |= {
             "model_label": int(is_hallucinated),
-            "model_index": json.dumps([[verdict["round"], verdict["type"]]] if has_place else []),
-            "model_explaination": json.dumps(
-                [verdict["why"]] if is_hallucinated and verdict["why"] else [], ensure_ascii=False
-            ),
+            "model_index": "[]",
+            "model_explaination": json.dumps(explanations, ensure_ascii=False),
             "labelled_by": verdict["by"],
             **({"model_score": verdict["score"]} if "score" in verdict else {}),
         }

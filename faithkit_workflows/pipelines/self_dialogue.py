@@ -3,28 +3,30 @@
 A, the user's side, is `engine.model`; B, the assistant under test, is each of `models`, or the same model. Each turn is
 a step: A1 is generated once, and each B continues from it in a branch. When people edit turns of A
 (`turns_to_edit.csv`), a separate chain under `edits/NN` continues the edited dialogues from there; earlier chains do
-not change. Then a model may judge the dialogues (faithkit_workflows/pipelines/dialogue_verdicts.py).
+not change. Then a detector may judge the dialogues, in a chain under `verdicts/` that reads the current ones: edited
+dialogues are judged again. The output has its verdicts in fields of their own, next to the empty ones of people.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from construction.chain.ask import EnginePool, sampling
-from construction.chain.chain import Chain
+from construction.chain.chain import Chain, sign
 from construction.chain.replies import ReplyRules
-from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed
+from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed, usable_rows
 from construction.dialogues.topics import Topics
 from construction.dialogues.turn_edits import Edit, apply_edits, read_edits, write_turns
 from construction.dialogues.turns import AskTurn, DialogueRules, side_of, turn_name
-from construction.official_layouts import DIAHALU_FILE, VERDICT, write_diahalu
+from construction.official_layouts import DIAHALU_FILE, VERDICT, dialogue_text, write_diahalu
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_prompt
-from faithkit_workflows.pipelines.dialogue_verdicts import is_judged, judge_dialogues, steps_to_show
+from faithkit.records import Prediction
+from faithkit_workflows.pipelines.judgements import Detect, require_verdict
 from faithkit_workflows.pipelines.run_chain import (
     OUTPUT,
     annotator_of,
@@ -35,6 +37,7 @@ from faithkit_workflows.pipelines.run_chain import (
 )
 
 TOPICS = "topics"
+VERDICTS, DIALOGUES, JUDGE = "verdicts", "dialogues", "judge"
 SHEET, EDITS, EDITS_FILE = "turns_to_edit.csv", "edits", "edits.jsonl"
 FIELDS = ("topic", "max_words")  # that a prompt may contain
 log = logging.getLogger("faithkit")
@@ -43,8 +46,7 @@ log = logging.getLogger("faithkit")
 def run_self_dialogue(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Generates the dialogues, applies people's edits, and writes DiaHalu's layout and the turns to edit."""
     plan = DialoguePlan(config)
-    last = [plan.last_step(name) for name in plan.writers]
-    chain = run_chain(run, config, steps_to_show(config, plan.steps(), plan.build, last))
+    chain = run_chain(run, config, plan.steps())
     if chain is None:
         return
     edited = EditedDialogues(run, config, plan, chain)
@@ -54,8 +56,8 @@ def run_self_dialogue(run: RunFolder, config: Mapping[str, Any]) -> None:
     if sheet.exists() and (edits := read_edits(sheet)):
         edited.regenerate(edited.store(edits))
     block, rows = config["pipeline"], edited.rows
-    if is_judged(block):
-        rows = judge_dialogues(run, config, edited.rows, plan.build)
+    if block["detector"]:
+        rows = judge_dialogues(run, config, edited.rows)
     num_written = write_diahalu(run.path / OUTPUT / DIAHALU_FILE, rows())
     num_turns = write_turns(sheet, edited.editable_rows(), block["edit_domains"])
     chain.manifest.result = summarize_dialogues(rows(), num_written, block["rounds"])
@@ -209,6 +211,40 @@ class EditedDialogues:
         log.info("edits/%s: %d dialogues regenerated%s", number, len(cut), again)
 
 
+def judge_dialogues(
+    run: RunFolder, config: Mapping[str, Any], rows: Callable[[], Iterator[Row]]
+) -> Callable[[], Iterator[Row]]:
+    """Judges the dialogues with a detector; returns a reader of the same rows with their verdicts.
+
+    Args:
+        rows: Reads the dialogues, failed ones included.
+    """
+    path = config["pipeline"]["detector"]
+
+    def inputs() -> Iterator[Row]:
+        for row in usable_rows(rows()):  # with the fields of an example
+            yield {**row, "dialogue": row[KEY], "knowledge": "", "history": [], "text": dialogue_text(row)}
+
+    def read(row: Row, prediction: Prediction) -> Row:
+        require_verdict(prediction)
+        verdict = {"label": prediction.label, "by": f"detector {path}", "why": prediction.text}
+        return {**row, VERDICT: verdict | ({} if prediction.score is None else {"score": prediction.score})}
+
+    digest = sign([[row[KEY], row["text"]] for row in inputs()])
+    source = Source(name=DIALOGUES, read=inputs, settings={"dialogues": digest})
+    work = Detect(path=path, text="text", read=read, labels=config["labels"])
+    chain = run_chain(run.stage(VERDICTS), config, [source, Step(name=JUDGE, work=work, after=(DIALOGUES,))])
+    assert chain is not None, "a dry run has no dialogues"
+
+    def with_verdicts() -> Iterator[Row]:
+        judged = chain.rows(JUDGE)
+        for row in rows():
+            found = row if is_failed(row) else next(judged)
+            yield {**row, VERDICT: found[VERDICT]} if VERDICT in found else row
+
+    return with_verdicts
+
+
 def summarize_dialogues(rows: Iterable[Row], num_written: int, num_rounds: int) -> dict[str, Any]:
     """Prints counts of the dialogues, and returns them for the manifest."""
     kinds: Counter[str] = Counter()
@@ -229,10 +265,7 @@ def summarize_dialogues(rows: Iterable[Row], num_written: int, num_rounds: int) 
         kinds["turns in which B declines"] += len(row.get("refused", ()))
         kinds["dialogues edited by people"] += "edited" in row
         if VERDICT in row:
-            verdict = row[VERDICT]
-            kinds[f"{verdict['label']}, as {verdict['by']} says"] += 1
-            kinds["verdicts weighed, not written"] += "weighed" in verdict
-            kinds.update([f"first hallucination: {verdict['type']}"] if "type" in verdict else [])
+            kinds[f"{row[VERDICT]['label']}, as {row[VERDICT]['by']} says"] += 1
     num_turns = max(1, sum(size * number for size, number in sizes.items()))  # of each side
     result = {
         "dialogues": num_written,

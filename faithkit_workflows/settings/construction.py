@@ -148,10 +148,6 @@ class SelfDialogue(Pipeline):
     max_new_tokens: types.Count
     language: Language
     edit_domains: SomeDomains
-    judge: types.Text | None = None
-    judge_types: types.Switch = False
-    weigh_verdicts: types.Switch = False
-    max_judgement_tokens: types.Count = 100
     detector: blocks.DetectorPath = None
 
     conflicts = (
@@ -160,9 +156,6 @@ class SelfDialogue(Pipeline):
             "pipeline.min_rounds is {s.min_rounds}, and a dialogue has {s.rounds} rounds",
             "pipeline.min_rounds={s.rounds}",
         ),
-        types.excludes("pipeline.judge", "pipeline.detector"),
-        types.requires("pipeline.judge_types", "pipeline.judge=NAME"),
-        types.requires("pipeline.weigh_verdicts", "pipeline.judge=NAME"),
         types.Conflict(
             lambda s: EMBEDDED in s.paths and len(s.paths) > 1,
             f"pipeline.topics names {EMBEDDED} and files",
@@ -178,8 +171,6 @@ class SelfDialogue(Pipeline):
     def preflight(self, script: Any) -> Iterator[UserError]:
         from construction.dialogues.topics import topic_files
 
-        if self.judge is not None:
-            yield from engines.check_model("pipeline.judge", script.engine.name, self.judge)
         try:
             if EMBEDDED not in self.paths:
                 topic_files(self.paths)

@@ -1,7 +1,6 @@
 """Self-dialogues from topics to DiaHalu's layout: both roles, edits by people, kills, and what a user gets wrong."""
 
 import csv
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -101,50 +100,19 @@ def test_two_roles_talk_and_the_loader_reads_it(tmp_path: Path, capsys: pytest.C
     assert "self-dialogues" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_models_verdicts_are_separate_from_the_empty_labels_of_people(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def judge(messages: list[dict[str, str]], seed: int | None, sample: int) -> str:
-        asked = messages[-1]["content"]
-        if "check dialogues" not in asked:
-            return say(messages, seed, sample)
-        if "A stands for a person" not in asked:
-            return "I would rather not say."
-        return "No. All of it is right." if "A1: Where is the lake" in asked else "Yes. Round 2, Non-factual: no."
-
-    run = tmp_path / "run"
-    with server(answer=judge) as served:
-        construct_here(*given(served, run, f"models=[{FIRST},{SECOND}]"))
-        talked = len(served.asked)
-        resume(run, f"pipeline.judge={SECOND}", "pipeline.judge_types=true")
-        assert len(served.asked) == talked + 4, "no turn is asked for again, and equal dialogues once"
-        found = dialogues(run)
-        assert {row["label"] for row in found.values()} == {""} and {row["index"] for row in found.values()} == {"[]"}
-        judged = {key: row for key, row in found.items() if "model_label" in row}
-        assert len(found) == 8 and {key.partition(":")[0] for key in judged} == {"knowledge", "task"}
-        assert all(row["labelled_by"] == f"model {SECOND}" and row["model_label"] == 1 for row in judged.values())
-        assert all(json.loads(row["model_index"]) == [[2, "non-factual"]] for row in judged.values())
-        assert "hallucinated, as model second says" in capsys.readouterr().out
-        whole = read_examples(DiaHalu(path=str(run), labelled_by="model"), None, ReadReport())
-        assert [e.label for e in whole].count("hallucinated") == 4
-        asked = len(served.asked)
-        edit(run, (f"knowledge:0@{FIRST}", 1, "Where is the lake of Orvel?"))
-        resume(run)
-        again = [body for body in served.asked[asked:] if "check dialogues" in body["messages"][-1]["content"]]
-        assert len(again) == 1, "only the edited dialogue is judged anew"
-    row = dialogues(run)[f"knowledge:0@{FIRST}"]
-    assert row["model_label"] == 0 and row["model_explaination"] == "[]"
-
-
-def test_a_critic_gives_dialogues_a_verdict(tmp_path: Path) -> None:
-    critic = write_critic(tmp_path / "critic", "LABEL_0", "LABEL_1")
-    labels = "labels={0: faithful, 1: hallucinated}"
+def test_a_critics_verdicts_are_separate_from_the_empty_labels_of_people(tmp_path: Path) -> None:
+    critic, run = write_critic(tmp_path / "critic", "LABEL_0", "LABEL_1"), tmp_path / "run"
     with server() as served:
-        construct_here(*given(served, tmp_path / "run", f"pipeline.detector={critic}", labels))
-    for row in dialogues(tmp_path / "run").values():
+        construct_here(*given(served, run))
+        talked = len(served.asked)
+        resume(run, f"pipeline.detector={critic}", "labels={0: faithful, 1: hallucinated}")
+        assert len(served.asked) == talked, "no turn is asked for again"
+    found = dialogues(run)
+    for row in found.values():
         assert row["labelled_by"] == f"detector {critic}" and row["label"] == "" and 0 <= row["model_score"] <= 1
         assert row["model_label"] == int(row["model_score"] >= 0.5)
+    whole = read_examples(DiaHalu(path=str(run), labelled_by="model"), None, ReadReport())
+    assert [e.label == "hallucinated" for e in whole] == [bool(row["model_label"]) for row in found.values()]
 
 
 def test_an_edited_dialogue_is_regenerated_from_the_edit_and_nothing_else_changes(tmp_path: Path) -> None:
@@ -220,7 +188,6 @@ def test_dialogues_that_fail_are_counted_by_reason_and_can_be_retried(tmp_path: 
         ("pipeline.topics=/nowhere.jsonl", "no such file or folder"),
         ("pipeline.domains=[chitchat]", "chit-chat"),
         ("pipeline.rounds=0", "from 1 to 100"),
-        ("pipeline.judge_types=true", "pipeline.judge_types needs pipeline.judge"),
         ("pipeline.detector=/nowhere", "no such run or folder"),
     ],
 )
