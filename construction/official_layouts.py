@@ -56,7 +56,7 @@ def write_ragtruth(
         split = division.split_of(row["source_id"])
         counts[split] += 1
         row = {"id": row[KEY], "labels": [], "split": split, **row}
-        return {name: row[name] for name in (*RAGTRUTH_RESPONSE, "null_mentions")}
+        return {name: row[name] for name in RAGTRUTH_RESPONSE}
 
     write_jsonl(folder / SOURCES, map(source_line, sources))
     write_jsonl(folder / RESPONSES, map(response_line, responses))

@@ -6,7 +6,6 @@ of the corpus.
 """
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,10 @@ from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
-from faithkit.words import unicode_words
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"
 MAX_WORDS, WORD_RATIO = 200, 4  # of a summary: at most 200 words and a quarter of the text's (RAGTruth, Table 9)
 KEEP, DROP = NULLS = ("keep", "drop")
-_NEGATION = re.compile(r"\b(?:no|not|without|lacks?|lacking|neither|nor|never|unavailable)\b|n't\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"\S[^.!?\n]*[.!?]?")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class RagSources:
@@ -110,32 +105,3 @@ def without_nulls(value: Any) -> Any:
         kept = {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
         return {key: inner for key, inner in kept.items() if not (inner == {} and value[key] != {})}
     return [without_nulls(inner) for inner in value if inner is not None] if isinstance(value, list) else value
-
-
-def null_fields(value: Any, name: str = "") -> list[str]:
-    """Names the fields that are null; nested ones have dotted names."""
-    if isinstance(value, Mapping):
-        return [found for key, inner in value.items() for found in null_fields(inner, f"{name}.{key}" if name else key)]
-    return [name] if value is None and name else []
-
-
-def null_mentions(row: Row, response: str) -> list[dict[str, Any]]:
-    """Finds sentences that may deny what the source leaves open (`due_to_null` in RAGTruth), for annotators to check.
-
-    A sentence counts if it has a negation and the name of a null field, as one word or as several.
-    """
-    fields = null_fields(row["source_info"]) if row["task"] == DATA else []
-    wanted = [(field, names, "".join(names)) for field in fields if (names := _words_of(field))]
-    found = []
-    for sentence in _SENTENCE.finditer(response):
-        if _NEGATION.search(sentence[0].replace("’", "'")):
-            words = {word.removesuffix("s") for word in unicode_words(sentence[0])}
-            place = {"start": sentence.start(), "end": sentence.end()}
-            found += [{**place, "field": f} for f, names, one in wanted if words.issuperset(names) or one in words]
-    return found
-
-
-def _words_of(field: str) -> list[str]:
-    """Splits the last part of a field's name into words, in the singular."""
-    name = _CAMEL.sub(" ", field.rpartition(".")[2]).replace("_", " ")
-    return [word.removesuffix("s") for word in unicode_words(name)]

@@ -2,8 +2,7 @@
 
 Each model gives one reply to a source. A refusal is kept with the quality `incorrect_refusal` and a cut reply with
 `truncated`, as in the release; readers leave both out. Only a person can say whether a refusal is right: each gets
-that mark. A reply that is empty, repeats the prompt or is in another language fails. Sentences that deny a field which
-the data leave null are listed for annotators (`null_mentions`).
+that mark. A reply that is empty, repeats the prompt or is in another language fails.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from construction.chain.chain import Chain
 from construction.chain.replies import CUT, REFUSAL, ReplyRules
 from construction.chain.steps import KEY, AnyStep, Row, RowFailed, Source, Step, usable_rows
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
-from construction.rag_sources import DATA, QA, SUMMARY, RagSources, null_mentions, prompt_values
+from construction.rag_sources import DATA, QA, SUMMARY, RagSources, prompt_values
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
@@ -70,7 +69,7 @@ def rag_steps(config: Mapping[str, Any], prompts: Mapping[str, TextPrompt]) -> l
         if fault not in QUALITY:
             raise RowFailed(str(fault), text)
         made = {"model": model, "temperature": block["temperature"], "quality": QUALITY[fault], "response": text}
-        return {KEY: row[KEY], "source_id": row[KEY], **made, "null_mentions": null_mentions(row, text)}
+        return {KEY: row[KEY], "source_id": row[KEY], **made}
 
     steps: list[AnyStep] = [Source(name="inputs", read=sources.rows, settings=sources.settings())]
     for model, options in writers_of(config).items():

@@ -152,7 +152,6 @@ def report_written(
         kinds[f"label {row.get('label')}"] += "label" in row
         kinds["verdict weighed, not written"] += "verdict_weighed" in row
         kinds[f"quality {row.get('quality')}"] += "quality" in row
-        kinds["responses that may deny what is null"] += bool(row.get("null_mentions"))
         kinds["quoted parts that are not in the response"] += row.get("unlocated", 0)
     failures: Counter[str] = Counter()
     for step in chain.manifest.steps.values():

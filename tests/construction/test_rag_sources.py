@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import strategies as st
 
 from construction.chain.steps import KEY
-from construction.rag_sources import DATA, SUMMARY, RagSources, null_fields, null_mentions, prompt_values
+from construction.rag_sources import DATA, SUMMARY, RagSources, prompt_values
 from faithkit.errors import UserError
 
 BUSINESS = {
@@ -16,28 +15,12 @@ BUSINESS = {
     "hours": [None, "9-5"],
 }
 ROW = {KEY: "1", "task": DATA, "corpus": "Yelp", "source_info": BUSINESS}
-JSON = st.recursive(
-    st.none() | st.text(max_size=5) | st.integers(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
-    max_leaves=12,
-)
 
 
 def test_fields_that_are_null_are_named_shown_or_left_out() -> None:
-    assert null_fields(BUSINESS) == ["attributes.WiFi", "attributes.OutdoorSeating"]
     assert json.loads(prompt_values(ROW, "keep")["data"]) == BUSINESS
     shown = json.loads(prompt_values(ROW, "drop")["data"])
     assert shown == {"name": "Oak", "attributes": {"Music": "live"}, "hours": ["9-5"]}
-
-
-def test_sentences_that_deny_what_is_null_are_listed_with_their_places() -> None:
-    response = "Oak has live music. It doesn't offer outdoor seating. There is no wifi. It is not cheap."
-    found = null_mentions(ROW, response)
-    assert [(response[one["start"] : one["end"]], one["field"]) for one in found] == [
-        ("It doesn't offer outdoor seating.", "attributes.OutdoorSeating"),
-        ("There is no wifi.", "attributes.WiFi"),
-    ]
-    assert null_mentions({**ROW, "task": SUMMARY, "source_info": "text"}, response) == []
 
 
 @pytest.mark.parametrize(("words", "most"), [(2, "1"), (400, "100"), (4000, "200")])
