@@ -3,18 +3,30 @@
 Steps: select the replies that the dataset's tags, or the critic, call hallucinated; sample several candidate edits from
 each model; check each candidate with the critic and against copying. The best candidate of each reply goes into
 `proposals.csv`. A person fills in `accept` and `edit`, and the next run writes what was accepted in FaithDial's layout.
+
+A candidate has a fault if
+
+- it is `unchanged`: it has the words of the original reply;
+- it `copies`: it shares more than `max_copied_words` consecutive words with the knowledge;
+- the critic calls it `hallucinated`, or gives no verdict (`unparsed`, `no verdict`).
+
+The best one has the fewest faults, then the lowest score of the critic (P(hallucinated)), then the shortest copied run,
+then the lowest number. Without a faultless candidate the best one is proposed too: the table lists its faults, and a
+person decides.
 """
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from construction.chain.ask import Ask, ModelReply
 from construction.chain.chain import Chain
 from construction.chain.replies import ReplyRules, cut_turns, is_refusal
 from construction.chain.steps import (
+    AT,
     FAILURE,
     KEY,
     NO_VERDICT,
@@ -24,36 +36,39 @@ from construction.chain.steps import (
     RowFailed,
     Step,
     Work,
+    batched,
+    failure_name,
     is_failed,
     usable_rows,
 )
-from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_row, turn_values
-from construction.dialogues.proposals import (
-    FAILED,
-    Answer,
-    accepted_texts,
-    best_proposals,
-    check_candidate,
-    join_proposals,
-    read_answers,
-    write_proposals,
-)
+from construction.dialogues.dialogue_turns import DialogueTurns, history_of, last_turn, turn_row, turn_values
 from construction.official_layouts import write_faithdial
+from construction.sheet import normalize_spaces, read_sheet, write_sheet
+from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.words import apostrophe_content_words
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.token_overlap import longest_run
+from faithkit.words import apostrophe_content_words, apostrophe_words, unicode_words
 from faithkit_workflows.pipelines.judgements import Detect
 from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
 
+UNCHANGED, COPIES = "unchanged", "copies"
+FAILED = "failed"  # field of a turn without a proposal: why its candidates failed
+COLUMNS = (
+    *("turn", "knowledge", "history", "original", "proposal", "candidate"),
+    *("score", "copied_words", "faults", "accept", "edit"),
+)
+ANSWERS = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
 TURNS, FIND, PROPOSE, CHECK = "turns", "find", "propose", "check"
 TAGS, DETECTOR = "tags", "detector"  # values of `which`
 SHEET, PREDICTIONS = "proposals.csv", "proposals.jsonl"
 TAGGED = ("hallucination", "partial hallucination")
 NOT_HALLUCINATED = "not hallucinated"
 MIN_SHARED = 2  # content words of the knowledge that an edit which declines must contain
+Answers = dict[str, str | None]  # by turn: the accepted text, or None if the proposal was rejected
 log = logging.getLogger("faithkit")
 
 
@@ -70,22 +85,26 @@ def run_faithdial_edit(run: RunFolder, config: Mapping[str, Any]) -> None:
     branches = [step.branch for step in steps if step.branch]
 
     def rows() -> Iterator[Row]:
-        return join_proposals(chain.rows(first), best_proposals(chain.rows(CHECK), branches))
+        """Reads the usable turns, each with its proposal or with the reasons why it has none."""
+        for turn, proposal in zip(chain.rows(first), best_proposals(chain.rows(CHECK), branches), strict=True):
+            assert turn[KEY] == proposal[KEY], "both have the same turns in the same order"
+            if not is_failed(turn):
+                yield {**turn, **proposal}
 
-    sheet, answers = run.path / SHEET, dict[str, Answer]()
+    sheet, answers = run.path / SHEET, Answers()
     if sheet.exists():
         answers, num_unknown = read_answers(sheet, {row[KEY]: row["response"] for row in rows()})
         if num_unknown:
             log.warning("%s: %d answers are about other turns, and are left out", sheet, num_unknown)
-        accepted = accepted_texts(answers.values())
+        accepted = {turn: text for turn, text in answers.items() if text is not None}
         counts = write_faithdial(run.path / OUTPUT, turns.split, usable_rows(chain.rows(first)), accepted)
         if counts:
             log.info("%s: %s", run.path / OUTPUT, ", ".join(f"{number:,} {name}" for name, number in counts.items()))
-    num_proposals = write_proposals(sheet, rows(), answers)
+    num_proposals = write_sheet(sheet, COLUMNS, (sheet_cells(row, answers) for row in rows()))
     # As predictions, so that the annotation pipeline can suggest them as edits.
     predictions = ({"id": row[KEY], "text": row["proposal"]} for row in rows() if "proposal" in row)
     write_jsonl(run.predictions / PREDICTIONS, predictions)
-    chain.manifest.result = _summarize(rows(), answers.values(), chain, first)
+    chain.manifest.result = _summarize(rows(), answers, chain, first)
     chain.manifest.write()
     log.info("written: %s, %s replies to review", sheet, f"{num_proposals - len(answers):,}")
 
@@ -163,7 +182,7 @@ def _read_edit(row: Row, reply: ModelReply, rules: ReplyRules) -> Row:
     return {**row, "proposal": text}
 
 
-def _summarize(rows: Iterator[Row], answers: Iterable[Answer], chain: Chain, first: str) -> dict[str, int]:
+def _summarize(rows: Iterator[Row], answers: Answers, chain: Chain, first: str) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for row in chain.rows(first):
         counts.update([f"replies left out: {row[FAILURE]['why']}"] if is_failed(row) else [])
@@ -178,8 +197,101 @@ def _summarize(rows: Iterator[Row], answers: Iterable[Answer], chain: Chain, fir
         counts["replies to edit"] += 1
         counts["replies without a proposal"] += FAILED in row
         counts["replies whose proposal has no fault"] += FAILED not in row and not row["faults"]
-    for answer in answers:
-        counts["accepted" if answer.text is not None else "turned down"] += 1
+    counts.update("turned down" if text is None else "accepted" for text in answers.values())
     result = {name: number for name, number in sorted(counts.items()) if number}
     print_counts("proposals of edits", "", result)
     return result
+
+
+def check_candidate(row: Row, prediction: Prediction | None, *, max_copied_words: int) -> Row:
+    """Adds to a candidate the length of the run that it copies, the critic's verdict, and its faults."""
+    copied = longest_run(apostrophe_words(row["proposal"]), apostrophe_words(row["knowledge"]))
+    faults = [UNCHANGED] if unicode_words(row["proposal"]) == unicode_words(row["response"]) else []
+    faults += [COPIES] if copied > max_copied_words else []
+    added: dict[str, Any] = {"copied_words": copied}
+    if prediction is not None:
+        faults += [prediction.label or NO_VERDICT] if prediction.label != FAITHFUL else []
+        added |= {"score": prediction.score, "verdict": prediction.label}
+    return {**row, **added, "faults": faults}
+
+
+def best_proposals(rows: Iterable[Row], branches: Sequence[str]) -> Iterator[Row]:
+    """Chooses the best candidate of each turn; a turn whose candidates all failed gets the reasons.
+
+    Args:
+        rows: As a chain joins branches: the candidates of a turn follow each other, in the order of the branches.
+        branches: The names of the candidates.
+    """
+    for candidates in batched(rows, len(branches)):
+        first = str(candidates[0][KEY])
+        key = first.rpartition(AT)[0] if len(branches) > 1 else first  # a single branch has plain keys
+        usable = [(number, row) for number, row in enumerate(candidates) if not is_failed(row)]
+        if usable:
+            number, best = min(usable, key=lambda pair: _sort_key(*pair))
+            yield {**best, KEY: key, "candidate": branches[number], "candidates": len(usable)}
+        else:
+            yield {KEY: key, FAILED: list(dict.fromkeys(map(failure_name, candidates)))}
+
+
+def _sort_key(number: int, row: Row) -> tuple[int, float, int, int]:
+    score = row.get("score")
+    if score is None:  # of a judge that gives labels only
+        score = float(row.get("verdict", FAITHFUL) != FAITHFUL)
+    return len(row["faults"]), score, row["copied_words"], number
+
+
+def sheet_cells(row: Row, answers: Answers) -> dict[str, object]:
+    """Makes the cells of a turn, with or without a proposal, and with the answer so far."""
+    cells: dict[str, object] = {
+        "turn": row[KEY],
+        "knowledge": row["knowledge"],
+        "history": history_of(row),
+        "original": row["response"],
+        "proposal": row.get("proposal"),
+        "candidate": row.get("candidate"),
+        "score": None if row.get("score") is None else f"{row['score']:.3f}",
+        "copied_words": row.get("copied_words"),
+        "faults": ", ".join(row[FAILED] if FAILED in row else row["faults"]),
+    }
+    if row[KEY] not in answers:
+        return cells
+    if (text := answers[row[KEY]]) is None:
+        return {**cells, "accept": "no", "edit": ""}
+    is_proposal = normalize_spaces(text) == normalize_spaces(str(row.get("proposal") or ""))
+    return {**cells, "accept": "yes", "edit": "" if is_proposal else text}
+
+
+def read_answers(path: Path, originals: Mapping[str, str]) -> tuple[Answers, int]:
+    """Reads the answers by turn, and counts the lines that are about no turn of this run.
+
+    `accept` is yes or no. An `edit` is accepted, also without a yes. A proposal that was changed in the table counts as
+    changed.
+
+    Args:
+        originals: The original reply of each turn; a line with another original is about another turn.
+
+    Raises:
+        UserError: An answer is neither yes nor no, a yes has no text, or a turn is answered twice.
+    """
+    answers: Answers = {}
+    num_unknown = 0
+    for place, cells in read_sheet(path, ("turn", "original", "proposal", "accept", "edit")):
+        accept, edit = cells["accept"].strip().lower(), normalize_spaces(cells["edit"])
+        if not accept and not edit:
+            continue
+        if accept and accept not in ANSWERS:
+            raise UserError(f"accept is {shorten(accept)}", place=place, hint=choice_hint(accept, ("yes", "no")))
+        turn = cells["turn"]
+        if turn not in originals or normalize_spaces(cells["original"]) != normalize_spaces(originals[turn]):
+            num_unknown += 1
+            continue
+        if turn in answers:
+            raise UserError(f"{shorten(turn)} is answered twice", place=place, hint="keep one of the lines")
+        accepted = ANSWERS.get(accept, True)
+        text = edit or normalize_spaces(cells["proposal"])
+        if accepted and not text:
+            raise UserError("accepted, and there is no proposal", place=place, hint="write one into edit")
+        if accepted and text == normalize_spaces(originals[turn]):
+            raise UserError("the accepted text is the original reply", place=place, hint="edit it, or accept=no")
+        answers[turn] = text if accepted else None
+    return answers, num_unknown

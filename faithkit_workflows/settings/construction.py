@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Discriminator, Field, Tag
 
 from construction.chain.replies import ENGLISH, INDUCED_KINDS
-from construction.rag_sources import NULLS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.embedded_name import EMBEDDED
@@ -93,7 +92,7 @@ class Rag(Pipeline):
     path: types.PathText
     embedded_rows: blocks.EmbeddedRows
     on_bad_row: blocks.OnBadRow
-    nulls: Annotated[str, types.OneOf(NULLS)]
+    nulls: Annotated[str, types.OneOf(("keep", "drop"))]
     temperature: types.NonNegative
     max_new_tokens: types.Count
     language: Language

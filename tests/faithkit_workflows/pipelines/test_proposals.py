@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from construction.dialogues.proposals import (
-    Answer,
+from construction.official_layouts import write_faithdial
+from construction.sheet import write_sheet
+from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
+from faithkit.token_overlap import longest_run
+from faithkit_workflows.pipelines.faithdial_edit import (
+    COLUMNS,
     best_proposals,
     check_candidate,
     read_answers,
-    write_proposals,
+    sheet_cells,
 )
-from construction.official_layouts import write_faithdial
-from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
-from faithkit.token_overlap import longest_run
 
 WORDS = st.lists(st.sampled_from("abcd"), max_size=12)
 KNOWLEDGE = "The lake of Orvel is ninety metres deep and lies on a plateau."
@@ -70,8 +71,8 @@ def test_the_best_candidate_has_fewest_faults_then_the_lowest_score_then_the_sho
 def test_answers_come_back_from_the_table_and_stay_in_it(tmp_path: Path) -> None:
     path, shown = tmp_path / "proposals.csv", [row(str(i), f"Edit {i}.", faults=[], copied_words=0) for i in range(4)]
     originals = {one["key"]: one["response"] for one in shown}
-    known = {"0": Answer("0", "Edit 0."), "1": Answer("1", "Mine."), "2": Answer("2", None)}
-    write_proposals(path, shown, known)
+    known = {"0": "Edit 0.", "1": "Mine.", "2": None}
+    write_sheet(path, COLUMNS, (sheet_cells(one, known) for one in shown))
     answers, strange = read_answers(path, originals)
     assert answers == known and not strange
     assert read_answers(path, {"0": "another reply"}) == ({}, 3)

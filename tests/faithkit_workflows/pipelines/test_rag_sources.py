@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from construction.chain.steps import KEY
-from construction.rag_sources import DATA, SUMMARY, RagSources, prompt_values
 from faithkit.errors import UserError
+from faithkit_workflows.pipelines.rag import DATA, SUMMARY, RagSources, prompt_values
 
 BUSINESS = {
     "name": "Oak",
