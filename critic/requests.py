@@ -7,7 +7,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from tqdm.auto import tqdm
 
-from data_modules.encoding.span_encoder import question_text
+from data_modules.encoding.encoder import question_text
 from faithkit.arguments import (
     ASSISTANTS,
     TEXT_HINT,

@@ -6,15 +6,12 @@ from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from data_modules.data_options import DataOptions
-from data_modules.datasets.pairs import Pairs
+from data_modules.data_options import USER_TABLE, DataOptions
 from data_modules.encoding.encoder import Encoder
-from data_modules.negatives.make import add_negatives
-from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.dataset import Source, exclude_from, read_examples
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
-from data_modules.reading.wrappers import exclude_from
-from data_modules.registry import find_dataset
+from data_modules.registry import NEGATIVES, find_dataset, load_part
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.errors import UserError
@@ -115,7 +112,7 @@ def build_mix(
         if only != "test":
             source = exclude_from(source, excluded)
             if negatives is not None:
-                source = add_negatives(source, negatives, None if made.only else split_plan)
+                source = load_part(NEGATIVES)(source, negatives, None if made.only else split_plan)
         mix.append(replace(made, source=source))
     return mix
 
@@ -131,7 +128,7 @@ def read_excluded(tests: Sequence[Mapping[str, Any]]) -> Excluded:
 
 def with_numbers(block: Mapping[str, Any]) -> Mapping[str, Any]:
     """Numbers the passages in the block of a user's table; other datasets write theirs themselves."""
-    return {"numbered": True, **block} if block.get("dataset") == Pairs.name else block
+    return {"numbered": True, **block} if block.get("dataset") == USER_TABLE else block
 
 
 def dataset_of(block: Mapping[str, Any]) -> str:

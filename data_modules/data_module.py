@@ -7,25 +7,26 @@ and batched by length (`encoding.batching`). The rows kept, dropped and truncate
 import logging
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from data_modules.data_options import DataOptions
-from data_modules.datasets.pairs import Pairs
+from data_modules.data_options import USER_TABLE, DataOptions
 from data_modules.encoding.batching import Batches, BatchSampler, Part
 from data_modules.encoding.encoder import EncodedSplit, Encoder, Subset
 from data_modules.encoding.encoding_cache import load_encoded
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
-from data_modules.shard_stream import ShardStream
+from data_modules.registry import SHARD_STREAM, STREAM, load_part
 from data_modules.splits import MixPart, SplitPlan, divide, keep_apart, stream_parts, unique_names
-from data_modules.streaming import Stream
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys
+
+if TYPE_CHECKING:
+    from data_modules.streaming import Stream
 
 log = logging.getLogger("faithkit")
 
@@ -87,7 +88,7 @@ class DataModule(pl.LightningDataModule):
         subsets = [one for uses in self.subsets.values() for one in uses if one.name in divided and len(one)]
         if not subsets:
             return UserError(f"no {use} examples", hint="check data.path and data.split")
-        is_table = any(part.source.name == Pairs.name for part in self.parts.values())
+        is_table = any(part.source.name == USER_TABLE for part in self.parts.values())
         other = "name a column with more values: data.columns.group=COLUMN" if is_table else "add rows of other groups"
         # Groups are counted by part: two parts may use the same names for different groups.
         groups = {name: [s.encoded.groups[s.indices] for s in subsets if s.name == name] for name in divided}
@@ -110,9 +111,9 @@ class DataModule(pl.LightningDataModule):
             part, split = parts[use]
             encoded = self._load(part, name, split)
             self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
-        kind = ShardStream if source.files_stand_alone else Stream
-        self._stream = kind(*parts["train"], self.encoder, self.options, num_rows=self.split_plan.num_rows)
-        self._record(f"{name}/{parts['train'][1]}, streamed", self._stream.report)
+        kind = load_part(SHARD_STREAM if source.files_stand_alone else STREAM)
+        self._stream = stream = kind(*parts["train"], self.encoder, self.options, num_rows=self.split_plan.num_rows)
+        self._record(f"{name}/{parts['train'][1]}, streamed", stream.report)
 
     def _load(self, source: Source, name: str, split: str) -> EncodedSplit:
         num_rows, on_bad_row = self.split_plan.num_rows, self.options.on_bad_row
@@ -173,7 +174,7 @@ class DataModule(pl.LightningDataModule):
             family=batches.families(),
         )
 
-    def _loader(self, batches: Batches | Stream, sampler: BatchSampler | None) -> DataLoader:
+    def _loader(self, batches: "Batches | Stream", sampler: BatchSampler | None) -> DataLoader:
         return DataLoader(
             batches,
             sampler=sampler,
@@ -202,10 +203,10 @@ class DataModule(pl.LightningDataModule):
         """Returns the number of batches trained on, from which training resumes, and the identity of the shards."""
         assert self.trainer is not None
         step = self.trainer.fit_loop.epoch_loop.batch_progress.current.processed  # type: ignore[attr-defined]
-        return {"step": step} | ({"shards": self._stream.pins()} if isinstance(self._stream, ShardStream) else {})
+        return {"step": step} | ({"shards": pins} if self._stream and (pins := self._stream.pins()) else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if isinstance(self._stream, ShardStream):
+        if self._stream:
             self._stream.check_pins(state.get("shards", {}))
         self._resume_step = state["step"]
 

@@ -1,7 +1,10 @@
-"""The options of the DataModule."""
+"""The options of the DataModule, and names that configurations use."""
 
 from dataclasses import dataclass
 
+USER_TABLE = "pairs"  # the name of the dataset of users' tables
+# Kinds of negatives (`data_modules.negatives`).
+ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = KINDS = ("original", "entity_swap", "verbatim", "other")
 NUM_READERS, NUM_BUFFER_ROWS = 8, 16_384  # enough for batches to mix well, and small in memory
 
 

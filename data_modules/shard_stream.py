@@ -121,15 +121,9 @@ class ShardStream(Stream):
         return sum(shard.num_rows for shard in self.shards)
 
     def pins(self) -> dict[str, str]:
-        """Identifies the shards for a checkpoint: training resumes only with the same ones."""
         return {f"{number} {s.file.name}": f"{s.num_rows} {s.pin}" for number, s in enumerate(self.shards)}
 
     def check_pins(self, pins: Mapping[str, str]) -> None:
-        """Refuses to resume with other shards than those of a checkpoint.
-
-        Raises:
-            UserError: They differ.
-        """
         here = self.pins()
         if pins != here:
             names = [name.partition(" ")[2] for name in {**pins, **here} if pins.get(name) != here.get(name)]

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import EncodedSplit, Subset
 from data_modules.encoding.encoding_cache import group_hash
-from data_modules.reading.dataset import SPLITS, Source
-from data_modules.reading.wrappers import FilteringSource
+from data_modules.reading.dataset import SPLITS, FilteringSource, Source
 from faithkit.errors import UserError
 from faithkit.records import Example
 

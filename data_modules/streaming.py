@@ -9,7 +9,7 @@ are not.
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 import numpy as np
@@ -81,6 +81,18 @@ class Stream(IterableDataset):
     def fingerprint(self) -> str:
         """Hashes the files, in place of the records, which are never all in memory."""
         return content_hash(self.source, self.split)
+
+    def pins(self) -> dict[str, str]:
+        """Identifies the files for a checkpoint: training resumes only with the same ones. By default none."""
+        return {}
+
+    def check_pins(self, pins: Mapping[str, str]) -> None:
+        """Refuses to resume with other files than those of a checkpoint.
+
+        Raises:
+            UserError: They differ.
+        """
+        return
 
     def __len__(self) -> int:
         return self.steps_per_epoch * self.options.num_epochs

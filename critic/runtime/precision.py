@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from critic.requests import Request
-from data_modules.encoding.span_encoder import question_text
+from data_modules.encoding.encoder import question_text
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.hardware import computes_in_bf16, to_bf16

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import alternate
-from data_modules.reading.files import HUB, File, HubSplit, find_files
+from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
+from data_modules.reading.saved_datasets import HubSplit
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 from data_modules.reading.dataset import SPLITS, Source
 from data_modules.reading.fields import text_group
-from data_modules.reading.files import HUB, File, HubSplit, find_files
+from data_modules.reading.files import HUB, File, find_files
 from data_modules.reading.rows import ReadReport, Row
+from data_modules.reading.saved_datasets import HubSplit
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 # Premise, hypothesis and label, in the official files of MNLI and SNLI and on the hub.

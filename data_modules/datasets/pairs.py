@@ -14,16 +14,17 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from data_modules.data_options import USER_TABLE
 from data_modules.datasets.pair_columns import AUTO, NAMES, field_of, find_columns, list_columns
 from data_modules.datasets.pair_labels import LabelReader, read_meanings
 from data_modules.datasets.pair_rows import LABELS, PairReader, counted_bad_rows, rows_with_reader
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.fields import identifier, last_turn, read_spans, text_group
-from data_modules.reading.files import File, find_files
+from data_modules.reading.files import File, find_files, is_address, is_glob
 from data_modules.reading.formats import SUFFIXES
 from data_modules.reading.rows import EMPTY, NO_ROWS, BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import saved_splits
-from data_modules.reading.shards import is_address, is_glob, shard_files
+from data_modules.reading.shards import shard_files
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, number_passages
@@ -57,7 +58,7 @@ class Pairs(Source):
         numbered: Passages of a list get their numbers, as taggers read them; otherwise they are joined by spaces.
     """
 
-    name: ClassVar[str] = "pairs"
+    name: ClassVar[str] = USER_TABLE
     embedded_layout: ClassVar[str | None] = "pairs"
     files_stand_alone: ClassVar[bool] = True
     columns: Mapping[str, str | None] = field(default_factory=dict)

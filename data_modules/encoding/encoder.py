@@ -126,3 +126,8 @@ def merge_rows(parts: Sequence[Columns]) -> Columns:
         columns: list[Any] = [part[name] for part in parts]
         merged[name] = stack_rows(columns) if isinstance(first, Ragged) else np.concatenate(columns)
     return merged
+
+
+def question_text(example: Example) -> str:
+    """Returns the turns of the history as one text, the oldest first: the question that the answer replies to."""
+    return "\n".join(turn.text for turn in example.history)

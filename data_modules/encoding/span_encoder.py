@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
+from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset, question_text
 from data_modules.encoding.offsets import OUTSIDE, UNTYPED_TAG, tags_of, visible_extents
 from data_modules.encoding.pair_encoder import best_windows
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
@@ -225,11 +225,6 @@ class Windows:
 
     def take(self, chosen: Ints) -> "Windows":
         return Windows(*(getattr(self, name)[chosen] for name in self.__slots__))
-
-
-def question_text(example: Example) -> str:
-    """Returns the turns of the history as one text, the oldest first: the question that the answer replies to."""
-    return "\n".join(turn.text for turn in example.history)
 
 
 def _flat(rows: Sequence[Ints]) -> NDArray[np.int32]:

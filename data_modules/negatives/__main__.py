@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 
 from data_modules.build import build_source
-from data_modules.negatives.make import KINDS, WEIGHTS, cached_negatives
+from data_modules.data_options import KINDS
+from data_modules.negatives.make import WEIGHTS, cached_negatives
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.embedded_name import EMBEDDED

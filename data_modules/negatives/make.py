@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from data_modules.data_options import ENTITY_SWAP, KINDS, ORIGINAL, OTHER, VERBATIM
 from data_modules.encoding.encoding_cache import group_hash
 from data_modules.negatives.entity_swap import Finder, entity_swaps, find_entities, spacy_model
-from data_modules.reading.dataset import Records, Source, read_examples
+from data_modules.reading.dataset import Records, Source, WrappedSource, read_examples
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
-from data_modules.reading.wrappers import WrappedSource
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
@@ -47,10 +47,6 @@ def original_responses(examples: Sequence[Example]) -> list[list[str]]:
 
 def _hallucinated(example: Example) -> bool:
     return any(tag.strip().lower() in HALLUCINATED_TAGS for tag in example.tags)
-
-
-ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = "original", "entity_swap", "verbatim", "other"
-KINDS = (ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER)
 
 
 def check_kinds(kinds: Sequence[str], num: int) -> None:

@@ -1,81 +1,41 @@
 """Finding a dataset's official files in a folder."""
 
-import io
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, BinaryIO
+from pathlib import Path, PurePath
+from typing import BinaryIO, Protocol
 
 from data_modules.reading.rows import ReadReport, Row, read_rows
-from data_modules.reading.saved_datasets import SavedSplit
-from data_modules.reading.shards import ShardFile, is_hidden
 from faithkit.embedded_name import EMBEDDED
-from faithkit.errors import UserError, shorten
+from faithkit.errors import UserError
+
+HUB = "hub"  # a value of `path` that is no place on disk, like EMBEDDED
+MAGIC = re.compile(r"[*?\[]")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HubSplit:
-    """One split of a dataset on the hub, used like the path of a file.
-
-    Args:
-        dataset: Name on the hub, such as `stanfordnlp/snli`.
-        split: Split on the hub.
-        data_file: Reads this JSON file of the repository, if loading the repository itself would need a script of it
-            (`datasets` no longer runs those).
-        revision: Commit, tag or branch.
-        address: Of the official files, for the error if the hub cannot be reached.
-    """
-
-    dataset: str
-    split: str
-    address: str
-    data_file: str | None = None
-    revision: str | None = None
-
-    def __str__(self) -> str:
-        return f"hub:{self.dataset}:{self.split}"
+class RowsFile(Protocol):
+    """Rows that are used like the path of a file: a split on the hub, a saved split, a shard of another file system."""
 
     @property
     def name(self) -> str:
         """Its name as a file would have one: ids are made of it."""
-        return str(self)
+        ...
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """Bytes that change when the content changes: the encodings' key reads them as it reads a file's."""
-        assert mode == "rb"
-        identity = f"{self} {self.revision} {self.data_file} {self._load()._fingerprint}"
-        return io.BytesIO(identity.encode())
+        ...
 
     def rows(self) -> Iterator[Row]:
-        """Yields the rows in the hub's order."""
-        for number, values in enumerate(self._load()):
-            yield Row(values, str(self), number, number + 1)
-
-    def _load(self) -> Any:
-        from datasets import load_dataset
-
-        try:
-            if self.data_file is None:
-                return load_dataset(self.dataset, split=self.split, revision=self.revision)
-            url = f"hf://datasets/{self.dataset}@{self.revision or 'main'}/{self.data_file}"
-            return load_dataset("json", data_files={self.split: url}, split=self.split)
-        except Exception as error:  # whatever the network, the hub and the library raise: the user's remedy is the same
-            raise UserError(
-                f"cannot load from the hub: {type(error).__name__}: {shorten(str(error))}",
-                place=str(self),
-                hint=f"set data.path=FOLDER with the official files ({self.address}), or check the network",
-            ) from error
+        """Yields the rows in their order."""
+        ...
 
 
-HUB = "hub"  # a value of `path` that is no place on disk, like EMBEDDED
-
-File = Path | HubSplit | SavedSplit | ShardFile
+File = Path | RowsFile
 Patterns = Mapping[str, Sequence[str]]
 
 
 def rows_of(file: File, report: ReadReport) -> Iterator[Row]:
     """Yields the rows of a file on disk, of a split on the hub or of a saved one."""
-    assert not isinstance(file, ShardFile), "the datasets of official files read folders alone"
     return read_rows(file, report) if isinstance(file, Path) else file.rows()
 
 
@@ -143,3 +103,18 @@ def _search(root: Path, layouts: Sequence[Patterns]) -> dict[str, list[Path]]:
 
 def _hint(hint: str, address: str) -> str:
     return f"{hint}; the official files: {address}" if address else hint
+
+
+def is_hidden(path: PurePath) -> bool:
+    """Returns whether a path below the folder of the data has a name that begins with a dot or `_`."""
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def is_address(data: str) -> bool:
+    """Returns whether data is an fsspec address (`s3://...`) rather than a path of this machine."""
+    return "://" in data
+
+
+def is_glob(data: str) -> bool:
+    """Returns whether data is a pattern of paths, and no file has that name."""
+    return bool(MAGIC.search(data)) and not Path(data).expanduser().exists()

@@ -1,4 +1,6 @@
-"""Reads Parquet files and the folders that `datasets` writes by `save_to_disk`, in batches and without running code.
+"""Reads Parquet files, splits on the hub, and the folders that `datasets` writes by `save_to_disk`.
+
+Files are read in batches and without running code.
 
 A folder of `save_to_disk` has Arrow streams, `state.json` that lists them, and `dataset_info.json` with the names of
 classes; a folder of several splits has one such folder for each, and `dataset_dict.json`.
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from data_modules.reading.formats import Parsed
 from data_modules.reading.rows import Row
-from faithkit.errors import UserError
+from faithkit.errors import UserError, shorten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +27,60 @@ if TYPE_CHECKING:
 BATCH = 1024  # rows that become Python's values at a time
 STATE, INFO, SPLITS_FILE = "state.json", "dataset_info.json", "dataset_dict.json"
 SAVE = "datasets.load_dataset(...).save_to_disk(FOLDER) writes such a folder; or give .parquet, .jsonl or .csv"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSplit:
+    """One split of a dataset on the hub, used like the path of a file.
+
+    Args:
+        dataset: Name on the hub, such as `stanfordnlp/snli`.
+        split: Split on the hub.
+        data_file: Reads this JSON file of the repository, if loading the repository itself would need a script of it
+            (`datasets` no longer runs those).
+        revision: Commit, tag or branch.
+        address: Of the official files, for the error if the hub cannot be reached.
+    """
+
+    dataset: str
+    split: str
+    address: str
+    data_file: str | None = None
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"hub:{self.dataset}:{self.split}"
+
+    @property
+    def name(self) -> str:
+        """Its name as a file would have one: ids are made of it."""
+        return str(self)
+
+    def open(self, mode: str = "rb") -> BinaryIO:
+        """Bytes that change when the content changes: the encodings' key reads them as it reads a file's."""
+        assert mode == "rb"
+        identity = f"{self} {self.revision} {self.data_file} {self._load()._fingerprint}"
+        return io.BytesIO(identity.encode())
+
+    def rows(self) -> Iterator[Row]:
+        """Yields the rows in the hub's order."""
+        for number, values in enumerate(self._load()):
+            yield Row(values, str(self), number, number + 1)
+
+    def _load(self) -> Any:
+        from datasets import load_dataset
+
+        try:
+            if self.data_file is None:
+                return load_dataset(self.dataset, split=self.split, revision=self.revision)
+            url = f"hf://datasets/{self.dataset}@{self.revision or 'main'}/{self.data_file}"
+            return load_dataset("json", data_files={self.split: url}, split=self.split)
+        except Exception as error:  # whatever the network, the hub and the library raise: the user's remedy is the same
+            raise UserError(
+                f"cannot load from the hub: {type(error).__name__}: {shorten(str(error))}",
+                place=str(self),
+                hint=f"set data.path=FOLDER with the official files ({self.address}), or check the network",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
+from data_modules.reading.files import MAGIC, is_address, is_glob, is_hidden
 from data_modules.reading.formats import SUFFIXES
+from data_modules.reading.rows import Row
 from faithkit.errors import UserError, shorten
 from faithkit.files.hashes import hash_files
 
-MAGIC = re.compile(r"[*?\[]")
 # Properties of a file that change with its content; the first one that the file system has is used.
 STAMPS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "CRC")
 MOST_NAMES = 3  # in a message
@@ -48,11 +49,6 @@ class Shard:
         return asdict(self)
 
 
-def is_hidden(path: PurePath) -> bool:
-    """Returns whether a path below the folder of the data has a name that begins with a dot or `_`."""
-    return any(part.startswith((".", "_")) for part in path.parts)
-
-
 def find_shards(data: str) -> tuple[list[Shard], list[str]]:
     """Lists the shards by name, and the names of files of other kinds, which are left out.
 
@@ -82,16 +78,6 @@ def find_shards(data: str) -> tuple[list[Shard], list[str]]:
         hint = f"name a folder, 'FOLDER/*.parquet' or an address, of files of {', '.join(SUFFIXES)}"
         raise UserError("there are no shards", place=shown(data), hint=hint)
     return shards, others
-
-
-def is_address(data: str) -> bool:
-    """Returns whether data is an fsspec address (`s3://...`) rather than a path of this machine."""
-    return "://" in data
-
-
-def is_glob(data: str) -> bool:
-    """Returns whether data is a pattern of paths, and no file has that name."""
-    return bool(MAGIC.search(data)) and not Path(data).expanduser().exists()
 
 
 def name_of(data: str) -> str:
@@ -243,9 +229,11 @@ class ShardFile:
             yield file
 
     def open(self, mode: str = "rb") -> BinaryIO:
-        """Bytes that change when the content changes: the encodings' key reads them as it reads a file's."""
         assert mode == "rb"
         return io.BytesIO(f"{self.shard.name} {self.shard.size} {self.shard.stamp}".encode())
+
+    def rows(self) -> Iterator[Row]:
+        raise AssertionError("shards are read by read_table; the datasets of official files read folders alone")
 
 
 def shard_files(data: str, stems: Mapping[str, Sequence[str]]) -> dict[str, list[Path | ShardFile]]:

@@ -7,7 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from data_modules.reading.shards import Shard, hash_of, is_address, opened, shown
+from data_modules.reading.files import is_address
+from data_modules.reading.shards import Shard, hash_of, opened, shown
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import set_by
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, job_hash

@@ -4,8 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from data_modules.data_options import NUM_BUFFER_ROWS, NUM_READERS
-from data_modules.negatives.make import KINDS
+from data_modules.data_options import KINDS, NUM_BUFFER_ROWS, NUM_READERS
 from data_modules.reading.dataset import SPLITS
 from faithkit.detector import DETECTORS
 from faithkit.inference.decoding import Decoding

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from data_modules.reading.shards import is_address, is_glob
+from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config

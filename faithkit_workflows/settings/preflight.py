@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_modules.reading.shards import is_address, is_glob
+from data_modules.reading.files import is_address, is_glob
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder

@@ -17,10 +17,9 @@ from data_modules.datasets.pairs import Pairs
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.pinned_shards import pin_shards
 from data_modules.reading import saved_datasets
-from data_modules.reading.dataset import Source
+from data_modules.reading.dataset import ExcludingSource, Source
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
-from data_modules.reading.wrappers import ExcludingSource
 from data_modules.shard_stream import ShardStream
 from data_modules.splits import PartSource
 from tests.data_modules.conftest import Rows, rows_of

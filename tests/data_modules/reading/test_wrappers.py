@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from data_modules.negatives.make import NegativesSource
-from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.dataset import ExcludingSource, Source, WrappedSource, read_examples
 from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport, Row
-from data_modules.reading.wrappers import ExcludingSource, WrappedSource
 from data_modules.splits import PartSource, divide_groups
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import Example

@@ -9,7 +9,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from data_modules.build import build_source
-from data_modules.reading.files import HUB, HubSplit
+from data_modules.reading.files import HUB
+from data_modules.reading.saved_datasets import HubSplit
 from faithkit.published.published_tables import published_table
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
