@@ -85,10 +85,3 @@ def legend_above(axes: "Axes", title: str, *, wide: int = 58) -> None:
     if names:
         place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": columns}
         axes.legend(**place, handlelength=1, columnspacing=1.1, borderpad=0.2)
-
-
-def round_steps() -> Any:
-    """Puts the ticks of an axis at whole percent, in steps that a reader can count."""
-    from matplotlib.ticker import MaxNLocator
-
-    return MaxNLocator(nbins=7, steps=[1, 2, 5, 10])

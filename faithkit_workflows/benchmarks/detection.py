@@ -32,8 +32,8 @@ from faithkit_workflows.answering.prediction_files import predict_and_write, rea
 from faithkit_workflows.answering.retrieval import with_knowledge
 from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, add_cascade_costs, run_cascade
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
-from faithkit_workflows.corpus.corpus_columns import Columns
 from faithkit_workflows.corpus.corpus_report import report_corpus
+from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.detectors.baseline_fitting import read_fitting
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.detectors.loading import cascade_options, kind_of, log_models
@@ -117,7 +117,7 @@ def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Bench
     # The paper's figures describe the answers of its models: no other data are comparable.
     has_figures = block["path"] != EMBEDDED and are_comparable(benchmark.examples)
     report_corpus(
-        Columns(overlap=False).add_all(benchmark.examples),
+        CorpusRows(overlap=False).add_all(benchmark.examples),
         run.path,
         full=False,
         title=display_name(block["dataset"], block["path"]),

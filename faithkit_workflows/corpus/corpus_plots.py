@@ -7,11 +7,11 @@ Types, positions, lengths and generators are figures 2 and 3 and tables 3 and 4 
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faithkit.metrics.begin_tags import ACTS, CLASSES
+from faithkit.metrics.begin_tags import CLASSES
 from faithkit.pages.plotting import (
     COLOURS,
     MARKERS,
@@ -21,11 +21,9 @@ from faithkit.pages.plotting import (
     percent_axis,
     plot_name,
     require_plots,
-    round_steps,
     save_figure,
 )
-from faithkit_workflows.corpus.corpus_counts import Bucket, sort_labels
-from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats
+from faithkit_workflows.corpus.corpus_stats import ALL, Bucket, CorpusStats, sort_labels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +39,7 @@ _TYPE_COLOURS = {
 
 
 def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -> list[Path]:
-    """Writes the plots of `PLOTS` for which the corpus has data; those marked `full` only on request.
+    """Writes the plots of `PLOTS` for which the corpus has data; ONLY_FULL only on request.
 
     Raises:
         UserError: matplotlib is not installed, or the folder cannot be written.
@@ -49,13 +47,21 @@ def write_plots(stats: CorpusStats, folder: str | Path, *, full: bool = False) -
     require_plots()
     from matplotlib import rc_context
 
-    plots = {name: plot for name, plot in PLOTS.items() if (full or not plot.full) and plot.has_data(stats)}
+    names = [name for name in PLOTS if full or name not in ONLY_FULL]
     with rc_context(STYLE):
-        return [save_figure(plot.draw(stats), Path(folder) / f"{name}.png") for name, plot in plots.items()]
+        drawn = {name: PLOTS[name][1](stats) for name in names}
+        return [save_figure(figure, Path(folder) / f"{name}.png") for name, figure in drawn.items() if figure]
 
 
-def plot_types(stats: CorpusStats) -> "Figure":
+def describe_plot(name: str) -> str:
+    """Returns the alternative text of a plot."""
+    return f"{(PLOTS[name][1].__doc__ or '').partition('.')[0]}; the tables have the numbers."
+
+
+def plot_types(stats: CorpusStats) -> "Figure | None":
     """Plots the share of each type among the spans of a task."""
+    if not stats.types:
+        return None
     rows = {name: counts for name, counts in stats.types.items() if counts}
     figure, axes = new_figure(7, 1.3 + 0.42 * len(rows))
     labels = sort_labels(label for counts in rows.values() for label in counts)
@@ -73,19 +79,19 @@ def _stack_shares(axes: Any, rows: Mapping[str, Mapping[str, int]], colours: Map
     for label, colour in colours.items():
         shares = np.array([counts.get(label, 0) / sum(counts.values()) for counts in rows.values()])
         shown = plot_name(label.replace("_", " "))
-        axes.barh(names, shares, left=left, height=0.72, color=colour, edgecolor="white", label=shown)
-        for row, share in enumerate(shares):
-            if share >= 0.06:
-                style = {"ha": "center", "va": "center", "color": "white" if _dark(colour) else "black", "fontsize": 8}
-                axes.text(left[row] + share / 2, row, f"{share:.0%}", **style)
+        bars = axes.barh(names, shares, left=left, height=0.72, color=colour, edgecolor="white", label=shown)
+        texts = [f"{share:.0%}" if share >= 0.06 else "" for share in shares]
+        axes.bar_label(bars, texts, label_type="center", color="white" if _dark(colour) else "black", fontsize=8)
         left += shares
     axes.set_xlim(0, 1)
     axes.xaxis.set_major_formatter(percent_axis())
     axes.invert_yaxis()
 
 
-def plot_positions(stats: CorpusStats) -> "Figure":
+def plot_positions(stats: CorpusStats) -> "Figure | None":
     """Plots the positions of spans in the responses, a strip for each task."""
+    if not stats.has_spans:
+        return None
     rows = {name: shares for name, shares in stats.positions.items() if any(shares)}
     figure, _ = new_figure(7, 0.9 + 0.75 * max(1, len(rows)), rows=max(1, len(rows)))
     for axes, (name, shares) in zip(figure.axes[:], rows.items(), strict=False):
@@ -102,8 +108,10 @@ def plot_positions(stats: CorpusStats) -> "Figure":
     return figure
 
 
-def plot_lengths(stats: CorpusStats) -> "Figure":
+def plot_lengths(stats: CorpusStats) -> "Figure | None":
     """Plots spans a response (or the hallucinated share) against the length of its context and of itself, by task."""
+    if not stats.response_buckets:
+        return None
     both = {"context": stats.context_buckets, "response": stats.response_buckets}
     panels: Sequence[tuple[str, Mapping[str, list[Bucket]]]] = [(what, found) for what, found in both.items() if found]
     figure, _ = new_figure(4 * len(panels), 3.4, columns=len(panels))
@@ -129,8 +137,10 @@ def plot_lengths(stats: CorpusStats) -> "Figure":
     return figure
 
 
-def plot_models(stats: CorpusStats) -> "Figure":
+def plot_models(stats: CorpusStats) -> "Figure | None":
     """Plots spans per hundred words, by generator and task."""
+    if not (stats.models and stats.has_spans):
+        return None
     tasks = sorted({task for by_task in stats.models.values() for task in by_task if task != ALL or len(by_task) == 1})
     height = 0.8 / len(tasks)
     figure, axes = new_figure(7, 1.2 + (0.25 + 0.16 * len(tasks)) * len(stats.models))
@@ -163,20 +173,19 @@ MAX_PANELS = 6
 MAX_BARS = 12
 
 
-def plot_rates(stats: CorpusStats) -> "Figure":
+def plot_rates(stats: CorpusStats) -> "Figure | None":
     """Plots the hallucinated share of each value of each facet with its interval; the line is the share of all."""
     facets = {name: found for name, found in stats.rates.items() if name and name not in TOPICS}
+    if not facets:
+        return None
     shown = {name: dict(list(found.items())[:MAX_BARS]) for name, found in list(facets.items())[:MAX_PANELS]}
     heights = [1 + len(found) for found in shown.values()]
     figure, _ = new_figure(7, 0.5 + 0.26 * sum(heights), rows=len(shown), height_ratios=heights)
-    whole = stats.rates[""]["all"].value
+    whole = stats.rates[""][ALL].value
     top = max(metric.high or metric.value for found in shown.values() for metric in found.values())
     for axes, (name, found) in zip(figure.axes, shown.items(), strict=True):
-        values = [metric.value for metric in found.values()]
-        below = [value - (m.value if m.low is None else m.low) for value, m in zip(values, found.values(), strict=True)]
-        above = [
-            (m.value if m.high is None else m.high) - value for value, m in zip(values, found.values(), strict=True)
-        ]
+        bounds = [(m.value, m.value - (m.low or m.value), (m.high or m.value) - m.value) for m in found.values()]
+        values, below, above = zip(*bounds, strict=True)
         places = range(len(values))
         axes.errorbar(values, places, xerr=[below, above], fmt="o", color=COLOURS[0], capsize=2.5, markersize=4.5)
         axes.axvline(whole, color="#888888", linewidth=0.8, linestyle="--")
@@ -184,63 +193,28 @@ def plot_rates(stats: CorpusStats) -> "Figure":
         axes.set_ylim(len(values) - 0.4, -0.6)
         axes.set_xlim(0, min(1.02, 1.05 * top))
         axes.set_title(f"by {plot_name(name.replace('_', ' '))}")
-        axes.xaxis.set_major_locator(round_steps())
         axes.xaxis.set_major_formatter(percent_axis())
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     figure.axes[-1].set_xlabel(f"hallucinated responses with 95% intervals; dashed: all of them, {whole:.1%}")
     return figure
 
 
-def plot_topics(stats: CorpusStats) -> "Figure":
-    """Plots how many responses each topic, or source of topics, has."""
-    name = _topic_facet(stats)
-    values = stats.facets[name]
-    figure, axes = new_figure(7, 0.9 + 0.22 * len(values))
-    total = sum(counts.num_responses for counts in values.values())
-    shares = [counts.num_responses / total for counts in values.values()]
-    bars = axes.barh([plot_name(value) for value in values], shares, color=COLOURS[0], height=0.75)
-    axes.bar_label(bars, [f"{counts.num_responses:,}" for counts in values.values()], padding=3, fontsize=7)
-    axes.invert_yaxis()
-    axes.margins(x=0.1)
-    axes.xaxis.set_major_locator(round_steps())
-    axes.xaxis.set_major_formatter(percent_axis())
-    axes.set_xlabel("share of the responses")
-    axes.set_title("Topics" if name == "topic" else "Where the topics are from")
-    return figure
-
-
-def plot_classes(stats: CorpusStats) -> "Figure":
-    """Plots BEGIN's classes of each system and, within each class, how often each speech act occurs."""
-    acts = [act for act in ACTS if any(act in counts for counts in stats.acts.values())]
-    systems = {system: counts for system, counts in stats.classes.items() if sum(counts.values())}
-    rows = [0.9 + 0.32 * len(systems), 0.9 + 0.34 * len(stats.acts)]
-    figure, _ = new_figure(
-        7, 0.3 + sum(rows if acts else rows[:1]), rows=2 if acts else 1, height_ratios=rows[: 1 + bool(acts)]
-    )
+def plot_classes(stats: CorpusStats) -> "Figure | None":
+    """Plots BEGIN's classes of each system."""
+    if not stats.classes:
+        return None
+    systems = {system or ALL: counts for system, counts in stats.classes.items() if sum(counts.values())}
+    figure, axes = new_figure(7, 1.2 + 0.32 * len(systems))
     colours = dict(zip(CLASSES, ("#009e73", "#cc79a7", "#777777", "#f0c05a", "#d55e00"), strict=True))
-    _stack_shares(figure.axes[0], {system or "all": counts for system, counts in systems.items()}, colours)
-    legend_above(figure.axes[0], "BEGIN's classes")
-    if acts:
-        _heat_map(figure, stats, acts)
+    _stack_shares(axes, systems, colours)
+    legend_above(axes, "BEGIN's classes")
     return figure
 
 
-def _heat_map(figure: "Figure", stats: CorpusStats, acts: list[str]) -> None:
-    axes = figure.axes[1]
-    sizes = {name: sum(counts[name] for counts in stats.classes.values()) for name in stats.acts}
-    table = np.array([[counts.get(act, 0) / sizes[name] for act in acts] for name, counts in stats.acts.items()])
-    axes.imshow(table, cmap="cividis", vmin=0, vmax=1, aspect="auto")
-    for (row, column), share in np.ndenumerate(table):
-        ink = "white" if share < 0.5 else "black"
-        axes.text(column, row, f"{share:.0%}", ha="center", va="center", fontsize=8, color=ink)
-    axes.set_xticks(range(len(acts)), acts, rotation=20, ha="right")
-    axes.set_yticks(range(len(sizes)), [f"{name}  (n = {size:,})" for name, size in sizes.items()])
-    axes.tick_params(length=0)
-    axes.set_title("Speech acts within each class: share of its responses")
-
-
-def plot_extraction(stats: CorpusStats) -> "Figure":
+def plot_extraction(stats: CorpusStats) -> "Figure | None":
     """Plots how many responses have which coverage and density; and before the edits, where there were some."""
+    if not stats.extraction:
+        return None
     from matplotlib.colors import LogNorm
 
     figure, _ = new_figure(4.2 * len(stats.extraction), 3.5, columns=len(stats.extraction))
@@ -262,76 +236,13 @@ def plot_extraction(stats: CorpusStats) -> "Figure":
     return figure
 
 
-def _topic_facet(stats: CorpusStats) -> str:
-    return next((name for name in TOPICS if name in stats.facets), "")
-
-
-class Plot(NamedTuple):
-    """A plot with its title and alternative text in the page.
-
-    Args:
-        has_data: Whether a corpus has the data.
-        full: Whether RAGTruth's analysis leaves it out.
-    """
-
-    title: str
-    description: str
-    has_data: Callable[[CorpusStats], bool]
-    draw: "Callable[[CorpusStats], Figure]"
-    full: bool = False
-
-
-PLOTS: Mapping[str, Plot] = {  # by file name
-    "types": Plot(
-        "Types",
-        "Share of each type of hallucination by part; the table of types has the numbers.",
-        lambda stats: bool(stats.types),
-        plot_types,
-    ),
-    "positions": Plot(
-        "Positions",
-        "Heat map of the positions of hallucinated spans in the responses, a strip for each part.",
-        lambda stats: stats.has_spans,
-        plot_positions,
-    ),
-    "lengths": Plot(
-        "Length and hallucination",
-        "Hallucination against the length of context and response, by part.",
-        lambda stats: bool(stats.response_buckets),
-        plot_lengths,
-    ),
-    "models": Plot(
-        "Generators",
-        "Hallucinated spans per hundred words by generator and task; see the table by generator.",
-        lambda stats: bool(stats.models) and stats.has_spans,
-        plot_models,
-    ),
-    "rates": Plot(
-        "Rates by part",
-        "Hallucinated share of each part with its interval; the table by part has the numbers.",
-        lambda stats: any(name and name not in TOPICS for name in stats.rates),
-        plot_rates,
-        full=True,
-    ),
-    "topics": Plot(
-        "Topics",
-        "Bars of how many responses each topic has; the table by topic has the numbers.",
-        lambda stats: bool(_topic_facet(stats)),
-        plot_topics,
-        full=True,
-    ),
-    "classes": Plot(
-        "BEGIN and VRM",
-        "Shares of BEGIN's classes by system, and heat map of the speech acts in each class.",
-        lambda stats: bool(stats.classes),
-        plot_classes,
-        full=True,
-    ),
-    "copying": Plot(
-        "Copying",
-        "How many responses have which coverage and density with their knowledge.",
-        lambda stats: bool(stats.extraction),
-        plot_extraction,
-        full=True,
-    ),
+PLOTS: "Mapping[str, tuple[str, Callable[[CorpusStats], Figure | None]]]" = {  # title and plot, by file name
+    "types": ("Types", plot_types),
+    "positions": ("Positions", plot_positions),
+    "lengths": ("Length and hallucination", plot_lengths),
+    "models": ("Generators", plot_models),
+    "rates": ("Rates by part", plot_rates),
+    "classes": ("BEGIN's classes", plot_classes),
+    "copying": ("Copying", plot_extraction),
 }
+ONLY_FULL = ("rates", "classes", "copying")  # RAGTruth's analysis leaves them out

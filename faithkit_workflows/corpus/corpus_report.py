@@ -26,8 +26,8 @@ from faithkit.pages.table_text import (
     to_markdown,
 )
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.corpus.corpus_columns import Columns
-from faithkit_workflows.corpus.corpus_plots import PLOTS, write_plots
+from faithkit_workflows.corpus.corpus_plots import PLOTS, describe_plot, write_plots
+from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats, compute_corpus_stats
 from faithkit_workflows.corpus.corpus_tables import PAPER, build_corpus_tables
 
@@ -35,7 +35,7 @@ SCREEN_DPI = 100
 
 
 def report_corpus(
-    columns: Columns,
+    rows: CorpusRows,
     folder: Path,
     *,
     full: bool,
@@ -62,7 +62,7 @@ def report_corpus(
     """
     if plots:
         require_plots()
-    stats = compute_corpus_stats(columns, num_resamples=num_resamples)
+    stats = compute_corpus_stats(rows, num_resamples=num_resamples)
     if not full and not stats.has_spans:
         problem = f"none of {stats.counts.num_responses:,} examples has marked spans"
         raise UserError(problem, hint="choose a corpus or split with spans, or: construct.py pipeline=describe")
@@ -139,7 +139,7 @@ def _kind(row: Sequence[str]) -> str:
 
 def _figures(plots: Sequence[Path]) -> Iterator[tuple[str, str, str]]:
     for path in plots:
-        head, text = PLOTS[path.stem].title, PLOTS[path.stem].description
+        head, text = PLOTS[path.stem][0], describe_plot(path.stem)
         image = path.read_bytes()
         width = round(int.from_bytes(image[16:20], "big") * SCREEN_DPI / DPI)  # of the PNG's header
         data = base64.b64encode(image).decode()

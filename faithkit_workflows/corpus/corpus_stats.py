@@ -6,39 +6,135 @@ statistic is empty where the corpus lacks its labels, spans or tags. Words are s
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.metrics.begin_tags import CLASSES
-from faithkit.records import Example
+from faithkit.records import SPAN_LABELS, Example
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
-from faithkit_workflows.corpus.corpus_columns import NUM_BINS, UNKNOWN, Columns
-from faithkit_workflows.corpus.corpus_counts import (
-    Basic,
-    Bucket,
-    Counts,
-    Dialogues,
-    Extraction,
-    Lengths,
-    Rows,
-    count_responses,
-    make_buckets,
-    measure_dialogues,
-    measure_extraction,
-    measure_lengths,
-    measure_part,
-    sort_labels,
-)
+from faithkit_workflows.corpus.corpus_rows import NUM_BINS, CorpusRows
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
 
 ALL = "all"
 MAX_VALUES = 30  # of a facet; the others are counted together
 OTHERS = "(others)"
+NUM_CELLS = 40  # of the plot of coverage against density, a side
+NUM_BUCKETS = 5
+TEXTS = {"response": "response", "context": "knowledge", "turn": "turn before"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Lengths of texts; all 0 where there are none."""
+
+    mean: float = 0.0
+    max: int = 0
+    median: float = 0.0
+    high: float = 0.0  # 95% are no longer
+    num_texts: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Counts of some responses; density is spans per hundred words.
+
+    Args:
+        num_judged: Responses with a label or marked spans.
+        num_marked: Responses with marked spans (perhaps none), and `num_marked_words` their words.
+    """
+
+    num_responses: int
+    num_hallucinated: int
+    num_spans: int
+    num_words: int
+    num_judged: int
+    num_marked: int
+    num_marked_words: int
+
+    @property
+    def share(self) -> float:
+        return self.num_hallucinated / max(1, self.num_judged)
+
+    @property
+    def density(self) -> float:
+        return 100 * self.num_spans / max(1, self.num_marked_words)
+
+    @property
+    def spans_each(self) -> float:
+        return self.num_spans / max(1, self.num_marked)
+
+    def to_dict(self) -> dict[str, float]:
+        """Lists the counts and their ratios."""
+        return asdict(self) | {"share": self.share, "density": self.density, "spans_each": self.spans_each}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basic:
+    """A row of RAGTruth's table 2; contexts are measured once per source, and empty ones are not."""
+
+    num_sources: int
+    counts: Counts
+    context: Lengths
+    response: Lengths
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """A cell of table 4: responses with a length, or context length, in (low, high]; the first includes low."""
+
+    low: int
+    high: int
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialogues:
+    """A column of FaithDial's table 2.
+
+    Args:
+        num_turns: Of both speakers up to the last response; 0 where no response has a history.
+        response, before, knowledge: Mean tokens (words and punctuation marks) of a response, of the turn before it,
+            and of its knowledge.
+        edited: The share of responses that were edited; None where no original is known.
+        rounds: Mean rounds of a dialogue, where known.
+    """
+
+    num_responses: int
+    num_dialogues: int
+    num_turns: int
+    response: float
+    before: float
+    knowledge: float
+    edited: float | None
+    rounds: float | None
+
+    @property
+    def turns_each(self) -> float:
+        return self.num_turns / max(1, self.num_dialogues)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extraction:
+    """How much of the knowledge responses copy, and in how long pieces.
+
+    Args:
+        cells: The number of responses in each cell of coverage (0 to 1, rows) and density (0 to `top`, columns);
+            larger densities are in the last column.
+    """
+
+    num_responses: int
+    coverage: float
+    density: float
+    top: float
+    cells: list[list[int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,159 +201,221 @@ class CorpusStats:
         return {name: _plain(getattr(self, name)) for name in CorpusStats.__slots__}
 
 
-def compute_corpus_stats(examples: Iterable[Example] | Columns, *, num_resamples: int = 1000) -> CorpusStats:
+def compute_corpus_stats(examples: Iterable[Example] | CorpusRows, *, num_resamples: int = 1000) -> CorpusStats:
     """Computes all numbers; each example is read once.
 
     Raises:
         UserError: There are none.
     """
-    columns = examples if isinstance(examples, Columns) else Columns().add_all(examples)
-    if not len(columns):
+    corpus = examples if isinstance(examples, CorpusRows) else CorpusRows().add_all(examples)
+    if not len(corpus):
         raise UserError("there is no example to describe", hint="choose another split, or more rows")
-    parts, tasks = _by_part(columns), _by_name(columns.tasks.numbers, columns.tasks.values)
-    every = np.ones(len(columns), bool)
-    together = {ALL: every} if len(parts) > 1 else {}
-    context, response = columns.whole_column("context_words"), columns.whole_column("response_words")
-    facets = {name: _values(columns, name) for name in columns.facets}
-    shown = {name: facets[name] for name in _informative_facets(columns)}
+    frame, parts = corpus.to_frame(), corpus.part_names()
+    by_part = _divide(frame, "part")
+    facets = {name: _by_value(frame, f"by {name}") for name in _informative_facets(frame, list(corpus.facets))}
+    has_spans, names = bool(frame["spans"].notna().any()), list(dict.fromkeys(parts.values()))
+    types: dict[str, Counter[str]] = {name: Counter() for name in names}
+    places = {name: np.zeros(NUM_BINS) for name in names}
+    for part, name in parts.items():
+        types[name] += corpus.types[part]
+        places[name] += corpus.positions.get(part, 0)
+    found = {name: {label: counts[label] for label in sort_labels(counts)} for name, counts in types.items()}
     return CorpusStats(
-        basic={name: measure_part(columns, rows) for name, rows in (parts | together).items()},
-        models=_models(columns, tasks),
-        types=_types(columns),
-        positions=_positions(columns),
-        context_buckets={t: found for t, rows in tasks.items() if (found := make_buckets(columns, rows, context))},
-        response_buckets={t: found for t, rows in tasks.items() if (found := make_buckets(columns, rows, response))},
-        num_unmarked=int((columns.whole_column("spans") == UNKNOWN).sum()),
-        facets={
-            name: {v: count_responses(columns, rows) for v, rows in values.items()} for name, values in shown.items()
+        basic={
+            name: _measure_part(rows) for name, rows in (by_part | ({ALL: frame} if len(by_part) > 1 else {})).items()
         },
-        rates=_rates(columns, {"": {ALL: every}} | shown, num_resamples),
-        lengths=measure_lengths(columns),
-        dialogues={name: measure_dialogues(columns, rows) for name, rows in _splits(columns, every).items()},
-        classes=_classes(columns),
-        acts={name: dict(columns.acts[name].most_common()) for name in CLASSES if columns.acts.get(name)},
-        extraction=measure_extraction(columns),
-        num_groups=len(columns.groups.numbers),
-        num_repeated=columns.num_repeated,
+        models=_count_by_model(frame) if "model" in corpus.facets else {},
+        types=found if has_spans or any(found.values()) else {},
+        positions={n: (p / max(p.sum(), 1e-9)).tolist() for n, p in places.items()} if has_spans else {},
+        context_buckets=_buckets_by_task(frame, "context_words"),
+        response_buckets=_buckets_by_task(frame, "response_words"),
+        num_unmarked=int(frame["spans"].isna().sum()),
+        facets={name: {v: count_responses(rows) for v, rows in values.items()} for name, values in facets.items()},
+        rates=_rates({"": {ALL: frame}} | facets, num_resamples),
+        lengths=_measure_texts(frame),
+        dialogues={
+            name: _measure_dialogues(rows)
+            for name, rows in (_divide(frame, "by split") if "split" in corpus.facets else {ALL: frame}).items()
+        },
+        classes={
+            model: {name: corpus.classes[model, name] for name in CLASSES}
+            for model in sorted({model for model, _ in corpus.classes})
+        },
+        acts={name: dict(corpus.acts[name].most_common()) for name in CLASSES if corpus.acts.get(name)},
+        extraction=_measure_extraction(frame),
+        num_groups=frame["group"].nunique(),
+        num_repeated=corpus.num_repeated,
     )
 
 
-def _by_name(numbers: Mapping[Any, int], column: NDArray[np.intc]) -> dict[str, Rows]:
-    """Selects the rows of each name."""
-    return {str(name): column == number for name, number in sorted(numbers.items(), key=lambda item: str(item[0]))}
+def _divide(frame: "DataFrame", column: str) -> dict[str, "DataFrame"]:
+    """Divides rows by the value of a column, in the order of the values."""
+    return {str(value): rows for value, rows in frame.groupby(column)}
 
 
-def _part_names(columns: Columns) -> dict[str, list[int]]:
-    """Lists the parts with their numbers: a task, with its corpus where it has several."""
-    corpora: dict[str, set[Any]] = {}
-    for task, corpus in columns.parts.numbers:
-        corpora.setdefault(task, set()).add(corpus)
-    names: dict[str, list[int]] = {}
-    for (task, corpus), number in columns.parts.numbers.items():
-        name = f"{task} ({corpus or 'unknown'})" if len(corpora[task]) > 1 else task
-        names.setdefault(name, []).append(number)
-    return dict(sorted(names.items()))
-
-
-def _by_part(columns: Columns) -> dict[str, Rows]:
-    return {name: np.isin(columns.parts.values, numbers) for name, numbers in _part_names(columns).items()}
-
-
-def _splits(columns: Columns, every: Rows) -> dict[str, Rows]:
-    if "split" not in columns.facets:
-        return {ALL: every}
-    return _by_name(columns.facets["split"].numbers, columns.facets["split"].values)
-
-
-def _models(columns: Columns, tasks: Mapping[str, Rows]) -> dict[str, dict[str, Counts]]:
-    if "model" not in columns.facets:
-        return {}
-    found = {}
-    for model, rows in _by_name(columns.facets["model"].numbers, columns.facets["model"].values).items():
-        by_task = {
-            task: count_responses(columns, both) for task, of_task in tasks.items() if (both := rows & of_task).any()
-        }
-        found[model] = by_task | ({ALL: count_responses(columns, rows)} if len(by_task) > 1 else {})
-    return found
-
-
-def _types(columns: Columns) -> dict[str, dict[str, int]]:
-    """Counts spans, or hallucinated responses, by part and type; empty where there are neither."""
-    found = {}
-    for name, numbers in _part_names(columns).items():
-        total: Counter[str] = sum((columns.types[number] for number in numbers), Counter())
-        found[name] = {label: total[label] for label in sort_labels(total)}
-    marked = (columns.whole_column("spans") != UNKNOWN).any()
-    return found if marked or any(found.values()) else {}
-
-
-def _positions(columns: Columns) -> dict[str, list[float]]:
-    if not (columns.whole_column("spans") != UNKNOWN).any():
-        return {}
-    found = {}
-    for name, numbers in _part_names(columns).items():
-        total = np.zeros(NUM_BINS) + sum(columns.positions.get(number, 0) for number in numbers)
-        found[name] = [float(share) for share in total / max(total.sum(), 1e-9)]
-    return found
-
-
-def _informative_facets(columns: Columns) -> list[str]:
+def _informative_facets(frame: "DataFrame", facets: Sequence[str]) -> Iterator[str]:
     """Lists the facets with several values, without those that divide the examples as an earlier one does."""
     kept: list[str] = []
-    for name, names in columns.facets.items():
-        sizes = [len(np.unique(names.values + (len(names.numbers) + 1) * columns.facets[one].values)) for one in kept]
-        size = len(np.unique(names.values))
-        if size > 1 and not any(
-            both == size == len(np.unique(columns.facets[one].values)) for one, both in zip(kept, sizes, strict=True)
-        ):
+    for name in facets:
+        size = frame[f"by {name}"].nunique(dropna=False)
+        pairs = [frame[[f"by {name}", f"by {one}"]].drop_duplicates() for one in kept]
+        sizes = [frame[f"by {one}"].nunique(dropna=False) for one in kept]
+        if size > 1 and not any(len(pair) == size == other for pair, other in zip(pairs, sizes, strict=True)):
             kept.append(name)
-    return kept
+            yield name
 
 
-def _values(columns: Columns, facet: str) -> dict[str, Rows]:
-    """Selects the rows of each value of a facet: numbers in order, or else the most frequent values first."""
-    names, column = columns.facets[facet].numbers, columns.facets[facet].values
-    sizes = np.bincount(column[column != UNKNOWN], minlength=len(names))
+def _by_value(frame: "DataFrame", column: str) -> dict[str, "DataFrame"]:
+    """Divides rows by the value of a facet: numbers in order, or else the most frequent values first."""
+    counts = frame[column].value_counts().to_dict()
     try:
-        ordered = sorted(names, key=float)
+        ordered = sorted(counts, key=float)
     except ValueError:
-        ordered = sorted(names, key=lambda name: (-sizes[names[name]], str(name)))
-    kept, rest = ordered[:MAX_VALUES], ordered[MAX_VALUES:]
-    found = {str(name): column == names[name] for name in kept}
-    if rest:
-        found[f"{OTHERS} {len(rest):,}"] = np.isin(column, [names[name] for name in rest])
+        ordered = sorted(counts, key=lambda value: (-counts[value], value))
+    found = {value: frame[frame[column] == value] for value in ordered[:MAX_VALUES]}
+    if rest := ordered[MAX_VALUES:]:
+        found[f"{OTHERS} {len(rest):,}"] = frame[frame[column].isin(rest)]
     return found
 
 
-def _rates(
-    columns: Columns, facets: Mapping[str, Mapping[str, Rows]], num_resamples: int
-) -> dict[str, dict[str, Metric]]:
+def count_responses(rows: "DataFrame") -> Counts:
+    """Counts some responses."""
+    marked = rows[rows["spans"].notna()]
+    return Counts(
+        num_responses=len(rows),
+        num_hallucinated=int((rows["judged"] == 1).sum()),
+        num_spans=int(marked["spans"].sum()),
+        num_words=int(rows["response_words"].sum()),
+        num_judged=int(rows["judged"].notna().sum()),
+        num_marked=len(marked),
+        num_marked_words=int(marked["response_words"].sum()),
+    )
+
+
+def _count_by_model(frame: "DataFrame") -> dict[str, dict[str, Counts]]:
+    found = {}
+    for model, rows in _divide(frame, "by model").items():
+        by_task = {task: count_responses(of_task) for task, of_task in _divide(rows, "task").items()}
+        found[model] = by_task | ({ALL: count_responses(rows)} if len(by_task) > 1 else {})
+    return found
+
+
+def _measure_part(rows: "DataFrame") -> Basic:
+    return Basic(
+        num_sources=rows["group"].nunique(),
+        counts=count_responses(rows),
+        context=summarize_lengths(_contexts(rows)["context_words"]),
+        response=summarize_lengths(rows["response_words"]),
+    )
+
+
+def _contexts(rows: "DataFrame") -> "DataFrame":
+    """Selects the first row of each knowledge of each source."""
+    return rows.drop_duplicates("context")
+
+
+def summarize_lengths(lengths: "Series[float]") -> Lengths:
+    """Summarizes the lengths of known texts."""
+    known = lengths.dropna()
+    if not len(known):
+        return Lengths()
+    median, high = np.quantile(known, (0.5, 0.95)).tolist()
+    return Lengths(mean=float(known.mean()), max=int(known.max()), median=median, high=high, num_texts=len(known))
+
+
+def _measure_texts(frame: "DataFrame") -> dict[str, dict[str, Lengths]]:
+    """Measures each kind of text in words and in tokens; knowledge counts once per source."""
+    found = {}
+    for name, shown in TEXTS.items():
+        rows = _contexts(frame) if name == "context" else frame
+        both = {unit: summarize_lengths(rows[f"{name}_{unit}"]) for unit in ("words", "tokens")}
+        if both["words"].num_texts:
+            found[shown] = both
+    return found
+
+
+def _measure_dialogues(rows: "DataFrame") -> Dialogues:
+    longest = rows.groupby("group")["history"].max() + 1
+    tokens = {name: summarize_lengths(rows[f"{name}_tokens"]).mean for name in TEXTS}
+    edited, rounds = (float(rows[name].mean()) if rows[name].notna().any() else None for name in ("edited", "rounds"))
+    return Dialogues(
+        num_responses=len(rows),
+        num_dialogues=len(longest),
+        num_turns=int(longest.sum()) if (rows["history"] > 0).any() else 0,
+        response=tokens["response"],
+        before=tokens["turn"],
+        knowledge=tokens["context"],
+        edited=edited,
+        rounds=rounds,
+    )
+
+
+def _measure_extraction(frame: "DataFrame") -> dict[str, Extraction]:
+    """Measures coverage and density of the responses and, where some were edited, of the originals, on one scale."""
+    pairs = {
+        name: known.to_numpy()
+        for name, prefix in (("responses", ""), ("before the edits", "original_"))
+        if len(known := frame[[f"{prefix}coverage", f"{prefix}density"]].dropna())
+    }
+    # The top is the 99% quantile, so that a few copied passages do not hide the rest.
+    top = max((float(np.ceil(np.quantile(pair[:, 1], 0.99))) for pair in pairs.values()), default=1.0)
+    return {name: _count_cells(pair, max(top, 1.0)) for name, pair in pairs.items()}
+
+
+def _count_cells(values: NDArray[np.float64], top: float) -> Extraction:
+    coverage, density = values.T
+    limits = ((0.0, 1.0 + 1e-9), (0.0, top))
+    cells, _, _ = np.histogram2d(coverage, np.minimum(density, top), bins=NUM_CELLS, range=limits)
+    return Extraction(
+        num_responses=len(values),
+        coverage=float(coverage.mean()),
+        density=float(density.mean()),
+        top=top,
+        cells=cells.astype(int).tolist(),
+    )
+
+
+def _buckets_by_task(frame: "DataFrame", column: str) -> dict[str, list[Bucket]]:
+    return {task: found for task, rows in _divide(frame, "task").items() if (found := make_buckets(rows, column))}
+
+
+def make_buckets(rows: "DataFrame", column: str, num_buckets: int = NUM_BUCKETS) -> list[Bucket]:
+    """Divides judged responses into buckets by length, of equal size except for ties; empty buckets are left out."""
+    kept = rows[rows["judged"].notna() & rows[column].notna()]
+    if not len(kept):
+        return []
+    ordered = np.sort(kept[column].to_numpy())
+    ranks = [-(-len(ordered) * each // num_buckets) - 1 for each in range(1, num_buckets + 1)]
+    edges = [int(ordered[0]), *(int(ordered[rank]) for rank in ranks)]
+    place = np.searchsorted(edges[1:-1], kept[column], side="left")  # a length that equals an edge lies below it
+    return [
+        Bucket(low=edges[each], high=edges[each + 1], counts=count_responses(kept[place == each]))
+        for each in np.unique(place).tolist()
+    ]
+
+
+def sort_labels(labels: Iterable[str]) -> list[str]:
+    """Sorts labels of spans, each once: RAGTruth's types first, the others by name."""
+    found = set(labels)
+    return [label for label in SPAN_LABELS if label in found] + sorted(found.difference(SPAN_LABELS))
+
+
+def _rates(facets: Mapping[str, Mapping[str, "DataFrame"]], num_resamples: int) -> dict[str, dict[str, Metric]]:
     """Estimates the hallucinated share of each value with judged responses, with its interval."""
-    judged, groups = columns.whole_column("judged"), columns.groups.values
     found: dict[str, dict[str, Metric]] = {}
     for facet, values in facets.items():
         for value, rows in values.items():
-            known = rows & (judged != UNKNOWN)
-            if not known.any():
+            judged = rows[rows["judged"].notna()]
+            if not len(judged):
                 continue
-            _, index = np.unique(groups[known], return_inverse=True)
-            known_groups = Groups(index, int(index.max()) + 1)
-            scored = bootstrap(
-                known_groups,
-                mean_statistic(known_groups, {"": judged[known]}),
-                kinds=PROPORTION,
-                num_resamples=num_resamples,
-            )
-            metric = scored.metrics[""]
-            if known_groups.count < 2:  # one group has no interval
+            _, index = np.unique(judged["group"], return_inverse=True)
+            groups = Groups(index, int(index.max()) + 1)
+            statistic = mean_statistic(groups, {"": judged["judged"]})
+            metric = bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics[""]
+            if groups.count < 2:  # one group has no interval
                 metric = replace(metric, low=None, high=None)
             found.setdefault(facet, {})[value] = metric
     return found
-
-
-def _classes(columns: Columns) -> dict[str, dict[str, int]]:
-    models = sorted({model for model, _ in columns.classes})
-    return {model: {name: columns.classes[model, name] for name in CLASSES} for model in models}
 
 
 def _plain(value: Any) -> Any:
@@ -265,8 +423,8 @@ def _plain(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, Mapping):
         return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, list):
         return [_plain(item) for item in value]
-    if hasattr(value, "__dataclass_fields__"):
+    if is_dataclass(value):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return value

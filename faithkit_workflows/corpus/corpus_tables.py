@@ -21,8 +21,7 @@ from faithkit.published.figures import (
     size_rows,
 )
 from faithkit.published.published_tables import published_table
-from faithkit_workflows.corpus.corpus_counts import Basic, Bucket, Counts, sort_labels
-from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats
+from faithkit_workflows.corpus.corpus_stats import ALL, Basic, Bucket, CorpusStats, Counts, sort_labels
 
 RAGTRUTH = "ragtruth"
 

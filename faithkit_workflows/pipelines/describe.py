@@ -22,8 +22,8 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.begin_tags import GENERIC, begin_class
 from faithkit.metrics.results import write_results
 from faithkit.published.figures import are_comparable_models
-from faithkit_workflows.corpus.corpus_columns import Columns
 from faithkit_workflows.corpus.corpus_report import rate_metrics, report_corpus
+from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.corpus.datasheet import datasheet
 
 GENERIC_OPTION = "generic"
@@ -40,20 +40,20 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
     if config["dry_run"]:
         print(f"would read {block['dataset']} from {source.path}, split {' and '.join(splits)}")
         return
-    report, columns = ReadReport(block["on_bad_row"]), Columns(block["facets"])
+    report, rows = ReadReport(block["on_bad_row"]), CorpusRows(block["facets"])
     examples = chain.from_iterable(read_examples(source, split, report) for split in splits)
     for example in islice(examples, config["limit"]):
         if neither and begin_class(example.tags) == GENERIC:
             example = replace(example, label=None)
-        columns.add(example)
+        rows.add(example)
     if report.rejects:
         write_jsonl(run.path / "rejects.jsonl", report.rejects)
-    _check_facets(block["facets"], columns)
+    _check_facets(block["facets"], rows)
     is_embedded, known = block["path"] == EMBEDDED, built_here(Path(source.path))
-    no_paper = is_embedded or known or not _is_the_papers(block["dataset"], columns)
+    no_paper = is_embedded or known or not _is_the_papers(block["dataset"], rows)
     title = display_name(block["dataset"], block["path"])
     stats = report_corpus(
-        columns,
+        rows,
         run.path,
         full=True,
         title=title,
@@ -105,18 +105,18 @@ def built_here(path: Path) -> dict[str, str]:
     return known
 
 
-def _check_facets(facets: list[str] | None, columns: Columns) -> None:
-    missing = [name for name in facets or () if not columns.facets[name].numbers]
+def _check_facets(facets: list[str] | None, rows: CorpusRows) -> None:
+    missing = [name for name in facets or () if set(rows.facets[name]) <= {None}]
     if missing:
         hint = "leave it out: pipeline.facets=null takes all fields of this dataset"
         raise UserError(f"no response has a field {missing[0]!r} to group them by", hint=hint)
 
 
-def _is_the_papers(dataset: str, columns: Columns) -> bool:
+def _is_the_papers(dataset: str, rows: CorpusRows) -> bool:
     """Checks whether published figures apply: those of RAGTruth are about the responses of its models."""
-    if dataset != "ragtruth" or "model" not in columns.facets:
+    if dataset != "ragtruth" or "model" not in rows.facets:
         return dataset != "ragtruth"
-    return are_comparable_models(str(name) for name in columns.facets["model"].numbers)
+    return are_comparable_models({name for name in rows.facets["model"] if name is not None})
 
 
 def _notes(neither: bool, limit: int | None) -> list[str]:

@@ -38,7 +38,7 @@ from faithkit.statistics.prediction_powered import (
     plan_labels,
 )
 from faithkit.statistics.spread import Values
-from faithkit_workflows.corpus.corpus_columns import read_facet
+from faithkit_workflows.corpus.corpus_rows import read_facet
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.settings.engines import is_sharded
 from faithkit_workflows.tables.scored_rows import write_table

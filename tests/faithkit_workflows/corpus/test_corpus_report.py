@@ -10,8 +10,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import render_text
 from faithkit_workflows.corpus import corpus_plots
-from faithkit_workflows.corpus.corpus_columns import Columns
 from faithkit_workflows.corpus.corpus_report import report_corpus as write_report
+from faithkit_workflows.corpus.corpus_rows import CorpusRows
 from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats
 from faithkit_workflows.corpus.corpus_tables import build_corpus_tables
 from tests.faithkit_workflows.corpus.test_corpus_stats import BASELESS, CONFLICT, CORPUS, example
@@ -20,7 +20,7 @@ REAL = os.environ.get("FAITHKIT_TEST_DATA")
 
 
 def report_corpus(examples, folder, **options):
-    return write_report(Columns(overlap=False).add_all(examples), folder, full=False, **options)
+    return write_report(CorpusRows(overlap=False).add_all(examples), folder, full=False, **options)
 
 
 def test_tables_fit_eighty_columns():

@@ -6,9 +6,8 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
-from faithkit_workflows.corpus.corpus_columns import Columns
-from faithkit_workflows.corpus.corpus_counts import make_buckets
-from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats
+from faithkit_workflows.corpus.corpus_rows import CorpusRows
+from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats, make_buckets
 
 
 def example(id_, response="one two three four", spans=(), task="QA", model="m", knowledge="a b c", group=None, **meta):
@@ -72,9 +71,7 @@ def test_where_spans_lie_sums_to_one_and_long_spans_spread():
 
 
 def in_buckets(rows):
-    columns = Columns().add_all(rows)
-    every = columns.whole_column("judged") >= 0
-    return make_buckets(columns, every, columns.whole_column("response_words"))
+    return make_buckets(CorpusRows().add_all(rows).to_frame(), "response_words")
 
 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
