@@ -1,11 +1,11 @@
 """Texts of a detector's model card, and the pairs that verify an export."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from critic.sequence.evidence import EVIDENCE
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.files.model_folder import Sidecar
+from faithkit.weights.export import Card
 
 PAIRS = [
     ("The Danube flows through ten countries.", "It passes through ten countries."),
@@ -73,17 +73,6 @@ logits = session.run(["logits"], {{one.name: inputs[one.name] for one in session
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
-    """The parts of a card that depend on the kind of detector."""
-
-    title: str
-    purpose: str
-    usage: str
-    pipeline: str
-    thresholds: str
-
-
 def card_of(sidecar: Sidecar) -> Card:
     """Returns the texts for a detector of this kind."""
     return {CRITIC: _critic, TAGGER: _tagger}[sidecar.kind](sidecar.layout, sidecar.thresholds)
@@ -101,6 +90,7 @@ def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
             threshold=thresholds["threshold"],
         ),
         pipeline="text-classification",
+        limits=LIMITS,
         thresholds=f"Decision threshold {thresholds['threshold']:.4f}, chosen on validation for {thresholds['aim']}; "
         f"temperature {thresholds['temperature']:.4f}, fitted on validation.",
     )
@@ -121,6 +111,7 @@ def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
             bias=thresholds["bias"],
         ),
         pipeline="token-classification",
+        limits=LIMITS,
         thresholds=f"Characters are marked from {thresholds['char_threshold']:.4f} on, spans with at most "
         f"{thresholds['merge_gap']} characters between them are merged and spans of fewer than "
         f"{thresholds['min_length']} dropped; a response is labelled hallucinated from "

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from critic.cards import GRAPH_TITLE, LIMITS, PAIRS, card_of, describe_comparison, graph_card
+from critic.cards import GRAPH_TITLE, PAIRS, card_of, describe_comparison, graph_card
 from critic.runtime.onnx_export import write_graph
 from critic.runtime.onnx_model import ONNX
 from faithkit.detector import TAGGER
@@ -16,9 +16,7 @@ from faithkit.files.atomic import atomic_folder
 from faithkit.files.model_folder import CARD, SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import run_lock
-from faithkit.metrics.results import read_metrics
-from faithkit.training.checkpoints import best_weights, load_weights, model_state
-from faithkit.weights.export import Report, export_folder, model_card
+from faithkit.weights.export import Report, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
@@ -36,7 +34,9 @@ def export(checkpoint: str, output_dir: str, *, graph: bool = False, int8: bool 
             write_graph(folder, quantised=int8)
         _describe_in_card(sidecar, folder)
 
-    return export_folder(checkpoint, output_dir, card=_card, compare=_compare, finish=finish)
+    return export_folder(
+        checkpoint, output_dir, card=lambda sidecar, _: card_of(sidecar), compare=_compare, finish=finish
+    )
 
 
 def add_graph(checkpoint: str, *, int8: bool) -> Path:
@@ -70,22 +70,6 @@ def describe_graph(folder: Path) -> list[str]:
     return [f"{described['file']}, opset {described['opset']}: {describe_comparison(described['compared'])}"]
 
 
-def _card(sidecar: Sidecar, run: RunFolder) -> str:
-    texts = card_of(sidecar)
-    return model_card(
-        title=texts.title,
-        purpose=texts.purpose,
-        usage=texts.usage,
-        pipeline=texts.pipeline,
-        config=sidecar.origin["config"],
-        data=sidecar.origin["data"],
-        metrics=read_metrics(run.metrics),
-        thresholds=texts.thresholds,
-        limits=LIMITS,
-        labels=sidecar.labels,
-    )
-
-
 def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float]:
     """Compares the logits of the exported folder with best.ckpt; returns their number and the largest difference."""
     import transformers
@@ -97,11 +81,7 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
     with loading(str(folder)) as source:
         reloaded = load_model(auto, source).eval()
         tokenizer = load_tokenizer(source)
-    reference = auto.from_config(reloaded.config).eval()
-    if run.best.exists():
-        load_weights(reference, model_state(best_weights(run)), run.best)
-    else:
-        reference.load_state_dict(reloaded.state_dict())
+    reference = trained_model(reloaded, run)
     texts = [list(side) for side in zip(*PAIRS, strict=True)]
     inputs = tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():

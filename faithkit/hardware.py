@@ -81,3 +81,16 @@ def to_bf16(model: Any) -> Any:
     for module, name, buffer in kept:
         setattr(module, name, buffer)
     return model
+
+
+def place_model(model: Any, device: str | None, precision: str) -> tuple[Any, str]:
+    """Puts a model of inference on a device; also returns the precision that it then computes in.
+
+    Args:
+        device: None takes a GPU if there is one.
+        precision: 32-true, bf16, or auto: bf16 if the hardware supports it.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    used = resolve_precision(precision, device)
+    model = model.eval().to(device)
+    return (to_bf16(model) if used == "bf16" else model), used

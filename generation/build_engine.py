@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from data_modules.encoding.sequence_layout import CAUSAL
 from faithkit import arguments
 from faithkit.errors import UserError
-from faithkit.hardware import resolve_precision
 from faithkit.inference.decoding import BEAM, GREEDY, Engine
+from faithkit.inference.local_text import LocalOptions
 from faithkit.inference.text import AUTO, TRANSFORMERS, VLLM
-from faithkit.settings.types import PRECISIONS
 from faithkit.weights.load import check_end_token, filler_token
 from generation.load_checkpoint import LoadedCheckpoint, load_model
 
@@ -28,23 +27,6 @@ class EngineChoice:
 
     def __str__(self) -> str:
         return f"engine: {self.name} ({self.reason})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """Options of an engine that runs a model; see `Generator.load`."""
-
-    precision: str
-    batch_size: int | None = None
-    device: str | None = None
-    memory_fraction: float | None = None
-    num_gpus: int = 1
-
-    def __post_init__(self) -> None:
-        arguments.read_choice("precision", self.precision, PRECISIONS)
-        arguments.read_count("batch_size", self.batch_size)
-        arguments.read_probability("memory_fraction", self.memory_fraction)
-        arguments.read_count("num_gpus", self.num_gpus)
 
 
 def check_engine(engine: str) -> None:
@@ -82,28 +64,29 @@ def choose_engine(
     return EngineChoice(VLLM, f"it is installed and runs causal models on {vllm_device}")
 
 
-def build_vllm(loaded: LoadedCheckpoint, path: str, options: EngineOptions) -> tuple[Engine, int | None]:
+def build_vllm(loaded: LoadedCheckpoint, path: str, options: LocalOptions) -> tuple[Engine, int | None]:
     """Loads a causal model into vLLM; gives also how many tokens of prompt and answer it has places for."""
-    from faithkit.inference.vllm_engine import VllmEngine, check_platform
+    from faithkit.inference.vllm_engine import VllmEngine
 
     if loaded.new_tokens:
         problem = "vLLM runs a folder as it is, and this one lacks the markers of a dialogue"
         raise UserError(problem, place=path, hint="give a run of a generator, or use engine=transformers")
-    encoder, device = loaded.encoder, "cpu" if check_platform() else "cuda"
-    longest = encoder.layout.max_length + encoder.layout.max_response_length
+    layout = loaded.encoder.layout
+    longest = layout.max_length + layout.max_response_length
     engine = VllmEngine(
         loaded.source,
-        eos_id=encoder.tokenizer.eos_token_id,
+        eos_id=loaded.encoder.tokenizer.eos_token_id,
         max_length=longest,
-        precision=resolve_precision(options.precision, device),
+        precision=options.precision,
+        device=options.device,
         batch_size=options.batch_size,
-        memory_fraction=options.memory_fraction if device == "cuda" else None,
-        num_gpus=options.num_gpus if device == "cuda" else 1,
+        memory_fraction=options.memory_fraction,
+        num_gpus=options.num_gpus,
     )
     return engine, longest
 
 
-def build_transformers(loaded: LoadedCheckpoint, path: str, options: EngineOptions) -> tuple[Engine, int | None]:
+def build_transformers(loaded: LoadedCheckpoint, path: str, options: LocalOptions) -> tuple[Engine, int | None]:
     """Loads a model into our engine; gives also its number of places, None where it counts none."""
     from faithkit.inference.transformers_engine import TransformersEngine
 
@@ -124,6 +107,6 @@ def build_transformers(loaded: LoadedCheckpoint, path: str, options: EngineOptio
     return engine, places
 
 
-Build = Callable[[LoadedCheckpoint, str, EngineOptions], tuple[Engine, int | None]]
+Build = Callable[[LoadedCheckpoint, str, LocalOptions], tuple[Engine, int | None]]
 # Every engine by its name. It gives the engine, and how many tokens of prompt and answer the model has places for.
 ENGINES: Mapping[str, Build] = {TRANSFORMERS: build_transformers, VLLM: build_vllm}

@@ -1,6 +1,5 @@
 """Exports a generator's run as a folder that plain transformers loads."""
 
-import copy
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.files.model_folder import Sidecar
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.results import read_metrics
-from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.training.language_model import run_model
-from faithkit.weights.export import Report, compared_examples, export_folder, model_card
+from faithkit.weights.export import Card, Report, compared_examples, export_folder, trained_model
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 from generation.control import control_tokens
@@ -84,16 +81,12 @@ def _usage(settings: Settings, run: RunFolder) -> str:
     )
 
 
-def _card(sidecar: Sidecar, run: RunFolder) -> str:
-    return model_card(
+def _card(sidecar: Sidecar, run: RunFolder) -> Card:
+    return Card(
         title="A faithful generator",
         purpose="A generator for knowledge-grounded dialogue: it answers from a source text and the dialogue history.",
         usage=_usage(Settings.from_sidecar(sidecar), run),
         pipeline="text-generation",
-        config=sidecar.origin["config"],
-        data=sidecar.origin["data"],
-        metrics=read_metrics(run.metrics),
-        thresholds="",
         limits=LIMITS,
         tags="knowledge-grounded-dialogue, faithfulness",
     )
@@ -104,9 +97,7 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
     settings = Settings.from_sidecar(sidecar)
     with loading(str(folder)) as source:
         reloaded: Any = load_model(ARCHITECTURES[settings.architecture].model_class, source).eval()
-    reference = copy.deepcopy(reloaded)  # not from the config: T5's declares tied embeddings even if they are not
-    if run.best.exists():
-        load_weights(reference, model_state(best_weights(run)), run.best)
+    reference = trained_model(reloaded, run)
     encoder = TurnEncoder(load_tokenizer(str(folder)), settings.layout, packed=False)
     columns = encoder.encode(EXAMPLES, Counter())
     if settings.layout.control:

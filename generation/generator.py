@@ -29,8 +29,9 @@ from faithkit.arguments import (
 )
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Engine, Prompt, read_decoding
+from faithkit.inference.local_text import LocalOptions
 from faithkit.records import Example, Prediction, Turn
-from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, EngineOptions, check_engine, choose_engine
+from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, check_engine, choose_engine
 from generation.control import control_tokens
 from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings
@@ -216,7 +217,7 @@ class Generator:
         """
         check_engine(engine)
         path, device = arguments.read_path(path), arguments.read_device(device)
-        options = EngineOptions(
+        options = LocalOptions(
             precision=precision,
             batch_size=batch_size,
             device=device,

@@ -9,7 +9,7 @@ from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_settings
-from faithkit.hardware import resolve_precision, to_bf16
+from faithkit.hardware import place_model
 from faithkit.weights.load import import_transformers, load_config
 from faithkit.weights.resolve import fetch_folder, loading
 from generation.settings import Settings
@@ -61,17 +61,13 @@ def load_model(loaded: LoadedCheckpoint, *, device: str | None, precision: str) 
         device: None takes the GPU where there is one.
         precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
     """
-    import torch
-
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     model = load_generator(
         loaded.source,
         loaded.settings.architecture,
         tokenizer=loaded.encoder.tokenizer,
         new_tokens=loaded.new_tokens,
     )
-    model = model.eval().to(device, torch.float32)
-    return to_bf16(model) if resolve_precision(precision, device) == "bf16" else model
+    return place_model(model, device, precision)[0]
 
 
 def foreign_settings(source: str) -> Settings:

@@ -161,7 +161,6 @@ class GeneratorTask:
         control: The control tokens in front of the input; None for none.
         optimizer: The block `optimizer` (`OptimizerOptions`).
         model: The block `model`; the fields of `GeneratorOptions` are read.
-        options: The same fields by name, with precedence.
     """
 
     def __init__(
@@ -170,10 +169,9 @@ class GeneratorTask:
         objective: Objective,
         control: Ctrl | None,
         optimizer: Mapping[str, Any],
-        model: Mapping[str, Any] | None = None,
-        **options: Any,
+        model: Mapping[str, Any],
     ):
-        self.options, self.objective = read_options(GeneratorOptions, model, options), objective
+        self.options, self.objective = read_options(GeneratorOptions, model), objective
         self.optimizer = OptimizerOptions(**optimizer)
         layout = TurnLayout(
             kind=ARCHITECTURES[self.options.architecture].kind,

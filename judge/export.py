@@ -9,11 +9,9 @@ import torch
 from faithkit.files.model_folder import Sidecar, is_adapter, read_stored, seal
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.messages import MessageTokens
-from faithkit.metrics.results import read_metrics
 from faithkit.provenance.seen_rows import SEEN_ROWS_FILE as SEEN_ROWS
-from faithkit.training.checkpoints import best_weights, load_weights, model_state
 from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
-from faithkit.weights.export import Report, compared_examples, export_folder, model_card
+from faithkit.weights.export import Card, Report, compared_examples, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 from judge.settings import Settings
@@ -46,7 +44,7 @@ def export(checkpoint: str, output_dir: str) -> Report:
 
     Adapters are merged into their base.
     """
-    return export_folder(checkpoint, output_dir, card=_card, compare=_compare, copy=_copy)
+    return export_folder(checkpoint, output_dir, card=_card, compare=_compare, copy_model=_copy)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -72,18 +70,15 @@ def _merge_adapters(adapters: AdapterFolder) -> Any:
         return load_adapters(load_model(AutoModelForCausalLM, source), adapters, merge=True)
 
 
-def _card(sidecar: Sidecar, run: RunFolder) -> str:
+def _card(sidecar: Sidecar, run: RunFolder) -> Card:
     settings = Settings.from_sidecar(sidecar)
     shown = "\n".join(f"    {line}".rstrip() for line in settings.template.text.strip().splitlines())
     calibration = settings.calibration
-    return model_card(
+    return Card(
         title="A judge of hallucinations",
         purpose="A language model that decides whether knowledge and conversation support a response.",
         usage=USAGE.format(ask=settings.ask, prompt=shown),
         pipeline="text-generation",
-        config=sidecar.origin["config"],
-        data=sidecar.origin["data"],
-        metrics=read_metrics(run.metrics),
         thresholds=f"A response is labelled hallucinated from a probability of {calibration.threshold:.4g} of the "
         f"reply's first token; temperature {calibration.temperature:.4g}. Both are fitted on validation.",
         limits=LIMITS,
@@ -110,14 +105,7 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
 
 def _reference(run: RunFolder, reloaded: Any) -> Any:
     """Returns the trained model; for a folder without its run the folder's model."""
-    from transformers import AutoModelForCausalLM
-
     for folder in (run.path, run.adapter):
         if is_adapter(folder) and (adapters := stored_adapters(str(folder))):
             return _merge_adapters(adapters)
-    reference: Any = AutoModelForCausalLM.from_config(reloaded.config).eval()
-    if run.best.exists():
-        load_weights(reference, model_state(best_weights(run)), run.best)
-    else:
-        reference.load_state_dict(reloaded.state_dict())
-    return reference
+    return trained_model(reloaded, run)

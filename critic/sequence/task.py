@@ -38,11 +38,10 @@ class CriticTask:
     Args:
         optimizer: The block `optimizer` (`OptimizerOptions`).
         model: The block `model`; the fields of `CriticOptions` are read.
-        options: The same fields by name, with precedence.
     """
 
-    def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any] | None = None, **options: Any):
-        self.options = read_options(CriticOptions, model, options)
+    def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any]):
+        self.options = read_options(CriticOptions, model)
         self.optimizer = OptimizerOptions(**optimizer)
         with loading(self.options.weights) as source:
             self.tokenizer = load_tokenizer(source)

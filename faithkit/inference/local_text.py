@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from faithkit import arguments
-from faithkit.errors import UserError
-from faithkit.hardware import resolve_precision, to_bf16
+from faithkit.hardware import place_model
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text import TRANSFORMERS, VLLM, Form, Reply, Request, check_requests
@@ -97,6 +96,7 @@ class LocalOptions:
         batch_size: Texts at a time; changes the speed, not the texts.
         max_length: Tokens of prompt and answer together; None for as many as the model has places for.
         memory_fraction: Of a GPU's memory, for vLLM.
+        num_gpus: That share the model, for vLLM.
     """
 
     engine: str = TRANSFORMERS
@@ -105,6 +105,7 @@ class LocalOptions:
     batch_size: int | None = None
     max_length: int | None = None
     memory_fraction: float | None = None
+    num_gpus: int = 1
 
     def __post_init__(self) -> None:
         arguments.read_choice("engine", self.engine, (TRANSFORMERS, VLLM))
@@ -112,6 +113,7 @@ class LocalOptions:
         arguments.read_count("batch_size", self.batch_size)
         arguments.read_count("max_length", self.max_length)
         arguments.read_probability("memory_fraction", self.memory_fraction)
+        arguments.read_count("num_gpus", self.num_gpus)
 
 
 def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngine:
@@ -143,17 +145,14 @@ def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngi
 def _load_transformers(
     source: str, tokenizer: Any, options: LocalOptions, window: int, adapters: AdapterFolder | None
 ) -> tuple[Engine, str]:
-    import torch
     from transformers import AutoModelForCausalLM
 
     from faithkit.inference.transformers_engine import TransformersEngine
 
-    device = arguments.read_device(options.device) or ("cuda" if torch.cuda.is_available() else "cpu")
-    used = resolve_precision(options.precision, device)
     network = load_model(AutoModelForCausalLM, source)
     check_vocabulary(network, tokenizer, source)
-    network = (load_adapters(network, adapters) if adapters else network).eval().to(device)
-    network = to_bf16(network) if used == "bf16" else network
+    network = load_adapters(network, adapters) if adapters else network
+    network, used = place_model(network, arguments.read_device(options.device), options.precision)
     pad_id = filler_token(tokenizer)
     engine = TransformersEngine(network, eos_id=tokenizer.eos_token_id, pad_id=pad_id, batch_size=options.batch_size)
     return engine, used
@@ -162,24 +161,20 @@ def _load_transformers(
 def _load_vllm(
     source: str, tokenizer: Any, options: LocalOptions, window: int, adapters: AdapterFolder | None
 ) -> tuple[Engine, str]:
-    from faithkit.inference.vllm_engine import VllmEngine, check_platform
+    from faithkit.inference.vllm_engine import VllmEngine
 
-    here = "cpu" if check_platform() else "cuda"
-    if options.device is not None and not options.device.startswith(here):
-        problem = f"vLLM runs on {here} here, and device={options.device} is asked for"
-        raise UserError(problem, hint="use engine=transformers")
-    used = resolve_precision(options.precision, here)
     engine = VllmEngine(
         source,
         eos_id=tokenizer.eos_token_id,
         max_length=window,
-        precision=used,
+        precision=options.precision,
+        device=options.device,
         batch_size=options.batch_size,
-        memory_fraction=options.memory_fraction if here == "cuda" else None,
+        memory_fraction=options.memory_fraction,
         relative=True,
         adapters=adapters,
     )
-    return engine, used
+    return engine, engine.precision
 
 
 def _identity(source: str, tokenizer: Any, how: str) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
+from faithkit.hardware import resolve_precision
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.weights.adapters import AdapterFolder
 
@@ -22,9 +23,10 @@ class VllmEngine:
     Args:
         folder: A Hugging Face folder.
         max_length: Tokens of prompt and completion together.
-        precision: 32-true or bf16.
+        precision: 32-true, bf16, or auto: bf16 if the hardware supports it.
+        device: The device that the caller asks for; None for any.
         batch_size: Texts at a time; None leaves it to vLLM.
-        memory_fraction: Share of the device's memory, for weights, keys and values; None leaves it to vLLM.
+        memory_fraction: Share of a GPU's memory, for weights, keys and values; None leaves it to vLLM.
         relative: Log-probabilities are those among the allowed tokens, as `next_probabilities` needs them.
         adapters: LoRA adapters that are put on the model, unmerged.
         num_gpus: That share the model, each with a part of every layer (tensor parallel).
@@ -40,6 +42,7 @@ class VllmEngine:
         eos_id: int,
         max_length: int,
         precision: str = "32-true",
+        device: str | None = None,
         batch_size: int | None = None,
         memory_fraction: float | None = None,
         relative: bool = False,
@@ -48,24 +51,29 @@ class VllmEngine:
         num_gpus: int = 1,
     ):
         on_cpu = check_platform()
+        self.eos_id, self.device = eos_id, "cpu" if on_cpu else "cuda"
+        if device is not None and not device.startswith(self.device):
+            problem = f"vLLM runs on {self.device} here, and device={device} is asked for"
+            raise UserError(problem, hint="use engine=transformers")
+        self.precision = resolve_precision(precision, self.device)
         check_causal(folder)
         options = dict(CPU_OPTIONS) if on_cpu else {}
         if on_cpu:  # read when vLLM is imported: one process, which leaves the cores to whoever else uses them
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-        wanted = {"max_num_seqs": batch_size, "gpu_memory_utilization": memory_fraction}
-        options |= {name: value for name, value in wanted.items() if value is not None}
-        options |= parallel_options(num_gpus)
+        else:
+            wanted = {"gpu_memory_utilization": memory_fraction}
+            options |= {name: value for name, value in wanted.items() if value is not None} | parallel_options(num_gpus)
+        options |= {} if batch_size is None else {"max_num_seqs": batch_size}
         options |= {"logprobs_mode": "processed_logprobs"} if relative else {}
         if adapters:
             fitting = next(size for size in LORA_RANKS if size >= adapters.rank)
             options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
         from vllm import LLM
 
-        self.eos_id, self.device = eos_id, "cpu" if on_cpu else "cuda"
         self.llm = LLM(
             model=folder,
-            dtype="float32" if precision == "32-true" else "bfloat16",
+            dtype="float32" if self.precision == "32-true" else "bfloat16",
             max_model_len=max_length,
             skip_tokenizer_init=True,
             enable_prefix_caching=prefix_cache,

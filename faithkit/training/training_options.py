@@ -50,17 +50,14 @@ class OptimizerOptions:
         check_fields(self, "optimizer")
 
 
-def read_options(kind: type[Options], model: Mapping[str, Any] | None, given: Mapping[str, Any]) -> Options:
-    """Reads the options of a task from the block `model`, and from keyword arguments, which win.
+def read_options(kind: type[Options], model: Mapping[str, Any]) -> Options:
+    """Reads the options of a task from the block `model`.
 
     Args:
-        kind: A dataclass; it takes the keys of `model` that it has fields for.
+        kind: A dataclass; it takes the keys that it has fields for.
     """
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    if unknown := given.keys() - known:
-        hint = f"use {', '.join(sorted(known))}"
-        raise UserError(f"model.task has no option {', '.join(sorted(unknown))}", hint=hint)
-    values = {name: value for name, value in (model or {}).items() if name in known} | dict(given)
+    values = {name: value for name, value in model.items() if name in known}
     required = {field.name for field in fields(kind) if field.default is MISSING}  # type: ignore[arg-type]
     if missing := required - values.keys():
         raise UserError(f"model.{min(missing)} is not set", hint=f"set model.{min(missing)}=...")

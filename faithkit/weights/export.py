@@ -1,5 +1,6 @@
 """Exports a model: its folder, a model card, and a check that a reload gives the same logits."""
 
+import copy
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
 from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored
 from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
+from faithkit.training.checkpoints import best_weights, load_weights, model_state
 
 TOLERANCE = 1e-5
 SHOWN_METRICS = {
@@ -34,6 +37,24 @@ class Report:
     reloaded_in: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """The parts of a model card that depend on the kind of model; the others come from its sidecar and its metrics.
+
+    Args:
+        pipeline: The hub's name of its task.
+        thresholds: How a score becomes a label; empty for a model without labels.
+    """
+
+    title: str
+    purpose: str
+    usage: str
+    pipeline: str
+    limits: Sequence[str]
+    thresholds: str = ""
+    tags: str = "hallucination-detection, faithfulness"
+
+
 def compared_examples(*rows: tuple[str, Sequence[str], str]) -> list[Example]:
     """Builds examples on which logits are compared, from knowledge, history (the seeker begins) and response."""
     return [
@@ -54,19 +75,19 @@ def export_folder(
     checkpoint: str,
     output_dir: str,
     *,
-    card: Callable[[Sidecar, RunFolder], str],
+    card: Callable[[Sidecar, RunFolder], Card],
     compare: Callable[[Sidecar, RunFolder, Path], tuple[int, float]],
     reloaded_in: Callable[[Sidecar], str] = lambda _: "plain transformers",
-    copy: Callable[[Path, Path], None] = lambda source, target: _copy(source, target),
+    copy_model: Callable[[Path, Path], None] | None = None,
     finish: Callable[[Sidecar, Path], None] = lambda _, __: None,
 ) -> Report:
     """Copies the hf/ folder of a run, adds a card, and checks the copy's logits before it takes its place.
 
     Args:
-        card: Returns the text of the model card.
+        card: Returns the texts of the model card.
         compare: Returns the number of compared logits, and the largest difference from the run's checkpoint.
         reloaded_in: Returns the program that `compare` reloads the folder in.
-        copy: Copies the model without its card.
+        copy_model: Copies the model without its card; None copies the folder.
         finish: Adds files to the folder before it gets its final name.
 
     Raises:
@@ -86,9 +107,13 @@ def export_folder(
         )
     check_folder(source)
     with atomic_folder(target) as unfinished:
-        copy(source, unfinished)
+        if copy_model:
+            copy_model(source, unfinished)
+        else:
+            shutil.copytree(source, unfinished, dirs_exist_ok=True)
         run = RunFolder(checkpoint)
-        (unfinished / "README.md").write_text(card(sidecar, run), encoding="utf-8")
+        text = model_card(card(sidecar, run), sidecar, read_metrics(run.metrics))
+        (unfinished / "README.md").write_text(text, encoding="utf-8")
         num_logits, difference = compare(sidecar, run, unfinished)
         if not difference <= TOLERANCE:
             raise UserError(f"the reloaded model differs by {difference:.1e} in its logits", place=str(source))
@@ -96,25 +121,18 @@ def export_folder(
     return Report(target, num_logits, difference, reloaded_in(sidecar))
 
 
-def _copy(source: Path, target: Path) -> None:
-    shutil.copytree(source, target, dirs_exist_ok=True)
+def trained_model(reloaded: Any, run: RunFolder) -> Any:
+    """Copies an exported model and gives it the weights of the best checkpoint, if its run is there."""
+    trained = copy.deepcopy(reloaded)  # not from the config: T5's declares tied embeddings even if they are not
+    if run.best.exists():
+        load_weights(trained, model_state(best_weights(run)), run.best)
+    return trained
 
 
-def model_card(
-    *,
-    title: str,
-    purpose: str,
-    usage: str,
-    pipeline: str,
-    config: Mapping[str, Any],
-    data: Mapping[str, Any],
-    metrics: Mapping[str, Mapping[str, Any]],
-    thresholds: str,
-    limits: Sequence[str],
-    labels: Sequence[str] = (),
-    tags: str = "hallucination-detection, faithfulness",
-) -> str:
+def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, Any]]) -> str:
     """Writes a Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
+    config, data = sidecar.origin["config"], sidecar.origin["data"]
+    labels = ", ".join(f"{index} = {label}" for index, label in enumerate(sidecar.labels))
     sizes = data.get("sizes", {})
     trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
     fingerprints = "\n".join(f"- `{name}`: `{value}`" for name, value in data.get("fingerprints", {}).items())
@@ -122,19 +140,19 @@ def model_card(
         "---",
         "language: en",
         "library_name: transformers",
-        f"pipeline_tag: {pipeline}",
-        f"tags: [{tags}]",
+        f"pipeline_tag: {card.pipeline}",
+        f"tags: [{card.tags}]",
         "---",
         "",
-        f"# {title}",
+        f"# {card.title}",
         "",
-        purpose,
+        card.purpose,
         "",
         "## Use",
         "",
-        usage,
+        card.usage,
         "",
-        *([f"Labels: {', '.join(f'{index} = {label}' for index, label in enumerate(labels))}.", ""] if labels else []),
+        *([f"Labels: {labels}.", ""] if labels else []),
         "## Training",
         "",
         f"Started from `{config['model']['weights']}`; data: {trained or 'not recorded'}; seed {config.get('seed')}.",
@@ -152,10 +170,10 @@ def model_card(
         "|---|---|---|---|---|",
         *_metric_rows(metrics),
         "",
-        *([thresholds, ""] if thresholds else []),
+        *([card.thresholds, ""] if card.thresholds else []),
         "## Limits",
         "",
-        *(f"- {limit}" for limit in limits),
+        *(f"- {limit}" for limit in card.limits),
         "",
     ]
     return "\n".join(lines)

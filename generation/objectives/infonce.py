@@ -47,26 +47,15 @@ class InfoNce(Objective):
     On the command line: `faithkit train model=t5 objective=infonce data=faithdial`.
 
     Args:
-        weight: Of the contrastive part.
-        temperature: Below 1 sharpens the choice.
-        query: The context's summary: encoder_mean, encoder_first or decoder_first; for causal models context_last.
-            None is the first of these that the model has.
-        num_negatives: Of a row, at most.
-        in_batch: True makes the gold responses of the batch's other rows negatives too; `all` their negatives
-            besides, as FaithDial's release does.
+        options: Those of `InfoNceOptions`, by name.
     """
 
     projection: torch.nn.Linear
 
-    def __init__(
-        self, *, weight: float, temperature: float, query: str | None, num_negatives: int, in_batch: bool | str = False
-    ):
+    def __init__(self, **options: Any):
         super().__init__()
-        InfoNceOptions(  # which checks them
-            weight=weight, temperature=temperature, query=query, num_negatives=num_negatives, in_batch=in_batch
-        )
-        self.weight, self.temperature, self.query = weight, temperature, query
-        self.num_negatives, self.in_batch = num_negatives, in_batch
+        self.options = InfoNceOptions(**options)
+        self.query = self.options.query
 
     def encoder(self, encoder: Encoder, turns: TurnEncoder) -> Encoder:
         causal = turns.layout.kind == CAUSAL
@@ -78,7 +67,7 @@ class InfoNce(Objective):
             kind = "a causal model" if causal else "an encoder-decoder"
             raise UserError(f"objective.query={self.query} does not go with {kind}", hint=_queries())
         self.query = self.query or known[0]
-        return CandidateEncoder(encoder, turns, self.num_negatives)
+        return CandidateEncoder(encoder, turns, self.options.num_negatives)
 
     def set_up(self, model: Any, seed: int) -> None:
         if model.config.is_encoder_decoder and not takes_candidates(model):
@@ -93,7 +82,7 @@ class InfoNce(Objective):
 
     def check(self, data: Any) -> None:
         columns = [subset.encoded.columns["negative_length"] for subset in data.subsets["train"]]
-        if not self.in_batch and columns and not any(len(c.values) for c in columns if isinstance(c, Ragged)):
+        if not self.options.in_batch and columns and not any(len(c.values) for c in columns if isinstance(c, Ragged)):
             hint = "set data.negatives, for example data.negatives={kinds: [verbatim, other], num: 4}"
             raise UserError("objective=infonce, and no training example has negatives", hint=hint)
 
@@ -105,17 +94,17 @@ class InfoNce(Objective):
         real, row = step.real, step.batch["candidate_row"]
         with torch.autocast(step.losses.device.type, enabled=False):
             query = self.projection(step.output.query.to(self.projection.weight.dtype)).float()
-            query = query / (self.temperature * math.sqrt(query.shape[-1]))
+            query = query / (self.options.temperature * math.sqrt(query.shape[-1]))
             candidates = step.output.candidates.float()
             scores = by_row((query[row] * candidates).sum(-1), row, len(real))  # [rows, most candidates of a row]
-            if self.in_batch:
+            if self.options.in_batch:
                 scores = torch.cat([scores, self._in_batch_scores(query, candidates, step)], dim=1)
         counted = real & (scores[:, 1:] > -torch.inf).any(1)  # rows that have a negative
         contrast = token_mean(contrastive_losses(scores), counted, step.processes)
         right = token_mean((scores.argmax(1) == 0).float(), counted, step.processes)
         step.log("contrast", contrast)
         step.log("contrast_accuracy", right)
-        return token_mean(step.losses, real[step.batch["target_row"]], step.processes) + self.weight * contrast
+        return token_mean(step.losses, real[step.batch["target_row"]], step.processes) + self.options.weight * contrast
 
     def _in_batch_scores(self, query: Tensor, candidates: Tensor, step: Step) -> Tensor:
         """Scores each row's query against the candidates of all other rows, those of other processes too.
@@ -129,7 +118,7 @@ class InfoNce(Objective):
         """
         row, real, processes = step.batch["candidate_row"], step.real, step.processes
         rows = torch.arange(len(real), device=row.device)
-        if self.in_batch == ALL:
+        if self.options.in_batch == ALL:
             chosen, owner = candidates, row
             share = int(processes.gather(torch.tensor([len(row)], device=row.device)).max())
         else:

@@ -39,10 +39,7 @@ class LossTruncation(Objective):
     On the command line: `faithkit train model=gpt2 objective=loss_truncation`.
 
     Args:
-        drop_fraction: Share of the responses to leave out: c of the paper.
-        window: Newest losses that the cutoff is a quantile of.
-        hot_start: Responses before any is left out, because an untrained model cannot rank them.
-        recompute_every: Responses between two cutoffs.
+        options: Those of `LossTruncationOptions`, by name.
     """
 
     recent: Tensor
@@ -50,13 +47,10 @@ class LossTruncation(Objective):
     computed_at: Tensor
     cutoff: Tensor
 
-    def __init__(self, *, drop_fraction: float, window: int, hot_start: int, recompute_every: int):
+    def __init__(self, **options: Any):
         super().__init__()
-        LossTruncationOptions(  # which checks them
-            drop_fraction=drop_fraction, window=window, hot_start=hot_start, recompute_every=recompute_every
-        )
-        self.drop_fraction, self.hot_start, self.recompute_every = drop_fraction, hot_start, recompute_every
-        self.register_buffer("recent", torch.zeros(window))
+        self.options = LossTruncationOptions(**options)
+        self.register_buffer("recent", torch.zeros(self.options.window))
         self.register_buffer("seen", torch.tensor(0))
         self.register_buffer("computed_at", torch.tensor(0))
         self.register_buffer("cutoff", torch.tensor(torch.inf))
@@ -88,8 +82,10 @@ class LossTruncation(Objective):
         self.recent[(first + torch.arange(len(newest), device=losses.device)) % window] = newest.float()
         self.seen += len(losses)
         seen = int(self.seen)
-        if seen >= self.hot_start and (self.cutoff.isinf() or seen - int(self.computed_at) >= self.recompute_every):
-            self.cutoff.copy_(torch.quantile(self.recent[: min(seen, window)], 1 - self.drop_fraction))
+        if seen >= self.options.hot_start and (
+            self.cutoff.isinf() or seen - int(self.computed_at) >= self.options.recompute_every
+        ):
+            self.cutoff.copy_(torch.quantile(self.recent[: min(seen, window)], 1 - self.options.drop_fraction))
             self.computed_at.copy_(self.seen)
 
 

@@ -37,10 +37,12 @@ class InfoNceOptions:
 
     Args:
         weight: Of the contrastive loss, where the likelihood has 1.
-        temperature: Divides the scores.
-        query: The state that is compared with the candidates; None takes the first that the model has.
+        temperature: Divides the scores; below 1 sharpens the choice.
+        query: The context's summary, which is compared with the candidates: encoder_mean, encoder_first or
+            decoder_first; for causal models context_last. None is the first of these that the model has.
         num_negatives: Of a response, at most.
-        in_batch: True: the responses of the batch's other rows are negatives too; `all`: their negatives as well.
+        in_batch: True makes the gold responses of the batch's other rows negatives too; `all` their negatives besides,
+            as FaithDial's release does.
     """
 
     weight: Positive

@@ -1,4 +1,4 @@
-"""Options of a training: one dataclass a block, checked with the key in the error; old runs are still read."""
+"""Options of a training: one dataclass a block, checked with the key in the error."""
 
 from typing import Any
 
@@ -17,7 +17,6 @@ OPTIMIZER = {"lr": 1e-3, "weight_decay": 0.01, "warmup": 0.1, "schedule": "linea
     [
         (CriticOptions, {"label_smoothing": 1.0}, "model.label_smoothing is 1.0"),
         (CriticOptions, {"support_weight": -1}, "model.support_weight is -1"),
-        (CriticOptions, {"support_wait": 1}, "model.task has no option support_wait"),
         (CriticOptions, {"threshold_aim": "luck"}, "luck"),
         (CriticOptions, {"evidence": "words_and_tokens"}, "set model.freeze_encoder=true"),
         (CriticOptions, {"evidence_alone": True, "freeze_encoder": True}, "set model.evidence=words_and_tokens"),
@@ -29,9 +28,9 @@ OPTIMIZER = {"lr": 1e-3, "weight_decay": 0.01, "warmup": 0.1, "schedule": "linea
 )
 def test_a_wrong_option_is_named_by_its_key(kind: type, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        read_options(kind, {"weights": "w"}, options)
+        read_options(kind, {"weights": "w", **options})
     with pytest.raises(UserError, match="weights is not set"):
-        read_options(kind, {}, {})
+        read_options(kind, {})
 
 
 @pytest.mark.parametrize(

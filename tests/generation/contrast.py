@@ -86,13 +86,13 @@ def the_long_way(model: Any, objective: InfoNce, encoder: CandidateEncoder, rows
                 queries.append(query)
     contrasts = []
     for place, (query, own) in enumerate(zip(queries, ends, strict=True)):
-        taken = {False: 0, True: 1, "all": None}[objective.in_batch]  # of each other row's candidates
+        taken = {False: 0, True: 1, "all": None}[objective.options.in_batch]  # of each other row's candidates
         others = [state for n, other in enumerate(ends) if n != place for state in other[:taken]]
         if own[1:] + others:
             states = torch.stack(own + others)
-            scores = states @ (objective.projection.weight @ query) / len(query) ** 0.5 / objective.temperature
+            scores = states @ (objective.projection.weight @ query) / len(query) ** 0.5 / objective.options.temperature
             contrasts.append(-scores.log_softmax(0)[0])
-    return torch.cat(losses).mean() + objective.weight * torch.stack(contrasts).mean()
+    return torch.cat(losses).mean() + objective.options.weight * torch.stack(contrasts).mean()
 
 
 def one_pass(

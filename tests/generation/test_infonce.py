@@ -25,14 +25,14 @@ def by_hand(objective: InfoNce, query: Any, candidates: Any, rows: Any = range(4
         own = candidates[begin : begin + COUNTS[place]]
         if len(own) > 1:
             scores = own @ (objective.projection.weight.detach().numpy() @ query[place])
-            scores = scores / np.sqrt(query.shape[1]) / objective.temperature
+            scores = scores / np.sqrt(query.shape[1]) / objective.options.temperature
             found.append(np.log(np.exp(scores).sum()) - scores[0])
     return float(np.mean(found))
 
 
-def hand_made(size: int = 6) -> tuple[InfoNce, Any, Any]:
+def hand_made(size: int = 6, **options: Any) -> tuple[InfoNce, Any, Any]:
     generator = np.random.default_rng(0)
-    objective = objective_of()
+    objective = objective_of(**options)
     objective.projection = torch.nn.Linear(size, size, bias=False)
     return objective, generator.normal(size=(4, size)), generator.normal(size=(sum(COUNTS), size))
 
@@ -87,8 +87,7 @@ class Exchange:
 
 @pytest.mark.parametrize("in_batch", [False, True, "all"])
 def test_processes_see_each_others_candidates(in_batch: bool | str) -> None:
-    objective, query, candidates = hand_made()
-    objective.in_batch = in_batch
+    objective, query, candidates = hand_made(in_batch=in_batch)
     step = contrast_step(query, candidates)
     leaves = [
         objective.projection.weight,
