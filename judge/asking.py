@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from faithkit.errors import UserError, shorten
 from faithkit.inference.text import Form
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span
-from judge.locate import locate_all
 from judge.options import JUDGEMENT, SPANS, STEPS, VERDICT
 from judge.reply import (
     CHOICES,
     LIST_KEY,
     NO,
     YES,
+    locate_all,
     quoted_parts,
     read_last_line,
     read_list,

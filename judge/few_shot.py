@@ -1,4 +1,4 @@
-"""Few-shot examples in a prompt: rows with the correct replies, before the row to judge.
+"""Few-shot examples in a prompt: rows with the correct reply as `target`, before the row to judge.
 
 They replace `{examples}` in the prompt, or come before its first paragraph with a field. All requests share this
 prefix, so engines process it once. A file has one row per example:
@@ -7,7 +7,7 @@ prefix, so engines process it once. A file has one row per example:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,18 +20,11 @@ from judge.asking import ASKINGS, target_text
 from judge.options import MAX_EXAMPLES, TRAINABLE, AskOptions
 from judge.prompt import PromptTemplate, read_prompt
 
+JUDGED = "Now the one that you are to judge:"
 FIELDS = ("knowledge", "history", "response", "reply")
 
 
-@dataclass(frozen=True, slots=True)
-class Shot:
-    """An example with the correct reply."""
-
-    example: Example
-    reply: str
-
-
-def build_prompt(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTemplate:
+def build_prompt(options: AskOptions, shots: Sequence[Example] = ()) -> PromptTemplate:
     """Builds the prompt of the options, with the given examples or those of a file."""
     template = read_prompt(ASKINGS[options.ask].prompt, options.prompts)
     if isinstance(options.examples, int) and not shots:
@@ -40,18 +33,16 @@ def build_prompt(options: AskOptions, shots: Sequence[Shot] = ()) -> PromptTempl
     return with_shots(template, read_shots(options.examples) if isinstance(options.examples, str) else shots)
 
 
-def with_shots(template: PromptTemplate, shots: Sequence[Shot]) -> PromptTemplate:
+def with_shots(template: PromptTemplate, shots: Sequence[Example]) -> PromptTemplate:
     """Adds examples to a prompt."""
     texts = [
-        f"Example {number}\n\n{template.fill_question(shot.example)}\n\n{shot.reply.strip()}"
+        f"Example {number}\n\n{template.fill_question(shot)}\n\n{(shot.target or '').strip()}"
         for number, shot in enumerate(shots, start=1)
     ]
-    return (
-        replace(template, examples="\n\n".join([*texts, "Now the one that you are to judge:"])) if texts else template
-    )
+    return replace(template, examples="\n\n".join([*texts, JUDGED])) if texts else template
 
 
-def draw_shots(rows: Sequence[Example], ask: str, number: int, *, seed: int) -> list[Shot]:
+def draw_shots(rows: Sequence[Example], ask: str, number: int, *, seed: int) -> list[Example]:
     """Draws labelled rows at random, alternating hallucinated and faithful rows as long as there are both.
 
     Raises:
@@ -69,10 +60,10 @@ def draw_shots(rows: Sequence[Example], ask: str, number: int, *, seed: int) -> 
     while len(chosen) < number:
         side = sides[len(chosen) % 2] or sides[1 - len(chosen) % 2]
         chosen.append(side.pop(0))
-    return [Shot(example, target_text(example, ask)) for example in chosen]
+    return [replace(example, target=target_text(example, ask)) for example in chosen]
 
 
-def read_shots(path: str) -> list[Shot]:
+def read_shots(path: str) -> list[Example]:
     """Reads a file of examples.
 
     Raises:
@@ -84,16 +75,18 @@ def read_shots(path: str) -> list[Shot]:
             if unknown := [name for name in row.values if name not in FIELDS]:
                 raise BadRow(f"there is no field {unknown[0]!r}", hint=choice_hint(unknown[0], FIELDS))
             history = row.values.get("history")
-            example = Example(
-                id=row.default_id,
-                source="examples",
-                split="examples",
-                group=row.default_id,
-                knowledge=row.text("knowledge", empty_ok=True),
-                history=read_history(history, row.place) if history else (),
-                response=row.text("response"),
+            shots.append(
+                Example(
+                    id=row.default_id,
+                    source="examples",
+                    split="examples",
+                    group=row.default_id,
+                    knowledge=row.text("knowledge", empty_ok=True),
+                    history=read_history(history, row.place) if history else (),
+                    response=row.text("response"),
+                    target=row.text("reply"),
+                )
             )
-            shots.append(Shot(example, row.text("reply")))
         except BadRow as error:
             raise UserError(str(error), place=row.place, hint=error.hint or f"a row has {', '.join(FIELDS)}") from error
     if len(shots) > MAX_EXAMPLES:

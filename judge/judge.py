@@ -18,11 +18,11 @@ from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from judge.asking import ASKINGS, Judgement
-from judge.few_shot import Shot, build_prompt
+from judge.few_shot import build_prompt
 from judge.options import AskOptions
 from judge.prompt import PromptTemplate
 from judge.questions import CHUNK_SIZE, Answered, weigh_or_write
-from judge.settings import Settings
+from judge.settings import Settings, stored_judge
 
 DEFAULT, UNCALIBRATED = AskOptions(), ScoreCalibration()
 
@@ -36,8 +36,7 @@ class Judge:
 
     The judgement of a response does not depend on its batch. With `ask="verdict"`, the default, nothing is generated:
     the probabilities of Yes and No decide. With the other values the model generates a reply, which is parsed
-    strictly: a
-    reply without a verdict is `unparsed`.
+    strictly: a reply without a verdict is `unparsed`.
 
     Args:
         engine: Runs the model locally or on a server.
@@ -98,7 +97,6 @@ class Judge:
                 raise wrong("model", "a text, a Path or an engine", model, "give a run, a folder, a name or an engine")
             return cls(model, options if ask is None else replace(options, ask=ask))
         from faithkit.inference.local_text import LocalOptions, load_local
-        from judge.weights import stored_judge
 
         path = arguments.read_path(model, "model")
         source, settings = stored_judge(path)
@@ -116,7 +114,7 @@ class Judge:
         settings: Settings | None,
         options: AskOptions,
         *,
-        shots: Sequence[Shot] = (),
+        shots: Sequence[Example] = (),
         name: str = "",
     ) -> "Judge":
         """Makes a judge from a model that may have been trained as a judge.
@@ -180,7 +178,6 @@ class Judge:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields one prediction for each example, in order; `text` is the reply, or the reason for its absence."""
         examples = read_examples(examples)
-        arguments.read_flag("progress", progress)
         for example, found in zip(examples, self.judgements(examples, progress=progress), strict=True):
             yield Prediction(
                 id=example.id,
@@ -208,7 +205,7 @@ class Judge:
             asking.choices if self.options.num_samples == 1 else None,
             self._decoding,
             None if self.options.written else asking.form,
-            always_write=self._writes,
+            always_write=not self.weighs,
             advance=bar.update,
         )
         found = [self._make_judgement(example.response, one) for example, one in zip(examples, answered, strict=True)]
@@ -218,12 +215,7 @@ class Judge:
     @property
     def weighs(self) -> bool:
         """Whether the label follows from the probability of the verdict, without generation."""
-        return not self._writes
-
-    @property
-    def _writes(self) -> bool:
-        """Whether replies are generated."""
-        return self.options.ask != DEFAULT.ask or self.options.num_samples > 1 or self.options.written
+        return self.options.ask == DEFAULT.ask and self.options.num_samples == 1 and not self.options.written
 
     @property
     def _decoding(self) -> Decoding:
@@ -268,21 +260,17 @@ class Judge:
         return replace(chosen, probability=votes[HALLUCINATED] / parsed)
 
 
-def _is_empty(knowledge: Any) -> bool:
-    """Returns whether there is no knowledge: judges also read dialogues without knowledge."""
-    blank = isinstance(knowledge, str) and not knowledge.strip()
-    return knowledge is None or blank or (isinstance(knowledge, list | tuple) and not knowledge)
-
-
 def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:
     place, name = f"item {number}", str(number)
     turns = [history] if isinstance(history, str) else history
+    # Judges also read dialogues without knowledge.
+    is_empty = knowledge is None or (isinstance(knowledge, str) and not knowledge.strip()) or knowledge in ([], ())
     return Example(
         id=name,
         source="judge",
         split="judge",
         group=name,
-        knowledge="" if _is_empty(knowledge) else "\n".join(read_passages("knowledge", knowledge, place)),
+        knowledge="" if is_empty else "\n".join(read_passages("knowledge", knowledge, place)),
         history=() if turns is None else read_history(turns, place),
         response=read_text("response", response, place),
     )

@@ -12,24 +12,13 @@ comes last, so that engines with prefix caching process an instruction, a knowle
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from data_modules.reading.dialogues import write_history
-from faithkit.inference import prompts
-from faithkit.inference.prompts import FIELD, Built, as_messages, check_fields, fill_fields
+from faithkit.inference.prompts import FIELD, as_messages, check_fields, fill_fields, read_text
 from faithkit.inference.text import Message
 from faithkit.records import Example
-
-__all__ = [
-    "PromptTemplate",
-    "as_messages",
-    "check_fields",
-    "fill_fields",
-    "read_prompt",
-    "read_text",
-    "write_history",
-]
 
 FIELDS = ("knowledge", "history", "response")
 EXAMPLES = "examples"  # the field of few-shot examples
@@ -94,9 +83,4 @@ def _fill(paragraphs: Sequence[str], example: Example, examples: str) -> str:
 
 def read_prompt(name: str, folder: str | None = None) -> PromptTemplate:
     """Reads a built-in prompt by its name, or a prompt in the user's folder."""
-    return read_text(name, folder, lambda text, system: PromptTemplate(text, system=system, name=name))
-
-
-def read_text(name: str, folder: str | None, build: Callable[[str, str], Built]) -> Built:
-    """Applies `faithkit.inference.prompts.read_text` to the judges' prompts."""
-    return prompts.read_text("judge", name, folder, build)
+    return read_text("judge", name, folder, lambda text, system: PromptTemplate(text, system=system, name=name))

@@ -14,20 +14,14 @@ from typing import Any, NamedTuple
 
 from tqdm.auto import tqdm
 
-from faithkit.inference import prompts
+from data_modules.reading.dialogues import write_history
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.prompts import TextPrompt
+from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import Form, Message, Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from judge.prompt import write_history
 from judge.reply import CHOICES, MARKS, NO, YES, read_verdict, without_thoughts
 
 CHUNK_SIZE = 256  # examples that are judged together
-
-
-def read_text_prompt(name: str, *fields: str, folder: str | None = None, kept: Sequence[str] = ()) -> TextPrompt:
-    """Reads a built-in prompt, or a prompt in the user's folder."""
-    return prompts.read_text_prompt("judge", name, *fields, folder=folder, kept=kept)
 
 
 def name_requests(conversations: Sequence[tuple[Message, ...]]) -> list[Request]:
@@ -174,7 +168,7 @@ class Asker:
         self.engine, self.question, self.written = engine, question, written
         self.max_new_tokens = max_new_tokens or MAX_ANSWER_TOKENS
         fields = (*EXAMPLE_FIELDS, *question.fields)
-        self.prompt = read_text_prompt(question.prompt, *fields, folder=prompts, kept=question.fields)
+        self.prompt = read_text_prompt("judge", question.prompt, *fields, folder=prompts, kept=question.fields)
 
     def answers(self, rows: Sequence[tuple[Example, Mapping[str, str]]], *, progress: bool = False) -> Iterator[Answer]:
         """Yields the answers in the rows' order; a row is an example with the values of the other fields."""

@@ -1,14 +1,15 @@
 """The settings of a judge that are stored with its weights."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from faithkit.arguments import check_mapping, check_names, check_number, check_text
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError, shorten
-from faithkit.files.model_folder import Sidecar
+from faithkit.files.model_folder import Sidecar, read_settings
 from faithkit.records import LABELS
+from faithkit.weights.resolve import fetch_folder
 from judge.options import TRAINABLE
 from judge.prompt import PromptTemplate
 
@@ -68,3 +69,22 @@ class Settings:
             calibration=ScoreCalibration(**sidecar.thresholds),
             origin=sidecar.origin,
         )
+
+
+class StoredJudge(NamedTuple):
+    """A judge without its weights.
+
+    Args:
+        source: A folder for an engine.
+        settings: The settings of its training; None for an external model.
+    """
+
+    source: str
+    settings: Settings | None
+
+
+def stored_judge(path: str) -> StoredJudge:
+    """Finds a trained judge by its run or hf/ folder, or any model by folder, local or hub name."""
+    folder = fetch_folder(path)
+    settings = read_settings(folder, JUDGE, Settings.from_sidecar) if folder else None
+    return StoredJudge(str(folder or path), settings)

@@ -47,7 +47,15 @@ from faithkit.training.row_metric import RowMetric
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.adapters import NAME, add_adapters, base_name, write_adapters
-from faithkit.weights.load import check_end_token, check_places, filler_token
+from faithkit.weights.load import (
+    check_end_token,
+    check_places,
+    check_vocabulary,
+    filler_token,
+    load_config,
+    load_model,
+    override,
+)
 from faithkit.weights.resolve import loading, resolve
 from faithkit.weights.used_model import describe_model
 from judge.asking import ASKINGS, target_text
@@ -55,7 +63,6 @@ from judge.judge import Judge
 from judge.options import VERDICT, AskOptions, JudgeOptions
 from judge.prompt import PromptTemplate, read_prompt
 from judge.settings import Settings
-from judge.weights import load_causal
 
 TRAINED = ".lora_"  # part of the names of all trained tensors, and of no others
 
@@ -104,6 +111,9 @@ class Adapters:
         state = model_state(best_weights(run))
         sidecar = replace(merged, layout={**merged.layout, "base_weights": self.base})
         write_sealed(run.adapter, lambda folder: write_adapters(folder, state, self.config), sidecar, read_seen(run.hf))
+
+
+DROPOUTS = ("resid_pdrop", "embd_pdrop", "attn_pdrop", "attention_dropout", "dropout")  # config keys, by family
 
 
 class JudgeModule(TrainingModule):
@@ -239,6 +249,23 @@ def _family(example: Example) -> int:
     """Hashes the part of the prompt before the response."""
     turns = [f"{turn.speaker}\0{turn.text}" for turn in example.history]
     return group_hash("\0\0".join([example.knowledge, *turns]))
+
+
+def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float | None) -> Any:
+    """Loads a causal model in fp32 for training.
+
+    Raises:
+        UserError: It is an encoder-decoder, its positions are too few, or it cannot be found.
+    """
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    with loading(weights) as source:
+        config = load_config(AutoConfig, source)
+        check_places(config, weights, max_length, "model.max_length")
+        override(config, DROPOUTS, dropout)
+        model = load_model(AutoModelForCausalLM, source, config=config)
+        check_vocabulary(model, tokenizer, source)
+    return model
 
 
 class JudgeTask:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from tqdm.auto import tqdm
 
+from data_modules.reading.dialogues import write_history
 from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit import signals
 from faithkit.inference.decoding import Decoding
+from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import Message, Request, TextEngine
 from faithkit.records import Example, Turn
-from judge.prompt import write_history
-from judge.questions import read_text_prompt
 
 PROMPT, FIELDS = "reply", ("knowledge", "history")
 _MARKS = re.compile("|".join(re.escape(f"{SPEAKER_MARKS[who]}:") for who in (SEEKER, WIZARD)))
@@ -98,7 +98,7 @@ class DialogueWriter:
 
     def __init__(self, engine: TextEngine, *, prompts: str | None = None):
         self.engine = engine
-        self.prompt = read_text_prompt(PROMPT, *FIELDS, folder=prompts)
+        self.prompt = read_text_prompt("judge", PROMPT, *FIELDS, folder=prompts)
 
     def write(self, dialogues: Dialogues, decoding: Decoding, *, own_history: bool, title: str = "") -> Replies:
         """Writes a reply to every turn; a reply does not depend on the other dialogues."""

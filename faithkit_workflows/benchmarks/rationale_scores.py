@@ -14,8 +14,7 @@ from faithkit.published.published_tables import published_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.reports.report import Report
 from faithkit.statistics.metric import Metric
-from judge.locate import locate_all
-from judge.reply import quoted_parts, read_list
+from judge.reply import locate_all, quoted_parts, read_list
 
 # By metric: what a reader sees, and the column of the paper's table.
 SHOWN: Mapping[str, tuple[str, str]] = {

@@ -11,8 +11,10 @@ from data_modules.reading.dataset import read_examples, resolve_split
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import OPENAI, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.records import Example
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.entailment import load_entailment
@@ -33,8 +35,7 @@ from judge.baselines.selfcheck import (
     Prompted,
     SelfCheck,
 )
-from judge.few_shot import Shot, draw_shots
-from judge.questions import read_text_prompt
+from judge.few_shot import draw_shots
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models
@@ -60,7 +61,7 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
     return load_described(config, prompt_examples(config, benchmark))
 
 
-def prompt_examples(config: Mapping[str, Any], benchmark: Benchmark | None) -> Callable[[], Sequence[Shot]] | None:
+def prompt_examples(config: Mapping[str, Any], benchmark: Benchmark | None) -> Callable[[], Sequence[Example]] | None:
     """Returns a function that draws the examples of the judge's prompt; None where `judge.examples` is no number."""
     number = (config.get("judge") or {}).get("examples")
     if benchmark is None or not isinstance(number, int):
@@ -71,7 +72,7 @@ def prompt_examples(config: Mapping[str, Any], benchmark: Benchmark | None) -> C
 
 def draw_prompt_examples(
     benchmark: Benchmark, block: Mapping[str, Any], ask: str, number: int, *, seed: int
-) -> list[Shot]:
+) -> list[Example]:
     """Draws labelled rows of the training split that share no knowledge, dialogue or group with a tested row.
 
     Args:
@@ -92,7 +93,7 @@ def draw_prompt_examples(
     read = read_examples(source, split, ReadReport(block["on_bad_row"]))
     rows = [e for e in read if e.label is not None and e.group not in groups and not excluded.covers(e)]
     shots = draw_shots(rows, ask, number, seed=seed)
-    log.info("examples in the prompt, of %s/%s: %s", benchmark.name, split, ", ".join(s.example.id for s in shots))
+    log.info("examples in the prompt, of %s/%s: %s", benchmark.name, split, ", ".join(shot.id for shot in shots))
     return shots
 
 
@@ -112,7 +113,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
         assert engine is not None
         samples = EngineSamples(
             engine=engine,
-            prompt=read_text_prompt("reply", "knowledge", "history", folder=prompts),
+            prompt=read_text_prompt("judge", "reply", "knowledge", "history", folder=prompts),
             num_samples=options.num_samples,
             temperature=options.temperature,
             max_new_tokens=options.max_new_tokens,
@@ -130,7 +131,7 @@ def _build_measure(options: SelfCheckOptions, engine: TextEngine | None, prompts
         return Ngrams(options.order, unlikeliest=options.words == baseline_options.MAX)
     if options.measure == baseline_options.PROMPT:
         assert engine is not None
-        return Prompted(engine, read_text_prompt("support", "context", "sentence", folder=prompts))
+        return Prompted(engine, read_text_prompt("judge", "support", "context", "sentence", folder=prompts))
     if options.measure == baseline_options.NLI:
         assert options.nli is not None
         return Nli(load_entailment(options.nli))

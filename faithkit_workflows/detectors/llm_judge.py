@@ -8,17 +8,17 @@ from typing import Any
 from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.records import Example
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
-from judge.few_shot import Shot
 from judge.judge import Judge
 from judge.options import AskOptions
 from judge.questions import Asker, Question
-from judge.weights import stored_judge
+from judge.settings import stored_judge
 
 log = logging.getLogger("faithkit")
 
 
-def load_judge(config: Mapping[str, Any], shots: Sequence[Shot] = ()) -> Judge:
+def load_judge(config: Mapping[str, Any], shots: Sequence[Example] = ()) -> Judge:
     """Loads the judge of the blocks `engine` and `judge`.
 
     Args:

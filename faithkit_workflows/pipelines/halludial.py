@@ -32,8 +32,7 @@ from faithkit_workflows.pipelines.run_chain import (
     run_chain,
     writers_of,
 )
-from judge.locate import locate_all
-from judge.reply import quoted_parts
+from judge.reply import locate_all, quoted_parts
 
 INPUTS, ANNOTATE = "inputs", "annotate"
 NOT_LOCATED = "the quoted part is not in the reply"

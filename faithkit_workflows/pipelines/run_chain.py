@@ -38,7 +38,7 @@ def annotator_of(config: Mapping[str, Any]) -> EngineOptions:
 def build_model(options: EngineOptions) -> TextEngine:
     """Loads a model, which may be the run of a judge."""
     if options.name != OPENAI and options.model:
-        from judge.weights import stored_judge
+        from judge.settings import stored_judge
 
         options = replace(options, model=stored_judge(options.model).source)
     return build_text_engine(options)

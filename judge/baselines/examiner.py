@@ -2,22 +2,23 @@
 
 The examiner sees the response and the conversation, but not the knowledge. It writes questions; the examinee, which
 sees knowledge and conversation but not the response, answers them. After several turns the examiner decides from the
-answers
-whether the response is hallucinated. The prompts are not those of the paper.
+answers whether the response is hallucinated. The prompts are not those of the paper.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from data_modules.reading.dialogues import write_history
 from faithkit.arguments import read_examples
 from faithkit.inference.decoding import Decoding
+from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import Message, Reply, TextEngine
 from faithkit.records import Example, Prediction
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge
 from judge.options import AskOptions
-from judge.prompt import read_prompt, write_history
-from judge.questions import CHUNK_SIZE, ask, read_text_prompt
+from judge.prompt import read_prompt
+from judge.questions import CHUNK_SIZE, ask
 
 QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
 NUMBERING = "0123456789.-*) \t"  # before a question in a list
@@ -37,8 +38,8 @@ class Examiner:
 
     def __init__(self, engine: TextEngine, examinee: TextEngine, options: ExaminerOptions, prompts: str | None = None):
         self.engine, self.examinee, self.options = engine, examinee, options
-        self._questions = read_text_prompt(QUESTIONS, "response", "history", "exchange", folder=prompts)
-        self._answers = read_text_prompt(ANSWERS, "knowledge", "history", "questions", folder=prompts)
+        self._questions = read_text_prompt("judge", QUESTIONS, "response", "history", "exchange", folder=prompts)
+        self._answers = read_text_prompt("judge", ANSWERS, "knowledge", "history", "questions", folder=prompts)
         self._judge = Judge(engine, AskOptions(), template=read_prompt(DECISION, prompts))
         self.num_unasked = 0
 

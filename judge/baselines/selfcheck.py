@@ -15,16 +15,17 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from tqdm.auto import tqdm
 
+from data_modules.reading.dialogues import write_history
 from faithkit.arguments import read_examples
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
+from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text import Form, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit.words import sentence_places, words_and_marks
-from judge.prompt import write_history
-from judge.questions import TextPrompt, ask
+from judge.questions import ask
 from judge.reply import CHOICES, read_verdict
 
 START = "\0"  # before the first word of a text, where n-grams begin

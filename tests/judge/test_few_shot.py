@@ -1,6 +1,7 @@
 """Examples in a prompt: written as they are judged, the same before every request, and never of tested rows."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from judge.asking import ASKINGS
-from judge.few_shot import Shot, draw_shots, read_shots, with_shots
+from judge.few_shot import draw_shots, read_shots, with_shots
 from judge.judge import Judge
 from judge.prompt import PromptTemplate, read_prompt
 from tests.judge.engines import SetEngine
@@ -50,17 +51,17 @@ def test_a_prompt_of_ones_own_says_where_examples_stand() -> None:
     template = PromptTemplate(text)
     [row] = rows(1)
     assert template.fill(row) == f"Look.\n\nThink hard.\n\n{KNOWLEDGE}\n\n{TEN}"
-    filled = with_shots(template, [Shot(row, "No")]).fill(row)
+    filled = with_shots(template, [replace(row, target="No")]).fill(row)
     assert filled.startswith(f"Look.\n\nExample 1\n\n{KNOWLEDGE}\n\n{TEN}\n\nNo\n\nNow") and "Think hard." in filled
-    assert with_shots(template, [Shot(row, "No")]).fingerprint != template.fingerprint
+    assert with_shots(template, [replace(row, target="No")]).fingerprint != template.fingerprint
 
 
 def test_drawn_examples_take_turns_between_the_classes_and_hang_on_the_seed() -> None:
     chosen = draw_shots(rows(), "verdict", 3, seed=1)
-    assert [shot.reply for shot in chosen] == ["Yes", "No", "Yes"]
+    assert [shot.target for shot in chosen] == ["Yes", "No", "Yes"]
     assert chosen == draw_shots(rows(), "verdict", 3, seed=1) != draw_shots(rows(), "verdict", 3, seed=2)
     [spans] = draw_shots(rows(), "spans", 1, seed=0)
-    assert spans.reply == '{"hallucinations": ["twelve"]}'
+    assert spans.target == '{"hallucinations": ["twelve"]}'
     with pytest.raises(UserError, match="4 rows are left"):
         draw_shots(rows(4), "verdict", 5, seed=0)
     with pytest.raises(UserError, match=r"no row tells the right reply\n.*judge.examples=FILE"):

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from judge.locate import locate, locate_all
+from judge.reply import locate, locate_all
 
 RESPONSE = "The Danube flows through twelve countries, and Ada Lovelace was born beside it in 1815."
 WORDS = st.lists(st.sampled_from("river city king music food year people water stone book".split()), min_size=1)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL
 from faithkit.errors import UserError
+from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Turn
 from judge.baselines.selfcheck import (
     BertScores,
@@ -20,7 +21,6 @@ from judge.baselines.selfcheck import (
     Prompted,
     SelfCheck,
 )
-from judge.questions import read_text_prompt
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 
@@ -81,7 +81,7 @@ def test_words_are_counted_in_the_response_and_all_samples() -> None:
 def test_a_model_is_asked_whether_each_sample_supports_a_sentence() -> None:
     replies = {"one": "Yes, it does.", "two": "No.", "three": "Nobel"}
     engine = SetEngine(says=lambda prompt: [next(said for word, said in replies.items() if f"\n{word}\n" in prompt)])
-    prompted = Prompted(engine, read_text_prompt("support", "context", "sentence"))
+    prompted = Prompted(engine, read_text_prompt("judge", "support", "context", "sentence"))
     [[first, second]] = prompted.score([Checked(["It is red.", "It is old."], "", ["one", "two", "three"])])
     assert first == second == pytest.approx((0.0 + 1.0 + 0.5) / 3) and len(engine.asked) == 6
     failing = SetEngine(problem=lambda prompt: "too long")
@@ -91,7 +91,9 @@ def test_a_model_is_asked_whether_each_sample_supports_a_sentence() -> None:
 def test_a_response_has_the_mean_of_its_sentences_and_marks_those_above_the_threshold() -> None:
     values = {("It is red.", "red"): (0.9, 0.0, 0.1), ("It is old.", "red"): (0.1, 0.0, 0.9)}
     engine = SetEngine(says=lambda prompt: ["red"])
-    drawn = EngineSamples(engine=engine, prompt=read_text_prompt("reply", "knowledge", "history"), num_samples=1)
+    drawn = EngineSamples(
+        engine=engine, prompt=read_text_prompt("judge", "reply", "knowledge", "history"), num_samples=1
+    )
     rows = [
         example(id="both", response="It is red. It is old."),
         example(id="red", response="It is red."),
@@ -128,7 +130,7 @@ def test_the_other_models_responses_to_the_same_source_are_samples() -> None:
 
 def test_samples_are_drawn_for_what_the_responder_had() -> None:
     engine = SetEngine(says=lambda prompt: ["one", " ", "three"])
-    prompt = read_text_prompt("reply", "knowledge", "history")
+    prompt = read_text_prompt("judge", "reply", "knowledge", "history")
     history = (Turn(speaker="seeker", text="Is it long?"),)
     rows = [example(history=history), example(knowledge="", history=history)]
     assert EngineSamples(engine=engine, prompt=prompt, num_samples=3).draw(rows) == [["one", "three"]] * 2
