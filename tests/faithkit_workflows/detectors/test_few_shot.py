@@ -23,8 +23,8 @@ def test_no_example_shares_knowledge_dialogue_or_group_with_a_tested_row(benchma
     shots = draw_prompt_examples(benchmark, BLOCK, "judgement", 20, seed=0)
     tested, groups = Excluded.of(benchmark.examples), {example.group for example in benchmark.examples}
     assert len(shots) == 20 and all(shot.split == "train" for shot in shots)
-    assert not any(tested.covers(shot.example) or shot.group in groups for shot in shots)
-    same = Benchmark("halludial", [shot.example for shot in shots], {})  # were these tested, others would be drawn
+    assert not any(tested.covers(shot) or shot.group in groups for shot in shots)
+    same = Benchmark("halludial", shots, {})  # were these tested, others would be drawn
     others = draw_prompt_examples(same, BLOCK, "judgement", 20, seed=0)
     assert not {shot.knowledge for shot in shots} & {shot.knowledge for shot in others}
 
