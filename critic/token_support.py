@@ -53,7 +53,7 @@ CENTER, SCALE = 0.5, 10.0  # the support with log-odds 0 before calibration, and
 LAST, SECOND_TO_LAST = -1, -2  # layers, as indices of hidden states
 SHARPNESS = 20.0  # of the soft minimum: a support that is lower by 0.05 has e times the weight
 WINDOW = 512  # tokens of a window; fewer if the encoder has fewer positions
-BLOCK_TOKENS = 32_768  # tokens of the responses with states in memory
+BLOCK = 256  # responses with states in memory
 
 
 def token_support(response: Tensor, knowledge: Tensor) -> Tensor:
@@ -119,8 +119,9 @@ class TokenSupport:
         unique_responses, response_index = _unique_texts(response)
         pairs = list(zip(knowledge_index, response_index, strict=True))
         support: dict[tuple[int, int], Tensor] = {}
-        for block in _split_into_blocks(sorted(set(pairs)), unique_responses):
-            support |= self._compute_block(block, unique_knowledge, unique_responses)
+        ordered = sorted(set(pairs))
+        for begin in range(0, len(ordered), BLOCK):
+            support |= self._compute_block(ordered[begin : begin + BLOCK], unique_knowledge, unique_responses)
         return [support[pair] for pair in pairs]
 
     def best(self, sources: Sequence[Ragged], response: Ragged) -> list[Tensor]:
@@ -188,19 +189,3 @@ def _unique_texts(texts: Ragged) -> tuple[list[NDArray[np.int32]], list[int]]:
     number: dict[bytes, int] = {}
     rows = [number.setdefault(texts.row(row).tobytes(), len(number)) for row in range(len(texts))]
     return [np.frombuffer(text, texts.values.dtype) for text in number], rows
-
-
-def _split_into_blocks(
-    pairs: Sequence[tuple[int, int]], responses: Sequence[NDArray[np.int32]]
-) -> Iterator[list[tuple[int, int]]]:
-    """Splits pairs into blocks with about `BLOCK_TOKENS` response tokens, at least one pair each."""
-    block: list[tuple[int, int]] = []
-    size = 0
-    for pair in pairs:
-        if block and size + len(responses[pair[1]]) > BLOCK_TOKENS:
-            yield block
-            block, size = [], 0
-        block.append(pair)
-        size += len(responses[pair[1]])
-    if block:
-        yield block

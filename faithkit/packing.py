@@ -12,7 +12,7 @@ the positions alone would not keep sequences apart.
 A causal sequence may have branches: parts that continue the same beginning and do not see each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -37,8 +37,7 @@ class Packing:
     lengths: tuple[int, ...]
     device: torch.device
     parts: tuple[tuple[int, ...], ...] | None = None
-    _bands: dict[Any, Tensor] = field(default_factory=dict, repr=False)
-    _branches: dict[Any, list[Tensor]] = field(default_factory=dict, repr=False)
+    _biases: dict[Any, list[Tensor]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, lengths: Any, device: Any = "cpu") -> "Packing":
@@ -64,42 +63,38 @@ class Packing:
 
         [stretches, BAND, BAND + 2 * reach]
         """
-        name = (reach, dtype)
-        if name not in self._bands:
-            total = sum(self.lengths)
-            owner = torch.full((-(-total // BAND) * BAND,), -1)
-            owner[:total] = torch.repeat_interleave(torch.arange(len(self.lengths)), torch.tensor(self.lengths))
-            keys = F.pad(owner, (reach, reach), value=-2).unfold(0, BAND + 2 * reach, BAND)
-            queries = owner.view(-1, BAND)
-            near = (torch.arange(BAND)[:, None] + reach - torch.arange(BAND + 2 * reach)).abs() <= reach
-            seen = (queries[:, :, None] == keys[:, None, :]) & near
-            seen |= (queries == -1)[:, :, None]  # padding sees everything: its output is dropped, but must be no NaN
-            bias = torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
-            self._bands[name] = bias.to(self.device)
-        return self._bands[name]
+        return self._cached("band", reach, dtype, lambda: [band_bias(self.lengths, reach, dtype)])[0]
 
-    def causal_bias(self, reach: int | None, dtype: torch.dtype) -> Tensor:
-        """Gives 0 where a token may look and -inf elsewhere, for the longest sequence: the others take its corner.
+    def causal_biases(self, reach: int | None, dtype: torch.dtype) -> list[Tensor]:
+        """Gives 0 where a token may look and -inf elsewhere, for each sequence; without branches parts of one bias.
 
         Args:
             reach: How far back it looks; None is all the way.
         """
-        name = ("causal", reach, dtype)
-        if name not in self._bands:
-            place = torch.arange(self.longest)
-            back = place[:, None] - place
-            unseen = (back < 0) | (back > (self.longest if reach is None else reach))
-            bias = torch.zeros(unseen.shape, dtype=dtype).masked_fill_(unseen, -torch.inf)
-            self._bands[name] = bias.to(self.device)
-        return self._bands[name]
+        parts = [(self.longest,)] if self.parts is None else self.parts
+        found = self._cached("causal", reach, dtype, lambda: [branch_bias(part, reach, dtype) for part in parts])
+        return found if self.parts else [found[0][:length, :length] for length in self.lengths]
 
-    def branch_biases(self, reach: int | None, dtype: torch.dtype) -> list[Tensor]:
-        """Gives 0 where a token may look and -inf elsewhere, for each sequence in parts."""
-        assert self.parts is not None
-        name = ("branches", reach, dtype)
-        if name not in self._branches:
-            self._branches[name] = [branch_bias(lengths, reach, dtype).to(self.device) for lengths in self.parts]
-        return self._branches[name]
+    def _cached(
+        self, kind: str, reach: int | None, dtype: torch.dtype, build: Callable[[], list[Tensor]]
+    ) -> list[Tensor]:
+        name = (kind, reach, dtype)
+        if name not in self._biases:
+            self._biases[name] = [bias.to(self.device) for bias in build()]
+        return self._biases[name]
+
+
+def band_bias(lengths: Sequence[int], reach: int, dtype: torch.dtype) -> Tensor:
+    """Computes `Packing.band_bias`."""
+    total = sum(lengths)
+    owner = torch.full((-(-total // BAND) * BAND,), -1)
+    owner[:total] = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+    keys = F.pad(owner, (reach, reach), value=-2).unfold(0, BAND + 2 * reach, BAND)
+    queries = owner.view(-1, BAND)
+    near = (torch.arange(BAND)[:, None] + reach - torch.arange(BAND + 2 * reach)).abs() <= reach
+    seen = (queries[:, :, None] == keys[:, None, :]) & near
+    seen |= (queries == -1)[:, :, None]  # padding sees everything: its output is dropped, but must be no NaN
+    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
 
 
 def branch_bias(lengths: Sequence[int], reach: int | None, dtype: torch.dtype) -> Tensor:
@@ -158,18 +153,13 @@ def packed_attention(
     if reach is not None and not causal:
         return _banded(query, key, value, packing, dropout, scaling, reach), None
     parts = zip(*(side[0].split(packing.lengths, dim=1) for side in (query, key, value)), strict=True)
-    if packing.parts is not None:
-        assert causal, "branches are of causal sequences"
-        biases = packing.branch_biases(reach, query.dtype)
-        outputs = [attend(q, k, v, bias, dropout, scaling) for (q, k, v), bias in zip(parts, biases, strict=True)]
-    elif not causal:
-        outputs = [attend(q, k, v, None, dropout, scaling) for q, k, v in parts]
-    elif packing.longest > LONG and reach is None:
+    if causal and packing.parts is None and packing.longest > LONG and reach is None:
         options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling, "is_causal": True}
         outputs = [F.scaled_dot_product_attention(q[None], k[None], v[None], **options)[0] for q, k, v in parts]
     else:
-        bias = packing.causal_bias(reach, query.dtype)
-        outputs = [attend(q, k, v, bias[: q.shape[1], : q.shape[1]], dropout, scaling) for q, k, v in parts]
+        assert causal or packing.parts is None, "branches are of causal sequences"
+        biases = packing.causal_biases(reach, query.dtype) if causal else [None] * len(packing.lengths)
+        outputs = [attend(q, k, v, bias, dropout, scaling) for (q, k, v), bias in zip(parts, biases, strict=True)]
     return torch.cat(outputs, dim=1).transpose(0, 1)[None], None
 
 

@@ -36,38 +36,6 @@ from generation.control import control_tokens
 from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings
 
-
-def build_prompts(
-    encoder: TurnEncoder,
-    examples: Sequence[Example],
-    *,
-    control: Sequence[str] | None,
-    decoding: Decoding,
-    longest: int | None,
-) -> list[Prompt]:
-    """Encodes the contexts of examples as prompts with the examples' ids.
-
-    Args:
-        control: Names of control tokens; None for those of a faithful answer.
-        longest: Tokens of prompt and answer together that the model has places for; None for any number.
-    """
-    tokens = control_tokens(encoder.layout.control, control)
-    contexts = encoder.contexts(examples, Counter(), [tokens] * len(examples) if tokens else ())
-    if longest is not None:
-        is_seq2seq = bool(encoder.decoder_prefix)  # its decoder reads the prefix and the answer alone
-        _check_room(decoding, 1 if is_seq2seq else int(contexts.lengths.max(initial=0)), longest)
-    return [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
-
-
-def _check_room(decoding: Decoding, read_before: int, longest: int) -> None:
-    """Refuses answers that may need more places than the model has."""
-    needed = read_before + decoding.max_new_tokens
-    if needed > longest:
-        problem = f"an answer of {decoding.max_new_tokens} tokens may need {needed} places; the model has {longest}"
-        hint = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + longest)} or less"
-        raise UserError(problem, hint=hint)
-
-
 Knowledge = str | list[str] | tuple[str, ...]
 History = list[str] | list[Turn] | list[str | Turn] | list[dict[str, str]] | tuple[str | Turn, ...]
 ROW_HINT = 'give {"knowledge": "...", "history": ["..."]}, or Example records'
@@ -292,10 +260,8 @@ class Generator:
             progress: Shows a progress bar.
             chunk_size: Turns that are read together.
         """
-        numbered, chunk_size = (
-            enumerate(read_iterable("rows", rows)),
-            arguments.read_count("chunk_size", chunk_size) or CHUNK_SIZE,
-        )
+        numbered = enumerate(read_iterable("rows", rows))
+        chunk_size = arguments.read_count("chunk_size", chunk_size) or CHUNK_SIZE
         total, quiet = len(rows) if isinstance(rows, Sized) else None, not arguments.read_flag("progress", progress)
         with tqdm(total=total, desc="answering", disable=quiet, unit="turn") as bar:
             while part := [row_as_example(row, number) for number, row in islice(numbered, chunk_size)]:
@@ -339,7 +305,11 @@ class Generator:
         """Writes all samples that `decoding` asks for of each example; gives them in the examples' order."""
         examples, control = read_examples(examples), read_names("control", control)
         decoding = read_decoding(decoding) or Decoding(max_new_tokens=self.encoder.layout.max_response_length)
-        prompts = build_prompts(self.encoder, examples, control=control, decoding=decoding, longest=self.longest)
+        tokens = control_tokens(self.encoder.layout.control, control)
+        contexts = self.encoder.contexts(examples, Counter(), [tokens] * len(examples) if tokens else ())
+        # An encoder-decoder's decoder reads only its prefix and the answer.
+        self._check_room(decoding, 1 if self.encoder.decoder_prefix else int(contexts.lengths.max(initial=0)))
+        prompts = [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
         place = {example.id: number for number, example in enumerate(examples)}
         found: list[dict[int, Candidate]] = [{} for _ in examples]
         for done in self.engine.generate(prompts, decoding):
@@ -349,6 +319,14 @@ class Generator:
             if advance and len(samples) == decoding.num_samples:
                 advance(1)
         return [[samples[number] for number in range(decoding.num_samples)] for samples in found]
+
+    def _check_room(self, decoding: Decoding, num_read: int) -> None:
+        """Refuses answers that may need more places than the model has."""
+        needed = num_read + decoding.max_new_tokens
+        if self.longest is not None and needed > self.longest:
+            problem = f"an answer of {decoding.max_new_tokens} tokens may need {needed} places"
+            hint = f"set decoding.max_new_tokens={max(1, decoding.max_new_tokens - needed + self.longest)} or less"
+            raise UserError(f"{problem}; the model has {self.longest}", hint=hint)
 
     def _texts(
         self,

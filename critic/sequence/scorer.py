@@ -52,23 +52,16 @@ def hallucinated_classes(names: Sequence[str], labels: ClassLabels | None, place
         if sorted(lowered) != sorted(LABELS):
             raise UserError(f"this external classifier's {have}", place=place, hint=HINT)
         labels = dict(enumerate(lowered))
-    if not isinstance(labels, Mapping):
-        raise UserError(f"labels must be a mapping, got {shorten(labels)}", hint=f"use {EXAMPLE}")
-    meanings: dict[int, str] = {}
-    for key, meaning in labels.items():
-        number = _number(key, lowered)
-        if number is None or number in meanings:
-            problem = f"labels names class {shorten(key)}{' twice' if number is not None else ''}; the {have}"
-            raise UserError(problem, place=place, hint=HINT)
-        if meaning not in LABELS:
-            problem = f"labels gives class {shorten(key)} the meaning {shorten(meaning)}"
-            raise UserError(problem, hint=f"use {' or '.join(LABELS)}")
-        meanings[number] = meaning
-    if len(meanings) < len(names) or len(set(meanings.values())) < len(LABELS):
-        given = ", ".join(f"{shorten(key)}: {meaning}" for key, meaning in labels.items()) or "empty"
-        problem = f"labels is {given}; it must have every class and both meanings. The {have}"
+    found: dict[int | None, Any] = {}
+    if isinstance(labels, Mapping):
+        found = {_number(key, lowered): meaning for key, meaning in labels.items()}
+    is_complete = found.keys() == set(range(len(names))) and len(found) == len(labels)
+    if not is_complete or {str(meaning) for meaning in found.values()} != set(LABELS):
+        problem = (
+            f"labels is {shorten(labels)}; it must give every class its meaning, {' or '.join(LABELS)}. The {have}"
+        )
         raise UserError(problem, place=place, hint=HINT)
-    return tuple(meanings[number] == HALLUCINATED for number in range(len(names)))
+    return tuple(found[number] == HALLUCINATED for number in range(len(names)))
 
 
 def _number(key: Any, names: Sequence[str]) -> int | None:

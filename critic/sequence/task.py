@@ -1,6 +1,6 @@
 """The critic's training task: encoder, module, and calibration and test of the best checkpoint."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.records import HALLUCINATED, Prediction
 from faithkit.reports.write_reports import Reports
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.training.training_options import OptimizerOptions, read_options
@@ -75,18 +75,18 @@ class CriticTask:
         critic = Critic(model, self.encoder, ScoreCalibration())
         rows = Batches(training.data.subsets["validation"], self.encoder)
         labelled_rows = np.flatnonzero(rows.lengths("label") != NO_LABEL)
-        examples = with_labels(training.validation)
+        examples = [example for example in training.validation if example.label is not None]
         gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
         note = ""
         if self.options.evidence_alone:
             critic.weights, note = self._fit_evidence_alone(training, critic)
-            odds = compute_odds(training, critic, rows, labelled_rows)
+            odds = compute_rows(training, rows, labelled_rows, critic.column_odds)
         elif self.options.evidence:
-            evidence = compute_evidence(training, critic, rows, labelled_rows)
+            evidence = compute_rows(training, rows, labelled_rows, critic.evidence)
             critic.weights, note = fit_evidence(evidence, gold, [example.source for example in examples])
             odds = linear(evidence, critic.weights)
         else:
-            odds = compute_odds(training, critic, rows, labelled_rows)
+            odds = compute_rows(training, rows, labelled_rows, critic.column_odds)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         if self.options.evidence:
             fit["evidence"] = {
@@ -118,13 +118,14 @@ class CriticTask:
         rows = Batches(sampled, self.encoder)
         examples = [example for subset in sampled for example in subset.examples()]
         gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
-        evidence = compute_evidence(training, critic, rows, np.arange(len(rows)), with_odds=False)
+        evidence = compute_rows(training, rows, np.arange(len(rows)), partial(critic.evidence, with_odds=False))
         return fit_evidence(evidence, gold, [example.source for example in examples], with_odds=False)
 
     def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
         """Predicts each row of a test subset."""
         rows = Batches([subset], self.encoder)
-        scores = critic.calibration.scores(compute_odds(training, critic, rows, np.arange(len(rows))))
+        odds = compute_rows(training, rows, np.arange(len(rows)), critic.column_odds)
+        scores = critic.calibration.scores(odds)
         return critic.calibration.predictions([example.id for example in subset.examples()], scores)
 
     def report(
@@ -145,36 +146,14 @@ def labelled_subset(subset: Subset) -> Subset:
     return replace(subset, indices=subset.indices[label != NO_LABEL])
 
 
-def with_labels(examples: Sequence[Example]) -> list[Example]:
-    """Returns the examples that have a label."""
-    return [example for example in examples if example.label is not None]
-
-
-def compute_odds(
-    training: FinishedTraining[DataModule], critic: Critic, rows: Batches, numbers: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Computes the log-odds of these rows from their cached tokens; each process computes its part."""
-    return _compute_rows(training, rows, numbers, critic.column_odds)
-
-
-def compute_evidence(
-    training: FinishedTraining[DataModule],
-    critic: Critic,
-    rows: Batches,
-    numbers: NDArray[np.int64],
-    *,
-    with_odds: bool = True,
-) -> NDArray[np.float64]:
-    """Computes the features of these rows [rows, features]; without `with_odds` the model is not run on pairs."""
-    return _compute_rows(training, rows, numbers, partial(critic.evidence, with_odds=with_odds))
-
-
-def _compute_rows(
+def compute_rows(
     training: FinishedTraining[DataModule],
     rows: Batches,
     numbers: NDArray[np.int64],
     compute: Callable[[Mapping[str, Any]], NDArray[np.float64]],
 ) -> NDArray[np.float64]:
+    """Computes numbers of these rows from their cached tokens; each process computes its part."""
+
     def compute_part(part: NDArray[np.int64]) -> list[Any]:
         chunks = [numbers[part[begin : begin + CHUNK]] for begin in range(0, len(part), CHUNK)]
         return [found for chunk in chunks for found in compute(rows.columns(chunk)).tolist()]

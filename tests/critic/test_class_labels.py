@@ -62,21 +62,20 @@ def test_several_classes_may_mean_hallucinated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "problem"),
+    "labels",
     [
-        ({0: "faithful"}, "must have every class"),
-        ({0: "faithful", 1: "faithful"}, "both meanings"),
-        ({}, "labels is empty"),
-        ({0: "faithful", 2: "hallucinated"}, "names class 2; the classes"),
-        ({True: "faithful", 0: "hallucinated"}, "names class True"),
-        ({0: "faithful", "LABEL_0": "hallucinated"}, "'LABEL_0' twice"),
-        ({0: "faithful", 1: "false"}, "the meaning 'false'"),
-        ({0: "faithful", 1: None}, "the meaning None"),
-        (["faithful", "hallucinated"], "must be a mapping"),
+        {0: "faithful"},
+        {0: "faithful", 1: "faithful"},
+        {},
+        {0: "faithful", 2: "hallucinated"},
+        {True: "faithful", 0: "hallucinated"},
+        {0: "faithful", "LABEL_0": "hallucinated"},
+        {0: "faithful", 1: None},
+        ["faithful", "hallucinated"],
     ],
 )
-def test_labels_that_do_not_go_with_the_classes_are_refused(labels: Any, problem: str) -> None:
-    with pytest.raises(UserError, match=problem) as caught:
+def test_labels_that_do_not_go_with_the_classes_are_refused(labels: Any) -> None:
+    with pytest.raises(UserError, match=r"labels is .*; it must give every class its meaning") as caught:
         hallucinated_classes(["LABEL_0", "LABEL_1"], labels, "some/critic")
     assert str(caught.value).count("\n") < 5
 

@@ -114,7 +114,7 @@ def test_long_knowledge_is_read_to_its_end_and_once_for_all_its_responses(
     assert without < 0.99
     windows = sum(rows * times for rows, times in read.items())
     assert windows == 6 + 5 + 2, "six and five windows of knowledge, one for each response"
-    monkeypatch.setattr("critic.token_support.BLOCK_TOKENS", 1)
+    monkeypatch.setattr("critic.token_support.BLOCK", 1)
     assert of(support, tiny_bert, pairs)[:2] == pytest.approx([ended, without], abs=1e-5)
 
 
