@@ -1,6 +1,7 @@
 """DoHA is BART with two views: what it attends to, where it begins, and that it writes the same however it is run."""
 
 import copy
+import json
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -16,12 +17,17 @@ from data_modules.encoding.sequence_layout import SEQ2SEQ, TurnLayout, add_marke
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
+from faithkit.files.model_folder import read_sidecar
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.records import Turn
+from generation import Generator
 from generation.doha.model import join_views, split_views, without_knowledge
+from generation.export import export
 from generation.weights import families_of, load_generator
 from tests.data_modules.examples import example
+from tests.running import SMALL_GENERATOR, train_here
+from tests.tiny import write_language_model
 
 KNOWLEDGE, SEEKER, WIZARD, PAD, EOS = 10, 11, 12, 1, 2
 SAID = [
@@ -198,3 +204,30 @@ def answers(model: Any, encoder: TurnEncoder, decoding: Decoding, batch_size: in
 def test_it_writes_the_same_in_any_batch(strategy: str, doha: tuple[Any, TurnEncoder]) -> None:
     one, several = (answers(*doha, DECODINGS[strategy], size) for size in (1, 16))
     assert one == several and len(one) >= len(ROWS)
+
+
+@pytest.fixture(scope="module")
+def trained_doha(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that began from plain BART's weights, with places for a whole turn."""
+    bart = write_language_model(tmp_path_factory.mktemp("bart"), "bart", num_places=512)
+    folder = tmp_path_factory.mktemp("doha") / "run"
+    options = ["model=doha", f"model.weights={bart}", *SMALL_GENERATOR, "control=ctrl", "callbacks.num_examples=2"]
+    train_here(f"run_dir={folder}", *options)
+    return folder
+
+
+def test_a_run_leaves_a_folder_of_its_own_kind_that_answers(trained_doha: Path) -> None:
+    sidecar = read_sidecar(trained_doha / "hf")
+    assert sidecar is not None and sidecar.layout["architecture"] == "doha"
+    assert json.loads((trained_doha / "hf" / "config.json").read_text())["model_type"] == "doha"
+    generator = Generator.load(str(trained_doha))
+    assert type(generator.engine.model).__name__ == "DohaForConditionalGeneration"  # type: ignore[attr-defined]
+    assert isinstance(generator.reply(knowledge="The river is long.", history=["Is it long?"]), str)
+
+
+def test_an_exported_model_is_proved_in_its_own_class_and_its_card_says_so(trained_doha: Path, tmp_path: Path) -> None:
+    report = export(str(trained_doha), str(tmp_path / "out"))
+    assert report.difference <= 1e-5 and report.reloaded_in == "faithkit's DohaForConditionalGeneration"
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "Plain transformers cannot load this model" in card and "Generator.load(FOLDER)" in card
+    assert Generator.load(str(tmp_path / "out")).settings == Generator.load(str(trained_doha)).settings

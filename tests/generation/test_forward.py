@@ -72,27 +72,6 @@ def test_loss_and_gradients_are_transformers_own(family: str, packed: bool, lang
         torch.testing.assert_close(other[1].grad, one.grad, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_logits_are_made_of_the_responses_alone(family: str, language_models: dict[str, Path]) -> None:
-    model, encoder = build(language_models[family], FAMILIES[family], packed=True)
-    batch = batch_of(encoder)
-    seen: list[torch.Size] = []
-    hook = model.get_output_embeddings().register_forward_hook(lambda _, inputs, output: seen.append(output.shape))
-    run_model(model, batch)
-    hook.remove()
-    assert seen == [(1, len(batch["target"]), model.config.vocab_size)]
-    whole = model(input_ids=batch["input_ids"][:1, :4], **decoded(batch)).logits
-    assert whole.shape[:2] == (1, 4), "and nothing stays behind at the head"
-
-
-def decoded(batch: dict[str, Tensor]) -> dict[str, Any]:
-    if "decoder_input_ids" in batch:
-        return {"decoder_input_ids": batch["decoder_input_ids"][:1, :4]}
-    from faithkit.packing import Packing
-
-    return {"packing": Packing.of([4])} if "sequence_lengths" in batch else {}
-
-
 @pytest.mark.parametrize("family", ["t5", "llama"])
 def test_statistics_of_a_row_do_not_depend_on_its_batch(family: str, language_models: dict[str, Path]) -> None:
     model, encoder = build(language_models[family], FAMILIES[family], packed=True)

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from data_modules.build import build_source
 from data_modules.encoding.sequence_layout import KNOWLEDGE
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
-from data_modules.reading.dataset import read_examples
-from data_modules.reading.rows import ReadReport
 from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_sidecar
@@ -131,24 +128,6 @@ def encoder_of(folder: Path) -> TurnEncoder:
     sidecar = read_sidecar(folder)
     assert sidecar is not None
     return TurnEncoder(load_tokenizer(str(folder)), Settings.from_sidecar(sidecar).layout)
-
-
-def test_the_test_figures_are_those_of_the_exported_folder(trained: dict[str, Path]) -> None:
-    from transformers import AutoModelForCausalLM
-
-    folder = trained["gpt2"] / "hf"
-    model = AutoModelForCausalLM.from_pretrained(folder)
-    examples = list(read_examples(build_source("faithdial", "embedded"), "test", ReadReport(), 40))
-    columns: dict[str, Any] = encoder_of(folder).encode(examples, Counter())
-    total = count = 0.0
-    for place in range(40):
-        context, response = (torch.tensor(columns[name].row(place).tolist()) for name in ("context", "response"))
-        labels = torch.cat([torch.full_like(context, -100), response])
-        with torch.no_grad():
-            loss = model(input_ids=torch.cat([context, response])[None], labels=labels[None]).loss
-        total, count = total + float(loss) * len(response), count + len(response)
-    found = metrics_of(trained["gpt2"])["test/embedded-faithdial/loss"]["value"]
-    assert found == pytest.approx(total / count, abs=1e-5)
 
 
 def test_padded_training_takes_the_steps_of_packed_training(options: dict[str, list[str]], tmp_path: Path) -> None:

@@ -138,11 +138,9 @@ FULL = """
 import resource, signal, sys
 sys.path.insert(0, ".")
 from faithkit.errors import UserError
-from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.reply_cache import CachedEngine
 from tests.faithkit.inference.asking import GREEDY, ask
 from tests.faithkit.inference.counting_engine import CountingEngine
-from tests.faithkit.inference.server import MODEL, ChatServer
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))

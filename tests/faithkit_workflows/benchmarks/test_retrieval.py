@@ -1,6 +1,7 @@
 """Examples without knowledge get passages of a user's folder, and are judged by them."""
 
 import json
+from math import log
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,21 @@ def test_a_folder_without_texts_is_refused(make: object, message: str, tmp_path:
     make(folder)  # type: ignore[operator]
     with pytest.raises(UserError, match=message):
         read_passages(str(folder))
+
+
+def test_scores_are_those_of_the_formula() -> None:
+    index = Bm25(["red red fox", "blue fox", "a long blue river bank"])  # 3, 2 and 5 words, 10/3 on average
+    red = log(1 + 2.5 / 1.5) * 2 * 2.5 / (2 + 1.5 * (0.25 + 0.75 * 3 / (10 / 3)))
+    fox = log(1 + 1.5 / 2.5) * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 3 / (10 / 3)))
+    other_fox = log(1 + 1.5 / 2.5) * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 2 / (10 / 3)))
+    assert index.scores("Red fox! Red?").tolist() == pytest.approx([red + fox, other_fox, 0.0])
+    plain = Bm25(["red red fox", "blue fox"], k1=0.0, b=0.0)
+    assert plain.scores("red").tolist() == pytest.approx([log(1 + 1.5 / 1.5), 0.0]), "without k1 a word counts once"
+
+
+def test_the_best_come_first_and_those_without_a_word_never() -> None:
+    index = Bm25(["The Danube is long.", "A cat sleeps.", "Is it long?", "Is it long?"])
+    assert index.best("How long is the Danube?", 9) == ["The Danube is long.", "Is it long?", "Is it long?"]
+    assert index.best("How long is the Danube?", 1) == ["The Danube is long."]
+    assert index.best("penguins", 3) == [] and index.best("", 3) == [] and Bm25([]).best("red", 3) == []
+    assert Bm25(["?!", ""]).best("red", 3) == []
