@@ -20,22 +20,8 @@ def table(rows, categories=None):
     )
 
 
-def of_counts(counts):
-    return table([[category for category, count in enumerate(row) for _ in range(count)] for row in counts])
-
-
 def values_of(ratings, **options):
     return {name: metric.value for name, metric in measure(ratings, num_resamples=10, **options).metrics.items()}
-
-
-def test_fleiss_kappa_of_the_textbook_example():
-    # Ten subjects, fourteen raters, five categories: the worked example that goes around with Fleiss 1971.
-    counts = [[0, 0, 0, 0, 14], [0, 2, 6, 4, 2], [0, 0, 3, 5, 6], [0, 3, 9, 2, 0], [2, 2, 8, 1, 1]]
-    counts += [[7, 7, 0, 0, 0], [3, 2, 6, 3, 0], [2, 5, 3, 2, 2], [6, 5, 2, 1, 0], [0, 2, 2, 3, 7]]
-    found = values_of(of_counts(counts))
-    assert found["fleiss_kappa"] == pytest.approx(0.20993, abs=1e-5)
-    assert found["agreement"] == pytest.approx(0.37802, abs=1e-5)
-    assert found["randolph_kappa"] == pytest.approx((0.37802 - 0.2) / 0.8, abs=1e-5)
 
 
 def test_alpha_of_krippendorffs_own_example():
@@ -50,36 +36,6 @@ def test_alpha_of_krippendorffs_own_example():
     found = values_of(table(values), ordinal=True)
     assert found["alpha"] == pytest.approx(0.743, abs=5e-4)
     assert found["alpha_ordinal"] == pytest.approx(0.815, abs=5e-4)
-
-
-def test_cohens_kappa_of_two_readers():
-    # Fifty proposals: both yes 20, both no 15, the first alone 5, the second alone 10.
-    rows = [[1, 1]] * 20 + [[1, 0]] * 5 + [[0, 1]] * 10 + [[0, 0]] * 15
-    assert values_of(table(rows))["cohen_kappa"] == pytest.approx(0.4)
-
-
-def diahalu_kappa(labels):
-    """DiaHalu's formulas (1) to (3), as they are printed: L is [samples, annotators] of 0 and 1."""
-    num_samples, num_annotators = labels.shape
-    by_chance = sum((np.sum(labels == label) / (num_samples * num_annotators)) ** 2 for label in (0, 1))
-    observed = 0.0
-    for row in labels:
-        pairs = num_annotators * (num_annotators - 1)
-        observed += np.sum(row == 0) ** 2 / pairs + (np.sum(row == 1) ** 2 - num_annotators) / pairs
-    return (observed / num_samples - by_chance) / (1 - by_chance)
-
-
-@given(st.lists(st.lists(st.integers(0, 1), min_size=3, max_size=3), min_size=2, max_size=12))
-def test_diahalus_formula_is_fleiss_and_not_the_randolph_that_it_cites(rows):
-    ratings, labels = table(rows, categories=2), np.array(rows)
-    if len(set(labels.ravel())) < 2:
-        return
-    found = values_of(ratings)
-    assert found["fleiss_kappa"] == pytest.approx(diahalu_kappa(labels))
-    balanced = labels.mean() == 0.5
-    assert (abs(found["randolph_kappa"] - found["fleiss_kappa"]) < 1e-9) == (
-        balanced or found["agreement"] == pytest.approx(1)
-    )
 
 
 RATED = st.lists(

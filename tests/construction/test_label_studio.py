@@ -6,7 +6,7 @@ What its pages do with a mouse was tried by hand in a browser: docs/annotating.m
 import pytest
 
 from construction.annotation.export import ExportReport, read_export
-from construction.annotation.project import CONFIG, TASKS, read_rows, shown_text, to_shown
+from construction.annotation.project import CONFIG, TASKS, read_rows
 from construction.annotation.schemes import SCHEMES
 from tests.construction.annotated import TEXT, example, project, suggested
 from tests.construction.label_studio import PROGRAM, LabelStudio
@@ -83,18 +83,6 @@ def test_a_project_comes_back_as_it_was_annotated(server, tmp_path, name):
 
 def sorted_spans(spans):
     return sorted(spans, key=lambda span: (span["start"], span["end"], span["label"]))
-
-
-def test_the_server_keeps_offsets_in_characters_and_texts_as_they_are(server, tmp_path):
-    [task] = project(tmp_path)
-    number = server.project(tmp_path / CONFIG, tmp_path / TASKS)
-    [there] = server.tasks(number)
-    assert there["data"]["response"] == task["data"]["response"] == shown_text(TEXT)
-    for result in suggested(there):
-        value = result["value"]
-        assert there["data"]["response"][value["start"] : value["end"]] == value["text"]
-    starts = [result["value"]["start"] for result in suggested(there)]
-    assert starts == [to_shown(TEXT, span.start) for span in example().spans]
 
 
 def test_label_studio_s_own_check_takes_every_configuration(server, tmp_path):

@@ -95,25 +95,6 @@ def test_a_prompts_folder_with_a_missing_field_stops_before_a_model_is_asked(
     assert not [path for folder in ("predictions", "checkpoints") for path in (tmp_path / "run").glob(f"{folder}/*")]
 
 
-@pytest.mark.slow
-def test_a_training_row_without_a_target_is_named_and_may_be_skipped(
-    language_models: dict[str, Path], tmp_path: Path
-) -> None:
-    rows = WRITERS["halludial"](tmp_path / "rows", {"train": 24, "test": 12})
-    file = next(rows.rglob("*_train.json"))
-
-    def without_target(stored: list[dict[str, Any]]) -> None:
-        del stored[3]["target"]
-
-    edit_json(file, without_target)
-    given = [*TINY, f"model.weights={language_models['llama']}", "model.ask=judgement", f"data.path={rows}"]
-    told = refused(train_here, *given, "data.validation_fraction=0.3", f"run_dir={tmp_path / 'stops'}")
-    assert "target" in told and file.name in told and "hint" in told
-    train_here(*given, "data.validation_fraction=0.3", "data.on_bad_row=skip", f"run_dir={tmp_path / 'skips'}")
-    [rejected] = [json.loads(line) for line in (tmp_path / "skips" / "rejects.jsonl").read_text().splitlines()]
-    assert "target" in rejected["problem"]
-
-
 @pytest.mark.parametrize(
     ("family", "change", "given", "problem"),
     [

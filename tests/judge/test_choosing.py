@@ -1,12 +1,9 @@
 """Questions with two answers: by probability where the engine tells it, else by what is written, read strictly."""
 
-from pathlib import Path
-
 import pytest
 
-from faithkit.errors import UserError
 from faithkit.records import Example, Turn
-from judge.questions import COMPARATIVE, META, Asker, parse_number
+from judge.questions import COMPARATIVE, Asker, parse_number
 from tests.judge.engines import SetEngine
 
 ASKED = (Turn(speaker="seeker", text="How many?"),)
@@ -41,15 +38,6 @@ def test_one_that_fails_shifts_no_other() -> None:
     rows = [ROW, (EXAMPLE, {"first": "fails", "second": "b"}), ROW]
     found = list(Asker(engine, COMPARATIVE).answers(rows))
     assert [one.choice for one in found] == ["1", None, "1"] and found[1].text == "too long"
-
-
-def test_a_prompt_of_ones_own_needs_every_field(tmp_path: Path) -> None:
-    (tmp_path / "meta.txt").write_text("{knowledge} {history} {response} right?")
-    with pytest.raises(UserError, match=r"lacks \{judgement\}"):
-        Asker(SetEngine(), META, prompts=str(tmp_path))
-    (tmp_path / "meta.txt").write_text("{knowledge} {history} {response} {judgment} {judgement}")
-    with pytest.raises(UserError, match=r"no field \{judgment\}"):
-        Asker(SetEngine(), META, prompts=str(tmp_path))
 
 
 def test_a_number_stands_at_the_beginning() -> None:

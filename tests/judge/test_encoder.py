@@ -93,15 +93,6 @@ def test_rows_that_share_a_beginning_read_it_once_and_are_learnt_as_if_each_stoo
     torch.testing.assert_close(own, gradients, atol=1e-6, rtol=1e-4)
 
 
-def test_rows_without_relatives_are_packed_as_ever(tokens: MessageTokens) -> None:
-    batches = []
-    for shared in (False, True):
-        made = encoder(tokens, share_beginnings=shared)
-        batches.append(made.collate(made.encode(examples(3), Counter())))
-    assert batches[0].keys() == batches[1].keys()
-    assert all(np.array_equal(batches[0][name], batches[1][name]) for name in batches[0])
-
-
 def test_the_oldest_turns_give_way_and_are_counted(tokens: MessageTokens) -> None:
     [row], counts = examples(1, turns=6), Counter[str]()
     whole = len(tokens.prompts([TEMPLATE.messages(row)])[0])

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.baselines.examiner import Examiner
@@ -59,8 +58,3 @@ def test_a_request_that_fails_costs_its_row_alone() -> None:
     )
     found = list(examined(examiner, SetEngine(problem=lambda prompt: "lost")).predict_examples(ROWS))
     assert [(one.label, one.text) for one in found] == [(UNPARSED, "too long"), (HALLUCINATED, "Is it?\n\n(no answer)")]
-
-
-def test_turns_are_counted_from_one() -> None:
-    with pytest.raises(UserError, match=r"examiner.turns is 0"):
-        ExaminerOptions(turns=0)

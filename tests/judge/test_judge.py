@@ -49,12 +49,6 @@ def test_a_judgement_has_verdict_spans_and_rationale() -> None:
     assert "[Human]: Where?" in engine.asked[0]
 
 
-def test_what_a_faithful_reply_quotes_is_no_span() -> None:
-    engine = SetEngine(says=lambda prompt: ['No. "ten" stands in the knowledge.'])
-    found = Judge(engine, AskOptions(ask="judgement")).judge(KNOWLEDGE, TEN)
-    assert (found.label, found.spans, found.num_unlocated) == (FAITHFUL, (), 0)
-
-
 def test_a_list_of_spans_is_a_verdict_too() -> None:
     engine = SetEngine(says=lambda prompt: ['{"hallucinations": ["Twelve."]}' if TWELVE in prompt else "[]"])
     first, second = Judge(engine, AskOptions(ask="spans")).judge([KNOWLEDGE] * 2, [TWELVE, TEN])

@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
-from faithkit.files.jsonl import read_predictions
 from faithkit.inference.messages import MessageTokens
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packing import use_packed_attention
@@ -28,7 +27,7 @@ from judge.task import JudgementEncoder, JudgeModule
 from tests.judge.test_encoder import TEMPLATE, examples
 from tests.judge.test_train import TINY
 from tests.model_folders import edit_json, edit_tensors, flip
-from tests.running import commanded, evaluate_here, train_here
+from tests.running import commanded, train_here
 
 LORA = (*TINY[1:], "model=judge_lora", "model.ask=verdict", "model.lora_rank=4", "optimizer.lr=3e-2", "checkpoints=all")
 QUESTIONS = [("The river is long.", "the river is old"), ("A dog.", "a cat"), ("The king lives.", "the king is old")]
@@ -78,18 +77,6 @@ def test_merged_and_unmerged_give_the_same_judgements_as_the_run_wrote(lora_run:
     merged, unmerged = (Judge.load(lora_run / name, precision="32-true") for name in ("hf", "adapter"))
     assert unmerged.template == merged.template and unmerged.calibration == merged.calibration
     assert probabilities(unmerged) == pytest.approx(probabilities(merged), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_a_benchmark_takes_the_adapter_folder(lora_run: Path, rows: Path, tmp_path: Path) -> None:
-    written = read_predictions(str(lora_run / "predictions" / "halludial.jsonl"))
-    evaluate_here(
-        "benchmark=halludial", f"benchmark.path={rows}", f"checkpoint={lora_run / 'adapter'}",
-        f"run_dir={tmp_path / 'again'}", "num_examples=0",
-    )  # fmt: skip
-    again = read_predictions(str(next((tmp_path / "again" / "predictions").glob("*.jsonl"))))
-    assert written.keys() == again.keys() and len(written) == 24
-    assert all(found.score == pytest.approx(again[i].score, abs=1e-4) for i, found in written.items())
 
 
 def test_plain_peft_loads_the_adapters_and_plain_transformers_the_merged_model(lora_run: Path) -> None:
@@ -279,18 +266,3 @@ def test_damaged_adapters_and_those_beside_a_whole_model_are_refused(lora_run: P
     shutil.copy(lora_run / "adapter" / "adapter_config.json", both)
     with pytest.raises(UserError, match="adapters are not a complete model"):
         Judge.load(both)
-
-
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [
-        ("lora_rank=0", "from 1 to 512"),
-        ("lora_alpha=0", "from 1 to 16384"),
-        ("lora_dropout=1.0", "from 0 to below 1"),
-        ("lora_modules=q_proj", "all-linear"),
-        ("lora_modules=[nothing]", "q_proj"),
-    ],
-)
-def test_wrong_keys_are_answered_with_what_to_type(key: str, hint: str, options: list[str], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=hint):
-        train_here(*options, f"model.{key}", f"run_dir={tmp_path / 'run'}")

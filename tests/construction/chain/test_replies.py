@@ -1,8 +1,6 @@
 """Unusable replies are classified by their fault, and usable ones pass, whatever they say."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from construction.chain.replies import (
     CUT,
@@ -20,7 +18,6 @@ from construction.chain.replies import (
 
 INSTRUCTION = "You are the assistant in a conversation that rests on given knowledge. Knowledge: {knowledge} Reply:"
 RULES = ReplyRules(max_words=20, instruction=INSTRUCTION)
-TEXTS = st.text(max_size=300)
 
 
 @pytest.mark.parametrize(
@@ -72,16 +69,6 @@ def test_a_reply_that_the_model_did_not_end_is_cut_off_and_any_language_may_be_a
     assert ReplyRules().fault("word " * 1000) is None
 
 
-@given(TEXTS, st.booleans(), TEXTS)
-def test_any_text_is_of_one_kind_or_none(text: str, finished: bool, last: str) -> None:
-    fault = RULES.fault(text, finished=finished, last_turn=last)
-    assert fault is None or fault in (EMPTY, REFUSAL, ECHO, LANGUAGE, TOO_LONG, CUT)
-    if not any(character.isalnum() for character in text):
-        assert fault == EMPTY
-    if fault is None:
-        assert len(text.split()) <= 20 and finished
-
-
 def test_further_turns_are_cut_and_a_leading_mark_is_taken_off() -> None:
     assert cut_turns("[Assistant]: It is long. [Human]: And then?") == ("It is long.", True)
     assert cut_turns("[assistant] : It is long.") == ("It is long.", False)
@@ -110,7 +97,3 @@ def test_a_hallucination_is_read_with_its_explanation(text: str, found: tuple[st
 def test_a_hallucination_may_have_six_words_more_than_its_reference(more: int, refused: bool) -> None:
     fault = find_induced_fault("other words here " + "more " * more, "these words here")
     assert (fault is not None) == refused
-
-
-def test_the_reference_itself_is_no_hallucination() -> None:
-    assert find_induced_fault("It is LONG!", "It is long.") == "the reference itself"

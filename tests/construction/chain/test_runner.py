@@ -207,22 +207,6 @@ def test_a_source_goes_on_behind_what_it_wrote(tmp_path: Path) -> None:
     assert keys(made.rows("inputs")) == [str(i) for i in range(3000)]
 
 
-def test_a_damaged_cache_costs_its_replies_and_nothing_else(tmp_path: Path) -> None:
-    # distilabel's caches do not recover: here what a cache lost is asked again, and finished steps do not need it.
-    def cached(counting: Backwards) -> list[Any]:
-        return [CachedEngine(counting, tmp_path / "c"), CachedEngine(Backwards("second"), tmp_path / "c")]
-
-    with pytest.raises(UserError, match="refused"):
-        chain(tmp_path / "run", cached(Backwards("first", stops_after=3)), chunk_size=6).run(progress=False)
-    (tmp_path / "c").write_bytes(b"no database at all " * 500)
-    again = Backwards("first")
-    made = chain(tmp_path / "run", cached(again), chunk_size=6)
-    made.run(progress=False)
-    whole = chain(tmp_path / "whole", engines(), chunk_size=6)
-    whole.run(progress=False)
-    assert contents(made) == contents(whole) and len(again.asked) == 10
-
-
 def test_a_model_that_is_no_longer_asked_leaves_no_rows(tmp_path: Path) -> None:
     chain(tmp_path, engines()).run(progress=False)
     other = [Backwards("first")]

@@ -1,12 +1,14 @@
 """A server with models that write, judge and hallucinate by rules, and runs of construct.py that use it."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
+from faithkit.files.jsonl import read_jsonl
 from faithkit_workflows import construct
 from tests.faithkit.inference.server import ChatServer
-from tests.running import compose
+from tests.running import commanded, compose
 
 WRITER, OTHER, JUDGE = "writer", "other", "judge"
 REPLY = "I heard that it was built by seven sailors."
@@ -44,10 +46,34 @@ def construct_here(*given: str) -> None:
     construct.main(compose("construct", *construct.with_resumed_pipeline(given)))
 
 
+def resume(folder: Path, *more: str) -> None:
+    """`python construct.py resume=FOLDER ...` in this process."""
+    with commanded((f"resume={folder}", *more)):
+        construct_here(f"resume={folder}", *more)
+
+
+def sheet(path: Path) -> list[dict[str, str]]:
+    """The rows of a table that people fill in."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def fill_sheet(path: Path, rows: list[dict[str, str]], **options: Any) -> None:
+    """Saves a table as a person does."""
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, rows[0], **options)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
 def manifest(folder: Path) -> dict[str, Any]:
     found = json.loads((folder / "manifest.json").read_text())
     assert isinstance(found, dict)
     return found
+
+
+def step_rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    return list(read_jsonl(folder / steps(folder)[name]["file"]))
 
 
 def steps(folder: Path) -> dict[str, dict[str, Any]]:

@@ -9,11 +9,9 @@ from data_modules.build import read_block
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.metrics.results import read_metrics
-from faithkit.settings.check import check_settings
 from faithkit_workflows import construct
-from faithkit_workflows.settings.construction import ConstructSettings
 from tests.construction.annotated import TEXT, exported, suggested
-from tests.running import commanded, compose, plain_config
+from tests.running import commanded, compose
 
 QUALITY = {"from_name": "quality", "to_name": "response", "type": "choices"}
 
@@ -170,17 +168,3 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
     compared = json.loads((tmp_path / "agreed" / "metrics.json").read_text())["meta"]["compared"]
     [against] = [row["to_best"] for row in compared if row["column"] == "cooperative" and "to_best" in row]
     assert against["value"] == -2 and against["p_wilcoxon"] < 0.05
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        (("pipeline=annotate", "pipeline.adjudicate=expert"), "adjudicate=expert needs pipeline.expert"),
-        (("pipeline=annotate", "pipeline.suggest=predictions"), "suggest=predictions needs pipeline.predictions"),
-        (("pipeline=annotate", "pipeline.export=nowhere.json"), "no such file"),
-        (("pipeline=agreement", "pipeline.annotations=nowhere"), "no such file"),
-    ],
-)
-def test_missing_settings_and_files_are_reported_before_anything_is_read(given, problem):
-    with pytest.raises(UserError, match=problem):
-        check_settings(plain_config("construct", *given), ConstructSettings)

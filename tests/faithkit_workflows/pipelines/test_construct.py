@@ -25,10 +25,11 @@ from tests.faithkit_workflows.pipelines.serving import (
     construct_here,
     manifest,
     overrides,
+    resume,
     server,
+    step_rows,
     steps,
 )
-from tests.running import commanded
 from tests.tiny import write_critic
 
 pytestmark = pytest.mark.usefixtures("quickly")
@@ -49,10 +50,6 @@ def halludial(folder: Path) -> list[Example]:
     groups = [{example.group for example in examples} for examples in found.values()]
     assert len(found) == 2 and not groups[0] & groups[1], "no dialogue is in two splits"
     return [example for examples in found.values() for example in examples]
-
-
-def step_rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    return list(read_jsonl(folder / steps(folder)[name]["file"]))
 
 
 def test_spontaneous_replies_are_judged_and_read_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,33 +177,26 @@ def test_a_detector_of_ours_annotates_in_the_judges_place(trained_tagger: Path, 
         assert all(row["response"][start:end].strip() in row["target"] for start, end in row["spans"])
 
 
-def test_a_critic_from_elsewhere_annotates_once_it_is_configured_what_its_classes_mean(tmp_path: Path) -> None:
-    critic = write_critic(tmp_path / "critic", "LABEL_0", "LABEL_1")
+@pytest.mark.parametrize("change", ["labels", "weights"])
+def test_another_meaning_or_training_of_a_detector_annotates_again_and_asks_for_no_reply(
+    change: str, tmp_path: Path
+) -> None:
+    critic = write_critic(tmp_path / "critic", *(("LABEL_0", "LABEL_1") if change == "labels" else ()))
+    again = []
     with server() as served:
         given = overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}")
-        with pytest.raises(UserError, match="this external classifier"):
+        if change == "labels":
+            with pytest.raises(UserError, match="this external classifier"):
+                construct_here(*given)
+            resume(tmp_path / "run", "labels={0: faithful, 1: hallucinated}")
+            again.append("labels={0: hallucinated, 1: faithful}")
+        else:
             construct_here(*given)
-        verdicts = []
-        for labels in ("{0: faithful, 1: hallucinated}", "{0: hallucinated, 1: faithful}"):
-            again = [f"resume={tmp_path / 'run'}", f"labels={labels}"]
-            with commanded(again):
-                construct_here(*again)
-            verdicts.append([row["label"] for row in step_rows(tmp_path / "run", "annotate")])
-        assert len(served.asked) == 12, "other labels ask for no reply again"
-    assert all(one != other for one, other in zip(*verdicts, strict=True)) and len(verdicts[0]) == 12
-
-
-def test_a_detector_that_was_trained_again_annotates_again_and_asks_for_no_reply(tmp_path: Path) -> None:
-    critic = write_critic(tmp_path / "critic")
-    with server() as served:
-        construct_here(*overrides(served, tmp_path / "run", "limit=6", f"pipeline.detector={critic}"))
+            weights = load_file(critic / "model.safetensors")
+            others = {name: -values if name.startswith("classifier.") else values for name, values in weights.items()}
+            save_file(others, critic / "model.safetensors", metadata={"format": "pt"})
         before = [row["label"] for row in step_rows(tmp_path / "run", "annotate")]
-        weights = load_file(critic / "model.safetensors")
-        others = {name: -values if name.startswith("classifier.") else values for name, values in weights.items()}
-        save_file(others, critic / "model.safetensors", metadata={"format": "pt"})
-        resume = [f"resume={tmp_path / 'run'}"]
-        with commanded(resume):
-            construct_here(*resume)
+        resume(tmp_path / "run", *again)
         assert len(served.asked) == 12
     after = [row["label"] for row in step_rows(tmp_path / "run", "annotate")]
     assert all(one != other for one, other in zip(before, after, strict=True)) and len(before) == 12
@@ -216,13 +206,10 @@ def test_a_resumed_run_with_other_settings_asks_only_what_they_change(tmp_path: 
     with server() as served:
         construct_here(*overrides(served, tmp_path / "run", "limit=6"))
         first = len(served.asked)
-        again = [f"resume={tmp_path / 'run'}", "pipeline.max_judgement_tokens=50"]
-        with commanded(again):
-            construct_here(*again)
+        resume(tmp_path / "run", "pipeline.max_judgement_tokens=50")
         assert {body["model"] for body in served.asked[first:]} == {JUDGE} and len(served.asked) == first + 6
-        other = [f"resume={tmp_path / 'run'}", "pipeline=rag"]
-        with commanded(other), pytest.raises(UserError, match="this folder is of pipeline=spontaneous"):
-            construct_here(*other)
+        with pytest.raises(UserError, match="this folder is of pipeline=spontaneous"):
+            resume(tmp_path / "run", "pipeline=rag")
 
 
 def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(
@@ -240,22 +227,6 @@ def test_a_dry_run_prints_three_prompts_and_a_price_and_asks_nothing(
         *(1, 1, 0),
     ]
     assert f"(what {WRITER} replies)" in printed and "dollars" in printed and "0.0" in printed
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (["pipeline=induced", "pipeline.kinds=[]"], "kinds"),
-        (["pipeline=rag", "pipeline.path=/nowhere"], "/nowhere"),
-        (["pipeline.near_duplicates=2"], "near_duplicates is 2"),
-        (["models=[a/b,c/b]"], "two models have the name b"),
-        (["pipeline.dataset=faithdail"], "did you mean faithdial"),
-        (["prompts=/nowhere"], "there is no prompt reply"),
-    ],
-)
-def test_bad_settings_are_refused(given: list[str], words: str, tmp_path: Path) -> None:
-    with server() as served, pytest.raises(UserError, match=words):
-        construct_here(*overrides(served, tmp_path / "run", "models=null", *given))
 
 
 def test_custom_prompts_replace_the_default_ones(tmp_path: Path) -> None:

@@ -195,57 +195,40 @@ def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(
         assert line in log
 
 
-@pytest.mark.parametrize(
-    ("row", "problem"),
-    [
-        ({"id": "r0", "label": "contrary"}, "label 'contrary' of id 'r0'"),
-        ({"id": "r13", "label": "other"}, "labelled twice, and differently"),
-        ({"id": "", "label": "1"}, "column 'id' is missing or empty"),
+LABELS = {
+    "label 'contrary' of id 'r0'": [{"id": "r0", "label": "contrary"}],
+    "'r1' is labelled twice, and differently\n  at: .*line 3": [{"id": "r1", "label": 0}, {"id": "r1", "label": 1}],
+    "column 'id' is missing or empty\n  at: .*line 2": [{"id": "", "label": "1"}],
+    "none of 2 labels is of these responses": [{"id": "a", "label": 1}, {"id": "b", "label": 0}],
+    "there is no column 'label'": [{"id": "r1", "gold": 1}],
+    "nothing is labelled yet": [{"id": "r1", "label": ""}],
+    "has no inclusion_probability": [
+        {"id": "r1", "label": 1, "inclusion_probability": 0.1},
+        {"id": "r2", "label": 1, "inclusion_probability": ""},
     ],
-)
-def test_labels_that_cannot_be_used_are_refused_with_their_line(
-    row: dict[str, str], problem: str, tmp_path: Path, predictions: Path, truth: tuple[np.ndarray, np.ndarray]
-) -> None:
-    if row["label"] == "other":
-        row = {**row, "label": NAMES[1 - truth[0][13]]}
-    labels = labelled(tmp_path, truth, row)
-    with pytest.raises(UserError) as raised:
-        estimate(tmp_path / "run", predictions, f"pipeline.labels={labels}")
-    assert problem in str(raised.value) and "line 64" in str(raised.value)
+    "column 'waves': ": [{"id": "r1", "label": 1, "waves": "by hand"}],
+    "2 different draws": [
+        {"id": "r1", "label": 1, "waves": "random 0.1"},
+        {"id": "r2", "label": 1, "waves": "random 0.2"},
+    ],
+}
+VERDICTS = {
+    "id 'a' is given twice": [{"id": "a", "label": 1}, {"id": "a", "label": 0}],
+    "there is no column 'label'": [{"id": "a", "verdict": 1}],
+    "column 'label' has 'maybe'": [{"id": "a", "label": "maybe"}],
+    "no verdict can be used": [{"id": "a", "label": "unparsed"}, {"id": "b", "label": ""}],
+}
 
 
-def test_labels_of_another_file_or_without_their_columns_are_refused(tmp_path: Path, predictions: Path) -> None:
-    cases = {
-        "none of 2 labels is of these responses": [{"id": "a", "label": 1}, {"id": "b", "label": 0}],
-        "there is no column 'label'": [{"id": "r1", "gold": 1}],
-        "nothing is labelled yet": [{"id": "r1", "label": ""}],
-        "has no inclusion_probability": [
-            {"id": "r1", "label": 1, "inclusion_probability": 0.1},
-            {"id": "r2", "label": 1, "inclusion_probability": ""},
-        ],
-        "column 'waves': ": [{"id": "r1", "label": 1, "waves": "by hand"}],
-        "2 different draws": [
-            {"id": "r1", "label": 1, "waves": "random 0.1"},
-            {"id": "r2", "label": 1, "waves": "random 0.2"},
-        ],
-    }
-    for place, (problem, rows) in enumerate(cases.items()):
+def test_labels_and_verdicts_that_cannot_be_used_are_refused(tmp_path: Path, predictions: Path) -> None:
+    for place, (problem, rows) in enumerate(LABELS.items()):
         labels = write(tmp_path / f"labels{place}.csv", rows)
         with pytest.raises(UserError, match=problem):
             estimate(tmp_path / f"run{place}", predictions, f"pipeline.labels={labels}")
-
-
-def test_verdicts_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
-    cases = {
-        "id 'a' is given twice": [{"id": "a", "label": 1}, {"id": "a", "label": 0}],
-        "there is no column 'label'": [{"id": "a", "verdict": 1}],
-        "column 'label' has 'maybe'": [{"id": "a", "label": "maybe"}],
-        "no verdict can be used": [{"id": "a", "label": "unparsed"}, {"id": "b", "label": ""}],
-    }
-    for place, (problem, rows) in enumerate(cases.items()):
+    for place, (problem, rows) in enumerate(VERDICTS.items()):
         path = write(tmp_path / f"verdicts{place}.csv", rows)
         with pytest.raises(UserError, match=problem):
-            estimate(tmp_path / f"run{place}", path, "pipeline.label_next=1")
+            estimate(tmp_path / f"other{place}", path, "pipeline.label_next=1")
 
 
 def test_an_estimate_beyond_0_says_why_it_is_the_labels_alone(

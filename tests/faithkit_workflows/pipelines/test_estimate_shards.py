@@ -1,6 +1,5 @@
 """Rates over folders of scored shards equal those of one file with all rows; errors name the shard."""
 
-import csv
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -15,10 +14,9 @@ from construction.estimate import verdict_tables
 from construction.estimate.labels import read_labels
 from construction.estimate.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
-from faithkit.settings.check import check_settings
 from faithkit_workflows import construct
 from faithkit_workflows.pipelines.estimate import Estimated, estimate
-from faithkit_workflows.settings.construction import ConstructSettings
+from tests.faithkit_workflows.pipelines.test_estimate import write
 from tests.running import compose, plain_config
 
 NUM_ROWS = 1500
@@ -55,17 +53,9 @@ def write_shards(folder: Path, rows: list[dict[str, Any]]) -> Path:
     return folder
 
 
-def write_csv(path: Path, rows: list[dict[str, Any]]) -> Path:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
 def labelled(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Writes the labels of every tenth row."""
-    return write_csv(path, [{"id": row["id"], "label": int(truth(row))} for row in rows[::10]])
+    return write(path, [{"id": row["id"], "label": int(truth(row))} for row in rows[::10]])
 
 
 def block(predictions: Path, labels: Path | None = None, **changes: Any) -> dict[str, Any]:
@@ -170,7 +160,7 @@ def test_columns_that_do_not_fit_are_refused_with_their_shard(
     change: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     rows = sample()
-    labels = write_csv(tmp_path / "l.csv", [{"id": "en", "label": 1}])
+    labels = write(tmp_path / "l.csv", [{"id": "en", "label": 1}])
     with pytest.raises(UserError) as caught:
         estimated(block(write_shards(tmp_path / "data", rows), labels, **change))
     assert words in str(caught.value)
@@ -196,22 +186,6 @@ def test_folders_that_are_no_sound_shards_are_reported(tmp_path: Path) -> None:
         estimated(block(tmp_path / "data"))
 
 
-@pytest.mark.parametrize(
-    ("overrides", "words"),
-    [
-        (["pipeline.dataset=ragtruth"], "pipeline.dataset needs a single file"),
-        (["pipeline.width=0.1"], "pipeline.width needs pipeline.labels"),
-        (["pipeline.columns.id=null", "pipeline.predictions={file}"], "names the rows of shards"),
-    ],
-)
-def test_what_shards_have_too_much_is_reported(overrides: list[str], words: str, tmp_path: Path) -> None:
-    file = write_csv(tmp_path / "a.csv", [{"id": 1, "label": 1}])
-    given = ["pipeline=estimate", f"pipeline.predictions={tmp_path}", *[one.format(file=file) for one in overrides]]
-    with pytest.raises(UserError) as caught:
-        check_settings(plain_config("construct", *given), ConstructSettings)
-    assert words in str(caught.value)
-
-
 def test_rows_to_label_are_drawn_by_chance_among_all_and_waves_add_up(tmp_path: Path) -> None:
     rows = sample()
     data = write_shards(tmp_path / "data", rows)
@@ -223,14 +197,14 @@ def test_rows_to_label_are_drawn_by_chance_among_all_and_waves_add_up(tmp_path: 
     by_id = {row["id"]: row for row in rows}
     assert all(row["score"] == round(by_id[str(row["id"])]["probability"], 6) for row in first.next_rows)
     filled = [{**row, "label": int(truth(by_id[str(row["id"])]))} for row in first.next_rows]
-    labels = write_csv(tmp_path / "next.csv", filled)
+    labels = write(tmp_path / "next.csv", filled)
     second = estimated(block(data, labels, label_next=40, rule="random"))
     new, old = second.next_rows[:40], second.next_rows[40:]
     assert {row["id"] for row in old} == {row["id"] for row in filled}.difference(row["id"] for row in new)
     assert [row["label"] for row in new] == [""] * 40 and "" not in [row["label"] for row in old]
     chance = 1 - (1 - 60 / 1500) * (1 - 40 / 1440)
     assert [row["inclusion_probability"] for row in second.next_rows] == pytest.approx([chance] * 100)
-    more = write_csv(tmp_path / "more.csv", [*old, *({**row, "label": 1} for row in new)])
+    more = write(tmp_path / "more.csv", [*old, *({**row, "label": 1} for row in new)])
     assert estimated(block(data, more)).parts[0].num_labels == 100
 
 
@@ -243,9 +217,9 @@ def test_rows_without_ids_are_named_by_their_place(tmp_path: Path) -> None:
     places = [starts[name] + int(place) for name, _, place in (str(row["id"]).rpartition(":") for row in drawn)]
     assert [row["score"] for row in drawn] == [round(rows[place]["probability"], 6) for place in places]
     filled = [{**row, "label": int(truth(rows[place]))} for row, place in zip(drawn, places, strict=True)]
-    by_place = estimated(block(data, write_csv(tmp_path / "a.csv", filled), columns={"id": None}))
+    by_place = estimated(block(data, write(tmp_path / "a.csv", filled), columns={"id": None}))
     named = [{**row, "id": rows[place]["id"]} for row, place in zip(filled, places, strict=True)]
-    assert by_place.parts == estimated(block(data, write_csv(tmp_path / "b.csv", named))).parts
+    assert by_place.parts == estimated(block(data, write(tmp_path / "b.csv", named))).parts
     strange = [{**row, "id": f"day=2/part-0:{place}"} for row, place in zip(filled, places, strict=True)]
     with pytest.raises(UserError, match="none of 50 labels is of these responses"):
-        estimated(block(data, write_csv(tmp_path / "c.csv", strange), columns={"id": None}))
+        estimated(block(data, write(tmp_path / "c.csv", strange), columns={"id": None}))

@@ -1,6 +1,5 @@
 """Proposals of faithful edits: chosen, put before people, and read back as FaithDial's layout."""
 
-import csv
 import json
 from collections import Counter
 from pathlib import Path
@@ -14,11 +13,19 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from tests.faithkit.inference.server import ChatServer
-from tests.faithkit_workflows.pipelines.serving import construct_here, manifest, steps
-from tests.running import commanded, temporary_folder
+from tests.faithkit_workflows.pipelines.serving import (
+    construct_here,
+    fill_sheet,
+    manifest,
+    resume,
+    sheet,
+    step_rows,
+    steps,
+)
+from tests.running import temporary_folder
 from tests.tiny import write_critic
 
-MODEL = "editor"
+MODEL, SHEET = "editor", "proposals.csv"
 LAKE = "The lake of Orvel is ninety metres deep and lies on a plateau in the north."
 FIRST = (
     LAKE,
@@ -85,24 +92,11 @@ def given(served: ChatServer, folder: Path, *more: str) -> list[str]:
     ]
 
 
-def sheet(folder: Path) -> list[dict[str, str]]:
-    with (folder / "proposals.csv").open(encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def fill(folder: Path, **answers: tuple[str, str]) -> None:
-    rows = sheet(folder)
-    with (folder / "proposals.csv").open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        for row, name in zip(rows, ("first", "second"), strict=True):
-            accept, edit = answers.get(name, ("", ""))
-            writer.writerow({**row, "accept": accept, "edit": edit})
-
-
-def resume(folder: Path, *more: str) -> None:
-    with commanded((f"resume={folder}", *more)):
-        construct_here(f"resume={folder}", *more)
+    rows = sheet(folder / SHEET)
+    for row, name in zip(rows, ("first", "second"), strict=True):
+        row["accept"], row["edit"] = answers.get(name, ("", ""))
+    fill_sheet(folder / SHEET, rows)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +108,7 @@ def built() -> Path:
 
 
 def test_the_best_candidate_of_each_hallucinated_reply_is_proposed(built: Path) -> None:
-    first, second = sheet(built)
+    first, second = sheet(built / SHEET)
     assert first["turn"] == "7:0" and first["original"] == TURNS[0]["response"] and first["knowledge"] == LAKE
     assert first["proposal"].startswith("I cannot answer this") and first["candidate"] == f"{MODEL}-3"
     assert (first["faults"], first["copied_words"], first["accept"]) == ("", "3", "")
@@ -137,7 +131,7 @@ def test_what_people_accepted_is_read_back_as_faithdial(tmp_path: Path) -> None:
         assert len(served.asked) == asked, "nothing is asked again"
     examples = list(read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport()))
     assert [example.label for example in examples] == ["faithful"] * 2
-    assert examples[0].original == TURNS[0]["response"] and examples[0].response == sheet(folder)[0]["proposal"]
+    assert examples[0].original == TURNS[0]["response"] and examples[0].response == sheet(folder / SHEET)[0]["proposal"]
     assert examples[1].response == edited and examples[1].original == "In the south, near my house."
     # Later histories contain the accepted text.
     assert [turn.text for turn in examples[1].history] == [
@@ -145,7 +139,9 @@ def test_what_people_accepted_is_read_back_as_faithdial(tmp_path: Path) -> None:
         examples[0].response,
         "Where is it?",
     ]
-    assert [row["accept"] for row in sheet(folder)] == ["yes", "yes"] and sheet(folder)[1]["edit"] == edited
+    assert [row["accept"] for row in sheet(folder / SHEET)] == ["yes", "yes"] and sheet(folder / SHEET)[1][
+        "edit"
+    ] == edited
     fill(folder, first=("no", ""), second=("yes", edited))
     resume(folder)
     assert [e.response for e in read_examples(FaithDial(path=str(folder / "benchmark")), "test", ReadReport())] == [
@@ -162,14 +158,14 @@ def test_what_people_accepted_is_read_back_as_faithdial(tmp_path: Path) -> None:
     ],
 )
 def test_answers_that_cannot_be_right_are_refused(answers: Any, problem: str, built: Path) -> None:
-    before = (built / "proposals.csv").read_bytes()
+    before = (built / SHEET).read_bytes()
     try:
         fill(built, **answers)
         with pytest.raises(UserError, match=problem):
             resume(built)
         assert not (built / "benchmark").exists()
     finally:
-        (built / "proposals.csv").write_bytes(before)
+        (built / SHEET).write_bytes(before)
 
 
 @pytest.mark.slow
@@ -182,28 +178,11 @@ def test_a_critic_finds_the_replies_and_checks_the_candidates(tmp_path: Path) ->
     edit = "It lies up there, I was told."
     with ChatServer(answer=lambda *_: edit, models=(MODEL,)) as served:
         construct_here(*given(served, tmp_path / "run", *more, "pipeline.which=detector", "pipeline.candidates=1"))
-    found, checked = (
-        list(read_jsonl(tmp_path / "run" / steps(tmp_path / "run")[name]["file"])) for name in ("find", "check")
-    )
+    found, checked = (step_rows(tmp_path / "run", name) for name in ("find", "check"))
     kept = [row for row in found if "failure" not in row]
     assert len(served.asked) == len(kept) == len([row for row in checked if "failure" not in row])
     assert {row["failure"]["why"] for row in found if "failure" in row} <= {"not hallucinated"}
     for row in checked:
         assert "failure" in row or ("hallucinated" in row["faults"]) == (row["verdict"] == "hallucinated")
-    assert len(sheet(tmp_path / "run")) == len(kept)
+    assert len(sheet(tmp_path / "run" / SHEET)) == len(kept)
     assert steps(tmp_path / "run")["check"]["settings"]["detector"][0][1], "the hash of the weights"
-
-
-@pytest.mark.parametrize(
-    ("more", "problem"),
-    [
-        (("pipeline.which=detector",), "which=detector needs pipeline.detector"),
-        (("pipeline.detector=/nowhere",), "no such run or folder"),
-        (("pipeline.candidates=0",), "from 1 to 100"),
-        (("pipeline.dataset=wow", "pipeline.path=embedded"), "no reply is tagged"),
-    ],
-)
-def test_wrong_settings_are_explained(more: tuple[str, ...], problem: str, tmp_path: Path) -> None:
-    with server() as served, pytest.raises(UserError, match=problem) as caught:
-        construct_here(*given(served, tmp_path / "run"), *more)
-    assert len(str(caught.value).splitlines()) <= 5

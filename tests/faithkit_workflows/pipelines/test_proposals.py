@@ -19,7 +19,6 @@ from faithkit_workflows.pipelines.faithdial_edit import (
     sheet_cells,
 )
 
-WORDS = st.lists(st.sampled_from("abcd"), max_size=12)
 KNOWLEDGE = "The lake of Orvel is ninety metres deep and lies on a plateau."
 
 
@@ -28,7 +27,7 @@ def row(key: str, proposal: str, **values: Any) -> dict[str, Any]:
     return {"key": key, **fields, "proposal": proposal, **values}
 
 
-@given(WORDS, WORDS)
+@given(*[st.lists(st.sampled_from("abcd"), max_size=12)] * 2)
 def test_the_longest_run_is_that_of_comparing_all_runs(first: list[str], second: list[str]) -> None:
     def runs(words: list[str]) -> set[tuple[str, ...]]:
         return {tuple(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}

@@ -1,6 +1,5 @@
 """Self-dialogues from topics to DiaHalu's layout: both roles, edits by people, kills, and what a user gets wrong."""
 
-import csv
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,11 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.words import unicode_words
 from tests.faithkit.inference.server import ChatServer
-from tests.faithkit_workflows.pipelines.serving import construct_here, manifest, steps
-from tests.running import commanded
+from tests.faithkit_workflows.pipelines.serving import construct_here, fill_sheet, manifest, resume, sheet, steps
 from tests.tiny import write_critic
 
 USER, FIRST, SECOND = "user", "first", "second"
+SHEET = "turns_to_edit.csv"
 WORDS = (
     "amber birch copper delta ember fjord garnet harbour island juniper kettle lantern meadow nickel orchard pebble "
     "quarry ribbon saddle timber umbrella violet walnut yarrow zephyr basket candle daisy eagle forest"
@@ -48,23 +47,12 @@ def dialogues(folder: Path) -> dict[str, dict[str, Any]]:
     return {row["key"]: row for row in read_jsonl(folder / "benchmark" / "DiaHalu.jsonl")}
 
 
-def sheet(folder: Path) -> list[dict[str, str]]:
-    with (folder / "turns_to_edit.csv").open(encoding="utf-8-sig", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def edit(folder: Path, *edits: tuple[str, int, str]) -> None:
     """Writes edits into the table, as a person does."""
-    rows, wanted = sheet(folder), {(key, str(number)): text for key, number, text in edits}
-    with (folder / "turns_to_edit.csv").open("w", encoding="utf-8-sig", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], delimiter=";")
-        writer.writeheader()
-        writer.writerows({**row, "edit": wanted.get((row["dialogue"], row["round"]), "")} for row in rows)
-
-
-def resume(folder: Path, *more: str) -> None:
-    with commanded((f"resume={folder}", *more)):
-        construct_here(f"resume={folder}", *more)
+    rows, wanted = sheet(folder / SHEET), {(key, str(number)): text for key, number, text in edits}
+    for row in rows:
+        row["edit"] = wanted.get((row["dialogue"], row["round"]), "")
+    fill_sheet(folder / SHEET, rows, delimiter=";")
 
 
 def turns(row: dict[str, Any]) -> list[str]:
@@ -120,7 +108,7 @@ def test_an_edited_dialogue_is_regenerated_from_the_edit_and_nothing_else_change
     with server() as served:
         construct_here(*given(served, folder, "engine.cache=null"))
         before, files = dialogues(folder), {path: path.read_bytes() for path in (folder / "steps").iterdir()}
-        listed = sheet(folder)
+        listed = sheet(folder / SHEET)
         assert {row["domain"] for row in listed} == {"knowledge", "task"} and len(listed) == 3 * 2
         edit(folder, (key, 2, "Could I have two rooms?"), (key, 3, "Never mind."))
         asked = len(served.asked)
@@ -134,7 +122,7 @@ def test_an_edited_dialogue_is_regenerated_from_the_edit_and_nothing_else_change
     assert {name: row for name, row in after.items() if name != key} == {n: r for n, r in before.items() if n != key}
     assert after[key] | {"text": ""} == before[key] | {"text": ""}
     assert all(path.read_bytes() == content for path, content in files.items())
-    assert [row["text"] for row in sheet(folder) if row["dialogue"] == key][1] == "Could I have two rooms?"
+    assert [row["text"] for row in sheet(folder / SHEET) if row["dialogue"] == key][1] == "Could I have two rooms?"
     kept = list(read_jsonl(folder / "edits" / "01" / "edits.jsonl"))
     assert {row["text"] for row in kept} == {"Could I have two rooms?", "Never mind."}
 
@@ -151,7 +139,7 @@ def test_a_dialogue_that_fails_behind_an_edit_can_be_edited_once_more(tmp_path: 
         edit(folder, (key, 2, "Say nothing."))
         resume(folder)
         assert key not in dialogues(folder) and manifest(folder)["result"]["left out: empty"] == 1
-        listed = [row for row in sheet(folder) if row["dialogue"] == key]
+        listed = [row for row in sheet(folder / SHEET) if row["dialogue"] == key]
         assert [row["signs"] for row in listed] == ["", "the dialogue failed behind it: empty"]
         edit(folder, (key, 2, "Say something."))
         resume(folder)
@@ -181,27 +169,11 @@ def test_dialogues_that_fail_are_counted_by_reason_and_can_be_retried(tmp_path: 
     assert {step["state"] for step in steps(tmp_path / "run").values()} == {"done"}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "problem"),
-    [
-        ("pipeline.min_rounds=9", "min_rounds is 9"),
-        ("pipeline.topics=/nowhere.jsonl", "no such file or folder"),
-        ("pipeline.domains=[chitchat]", "chit-chat"),
-        ("pipeline.rounds=0", "from 1 to 100"),
-        ("pipeline.detector=/nowhere", "no such run or folder"),
-    ],
-)
-def test_wrong_settings_are_explained(wrong: str, problem: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=problem) as caught:
-        construct_here("pipeline=self_dialogue", "engine=openai", "engine.model=x", f"run_dir={tmp_path}", wrong)
-    assert len(str(caught.value).splitlines()) <= 5
-
-
 def test_an_edit_without_its_round_is_refused_and_the_table_stays(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with server() as served:
         construct_here(*given(served, folder, "limit=2"))
-        path = folder / "turns_to_edit.csv"
+        path = folder / SHEET
         broken = path.read_text().replace(f"task:0@{FIRST},2,", f"task:0@{FIRST},two,").replace('"",', "")
         lines = [f"{line},Hello there" if ",two," in line else line for line in broken.splitlines()]
         path.write_text("\n".join(line.replace(",,Hello", ",Hello") for line in lines))
