@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from faithkit.calibration.thresholds import choose_threshold
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.calibration.thresholds import choose_threshold, predict_by_threshold
+from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.token_overlap import greedy_runs, lcs_length
 from faithkit.words import STOP_WORDS, cased_words, unicode_words, word_set
 
@@ -111,10 +111,7 @@ class CountedFeatures:
     def predictions(self, examples: Sequence[Example]) -> dict[str, Prediction]:
         """Predicts each example's label and score."""
         scores = self.score([e.knowledge for e in examples], [e.response for e in examples])
-        return {
-            e.id: Prediction(id=e.id, label=HALLUCINATED if score >= self.threshold else FAITHFUL, score=float(score))
-            for e, score in zip(examples, scores, strict=True)
-        }
+        return predict_by_threshold((e.id for e in examples), scores.tolist(), self.threshold)
 
 
 def fit_counted_features(
@@ -141,7 +138,8 @@ def fit_counted_features(
 
 def count_features(knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
     """Counts `FEATURES` of each pair [pairs, features]."""
-    return np.array([_count(*pair) for pair in zip(knowledge, response, strict=True)], np.float64)
+    counted = [_count(*pair) for pair in zip(knowledge, response, strict=True)]
+    return np.array(counted, np.float64).reshape(-1, len(FEATURES))
 
 
 def _count(knowledge: str, response: str) -> list[float]:
@@ -222,8 +220,6 @@ _PLACES = [FEATURES.index(name) for name in WORD_EVIDENCE]
 
 def word_evidence(knowledge: Sequence[str], response: Sequence[str]) -> Values:
     """Computes `WORD_EVIDENCE` of each pair, compressed [pairs, 8]."""
-    if not len(response):
-        return np.zeros((0, len(WORD_EVIDENCE)))
     return compress_counts(count_features(knowledge, response)[:, _PLACES])
 
 

@@ -69,6 +69,7 @@ class Baseline:
         key: Begins the names of its metrics.
         fitted_on: The rows that it was fitted on, for tables.
         threshold: Of the model's scores, where only this was fitted.
+        facts: What was chosen for it, for metrics.json.
     """
 
     key: str
@@ -76,6 +77,7 @@ class Baseline:
     predictions: Mapping[str, Prediction]
     fitted_on: str
     threshold: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def baseline_thresholds(rows: Sequence[Example]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from random import Random
 from statistics import median
 from typing import NamedTuple
 
-from faithkit.calibration.thresholds import choose_threshold
+from faithkit.calibration.thresholds import choose_threshold, predict_by_threshold
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span
 from faithkit.words import unicode_words, word_places
 
@@ -44,30 +44,17 @@ def fit_overlap(train: Iterable[Example], aim: str = "macro_f1") -> float | None
     return choose_threshold(scores, [example.label == HALLUCINATED for example in known], aim).value
 
 
-def overlap_predictions(
-    examples: Sequence[Example],
-    train: Iterable[Example] = (),
-    *,
-    aim: str = "macro_f1",
-    threshold: float | None = None,
-) -> dict[str, Prediction]:
+def overlap_predictions(examples: Sequence[Example], threshold: float | None = None) -> dict[str, Prediction]:
     """Predicts hallucinated where too many of the response's words are not in the knowledge; their share is the score.
 
-    The threshold is chosen for `aim` on the labelled training examples. Without them it lies above the median share of
-    the evaluated examples, which uses no label: at most half of them are then called hallucinated.
-
     Args:
-        threshold: One that `fit_overlap` has chosen already; nothing is fitted then.
+        threshold: As `fit_overlap` gives it. Without one it lies above the median share of the evaluated examples,
+            which uses no label: at most half of them are then called hallucinated.
     """
     shares = {example.id: unsupported_share(example.knowledge, example.response) for example in examples}
     if threshold is None:
-        threshold = fit_overlap(train, aim)
-    if threshold is None:
         threshold = nextafter(median(shares.values()), inf) if shares else 0.5
-    return {
-        id_: Prediction(id=id_, label=HALLUCINATED if share >= threshold else FAITHFUL, score=share)
-        for id_, share in shares.items()
-    }
+    return predict_by_threshold(shares, shares.values(), threshold)
 
 
 class LengthRule(NamedTuple):
@@ -115,31 +102,20 @@ def length_predictions(examples: Sequence[Example], rule: LengthRule | None = No
     if rule is None:
         scores = [length_score(example.response) for example in examples]
         rule = LengthRule(nextafter(median(scores), inf) if scores else 0.5)
-    found = {}
-    for example in examples:
-        score = rule.score(example.response)
-        label = HALLUCINATED if score >= rule.threshold else FAITHFUL
-        found[example.id] = Prediction(id=example.id, label=label, score=score)
-    return found
+    ids = (example.id for example in examples)
+    return predict_by_threshold(ids, (rule.score(example.response) for example in examples), rule.threshold)
 
 
 def random_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
     """Throws a fair coin for each example, the same in every run: it depends on the id alone."""
-    found = {}
-    for example in examples:
-        score = Random(f"coin:{example.id}").random()
-        label = HALLUCINATED if score >= 0.5 else FAITHFUL
-        found[example.id] = Prediction(id=example.id, label=label, score=score)
-    return found
+    ids = [example.id for example in examples]
+    return predict_by_threshold(ids, (Random(f"coin:{id_}").random() for id_ in ids), 0.5)
 
 
 def whole_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
     """Marks every character of every response: all recall, and the data's share of marked characters as precision."""
-    found = {}
-    for example in examples:
-        spans = (Span(start=0, end=len(example.response), label=UNTYPED),)
-        found[example.id] = Prediction(id=example.id, label=HALLUCINATED, spans=spans)
-    return found
+    whole = [(example.id, Span(start=0, end=len(example.response), label=UNTYPED)) for example in examples]
+    return {id_: Prediction(id=id_, label=HALLUCINATED, spans=(span,)) for id_, span in whole}
 
 
 def empty_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
@@ -161,15 +137,9 @@ def unsupported_spans(knowledge: str, response: str) -> tuple[Span, ...]:
     return tuple(Span(start=start, end=end, label=UNTYPED) for start, end in runs)
 
 
-def mismatch_predictions(
-    examples: Sequence[Example],
-    train: Iterable[Example] = (),
-    *,
-    aim: str = "f1",
-    threshold: float | None = None,
-) -> dict[str, Prediction]:
+def mismatch_predictions(examples: Sequence[Example], threshold: float | None = None) -> dict[str, Prediction]:
     """Adds to `overlap_predictions` a span for every run of unsupported words, in responses called faithful too."""
-    called = overlap_predictions(examples, train, aim=aim, threshold=threshold)
+    called = overlap_predictions(examples, threshold)
     return {
         example.id: replace(prediction, spans=unsupported_spans(example.knowledge, example.response))
         for example, prediction in zip(examples, called.values(), strict=True)

@@ -4,6 +4,7 @@ Fit temperature and threshold on validation data, never on the test set. A tempe
 a threshold changes no score (ECE stays).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.calibration.aims import ARGMAX, parse_target_precision
+from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
 
 NUM_BINS = 15
 MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
@@ -65,6 +67,14 @@ def apply_temperature(logits: ArrayLike, temperature: float) -> Floats:
     """Computes P(hallucinated) = sigmoid(logit / T) from log-odds; T above 1 softens it."""
     scaled = np.asarray(logits, np.float64) / temperature
     return np.exp(-np.logaddexp(0.0, -scaled))
+
+
+def predict_by_threshold(ids: Iterable[str], scores: Iterable[float], threshold: float) -> dict[str, Prediction]:
+    """Predicts hallucinated from this score on, by id."""
+    return {
+        id_: Prediction(id=id_, label=HALLUCINATED if score >= threshold else FAITHFUL, score=float(score))
+        for id_, score in zip(ids, scores, strict=True)
+    }
 
 
 def fit_temperature(logits: ArrayLike, gold: ArrayLike) -> Temperature:

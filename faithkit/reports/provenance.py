@@ -8,6 +8,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
+from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page_tables import escape_terminal, metrics_table, new_number_table
 from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
@@ -72,6 +74,14 @@ class Provenance:
             began_with = list(model.seen.unknown_bases) if model.seen else []
             models.append({**model.to_dict(), "leaks": seen, "began_with_untold": began_with})
         return {"rows": self.rows.to_dict(), "models": models, "notes": list(self.notes)}
+
+
+def metrics_without_leaked(outcomes: Outcomes, leaked: Rows, *, num_resamples: int) -> dict[str, Metric]:
+    """Measures the rows that no model has seen, as `without_leaked/...`; nothing where all rows are such, or none."""
+    if not leaked.any() or leaked.all():
+        return {}
+    found = classification_metrics(outcomes.select(~leaked), num_resamples=num_resamples).metrics
+    return {f"{WITHOUT_LEAKED}{name}": metric for name, metric in found.items()}
 
 
 def select_rows(

@@ -23,10 +23,9 @@ from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.results import Results, full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
-from faithkit.provenance.seen_rows import WITHOUT_LEAKED
 from faithkit.published.published_tables import published_table
 from faithkit.records import Prediction
-from faithkit.reports.provenance import Provenance, leaks_table
+from faithkit.reports.provenance import Provenance, leaks_table, metrics_without_leaked
 from faithkit.reports.report import Report
 from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
@@ -122,10 +121,7 @@ def _score(
     """Returns the metrics of one cell; if rows leaked, also those of the other rows, as `without_leaked/...`."""
     outcomes = join_outcomes(benchmark.examples, predictions)
     metrics = classification_metrics(outcomes, num_resamples=num_resamples).metrics
-    if not origin.leaked.any() or origin.leaked.all():
-        return metrics
-    new = classification_metrics(outcomes.select(~origin.leaked), num_resamples=num_resamples).metrics
-    return metrics | {f"{WITHOUT_LEAKED}{name}": metric for name, metric in new.items()}
+    return metrics | metrics_without_leaked(outcomes, origin.leaked, num_resamples=num_resamples)
 
 
 def check_trainings(config: Mapping[str, Any]) -> None:

@@ -8,19 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
 from faithkit.files.cache import cache_dir
 from faithkit.files.jsonl import JsonlAppender, read_jsonl, read_predictions
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.metrics.results import full_names, write_results
-from faithkit.provenance.seen_rows import WITHOUT_LEAKED, find_leaks
+from faithkit.provenance.seen_rows import find_leaks
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance
+from faithkit.reports.provenance import Provenance, metrics_without_leaked
 from faithkit.reports.report import Report
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.statistics.metric import Metric
@@ -67,15 +64,17 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
                 title=domain.title,
                 examples=rows.inputs,
                 predictions=of_domain,
-                baselines=[one.baseline for one in fitted],
+                baselines=fitted,
                 extra=domain.extra,
                 response_only=measure_response_only(rows.inputs, num_resamples=num_resamples),
                 related_domains=domain.related_domains,
                 seen=origin.leaked if is_known else None,
             )
         )
-        without_leaked |= _measure_without_leaked(name, rows, of_domain, origin, num_resamples)
-        test_sets[name] = origin.to_dict() | {"baselines": {one.baseline.key: one.fitted.to_dict() for one in fitted}}
+        outcomes = join_outcomes(rows.inputs, of_domain)
+        found = metrics_without_leaked(outcomes, origin.leaked, num_resamples=num_resamples)
+        without_leaked |= {f"{name}/{metric}": value for metric, value in found.items()}
+        test_sets[name] = origin.to_dict() | {"baselines": {one.key: one.facts for one in fitted}}
     notes += find_nli_leaks(baselines, tested)
     title, num_examples = f"test/{NAME} ({part})", config["num_examples"]
     report = report_domains(tests, title=title, num_resamples=num_resamples, num_examples=num_examples)
@@ -123,18 +122,6 @@ def find_nli_leaks(baselines: DomainBaselines, tested: Mapping[str, Rows]) -> li
             what = f"the NLI model was trained on {number:,} of {len(rows):,} rows of {name}"
             notes.append(f"{what}, so NLI alone is no fair baseline there: benchmark.domains.{name}.nli=OTHER")
     return notes
-
-
-def _measure_without_leaked(
-    name: str, rows: Rows, predictions: Mapping[str, Prediction], origin: Provenance, num_resamples: int
-) -> dict[str, Metric]:
-    """Measures the rows that the model was not trained on, where it was trained on some."""
-    leaked = np.array(origin.leaked, bool)
-    if not leaked.any() or leaked.all():
-        return {}
-    outcomes = join_outcomes(rows.inputs, predictions).select(~leaked)
-    found = classification_metrics(outcomes, num_resamples=num_resamples).metrics
-    return {f"{name}/{WITHOUT_LEAKED}{metric}": value for metric, value in found.items()}
 
 
 def is_test_access(part: str, root: str) -> bool:

@@ -52,7 +52,7 @@ class Features:
             nli: An NLI model or a critic; None leaves it out.
         """
         knowledge, responses = [e.knowledge for e in examples], [e.response for e in examples]
-        blocks = [count_features(knowledge, responses)] if examples else [np.zeros((0, len(FEATURES)))]
+        blocks = [count_features(knowledge, responses)]
         grams = [unsupported_grams(*pair) for pair in zip(knowledge, responses, strict=True)]
         blocks.append(np.array(grams, np.float64)[:, None])
         if encoder := self.encoder:

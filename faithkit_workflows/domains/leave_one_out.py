@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from data_modules.reading.exclude import Excluded
 from faithkit.baselines.counted_features import FEATURES, WORD_EVIDENCE, Values, compress_counts
 from faithkit.baselines.simple_detectors import Baseline
-from faithkit.calibration.thresholds import apply_temperature, logit
+from faithkit.calibration.thresholds import apply_temperature, logit, predict_by_threshold
 from faithkit.metrics.ranking import Ranking
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.records import HALLUCINATED, Example
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.domains.domain_rows import DomainRows, Rows
 from faithkit_workflows.domains.features import COSINE, GRAMS, NLI, Features
@@ -65,24 +65,31 @@ def list_recipes(columns: Sequence[str]) -> list[Recipe]:
     """
     of_models = tuple(name for name in (COSINE, NLI) if name in columns)
     everything = (*WORD_EVIDENCE, *of_models)
-    simple = [
-        ("overlap", "word overlap", ("unknown share",)),
-        ("grams", "4-grams of characters", (GRAMS,)),
-        ("mismatch", "numbers and names", ("unknown numbers", "unknown names")),
-        ("length", "length", ("response words",)),
-        *([("cosine", "encoder cosine", (COSINE,))] if COSINE in columns else []),
-        *([("nli", "NLI alone", (NLI,))] if NLI in columns else []),
-    ]
-    learned = [
-        ("word_regression", "regression, 8 words", REGRESSION, WORD_EVIDENCE),
-        ("word_trees", "trees, 8 words", TREES, WORD_EVIDENCE),
-        *([("regression", "regression, all", REGRESSION, everything)] if of_models else []),
-        *([("trees", "trees, all", TREES, everything)] if of_models else []),
-        ("counted", "trees, 40 counts", TREES, FEATURES),
-    ]
-    return [Recipe(key=key, name=name, kind=REGRESSION, columns=read) for key, name, read in simple] + [
-        Recipe(key=key, name=name, kind=kind, columns=tuple(read), settings=SETTINGS[kind])
-        for key, name, kind, read in learned
+    simple = {
+        "overlap": ("word overlap", ("unknown share",)),
+        "grams": ("4-grams of characters", (GRAMS,)),
+        "mismatch": ("numbers and names", ("unknown numbers", "unknown names")),
+        "length": ("length", ("response words",)),
+        "cosine": ("encoder cosine", (COSINE,)),
+        "nli": ("NLI alone", (NLI,)),
+    }
+    learned = {
+        "word_regression": ("regression, 8 words", REGRESSION, WORD_EVIDENCE),
+        "word_trees": ("trees, 8 words", TREES, WORD_EVIDENCE),
+        "regression": ("regression, all", REGRESSION, everything),
+        "trees": ("trees, all", TREES, everything),
+        "counted": ("trees, 40 counts", TREES, FEATURES),
+    }
+    of_models_alone = () if of_models else ("regression", "trees")
+    absent = {name for name in (COSINE, NLI) if name not in columns}
+    return [
+        Recipe(key=key, name=name, kind=REGRESSION, columns=read)
+        for key, (name, read) in simple.items()
+        if not absent & set(read)
+    ] + [
+        Recipe(key=key, name=name, kind=kind, columns=read, settings=SETTINGS[kind])
+        for key, (name, kind, read) in learned.items()
+        if key not in of_models_alone
     ]
 
 
@@ -229,17 +236,16 @@ class FittedRecipe:
     num_rows: int
     inner_auroc: float
 
-    def predict(self, examples: Sequence[Example], features: Values) -> dict[str, Prediction]:
+    def predict(self, examples: Sequence[Example], features: Values) -> Baseline:
         """Predicts rows by their features [rows, features of the recipe]."""
-        if not examples:
-            return {}
-        scores = self.platt(predict_scores(self.model, features))
-        return {
-            example.id: Prediction(
-                id=example.id, label=HALLUCINATED if value >= self.threshold else FAITHFUL, score=float(value)
-            )
-            for example, value in zip(examples, scores, strict=True)
-        }
+        scores = self.platt(predict_scores(self.model, features)) if examples else ()
+        return Baseline(
+            key=self.recipe.key,
+            name=self.recipe.name,
+            predictions=predict_by_threshold((example.id for example in examples), scores, self.threshold),
+            fitted_on=f"{self.num_rows:,} rows of {', '.join(self.trained_on)}",
+            facts=self.to_dict(),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Converts what was chosen to plain values, for metrics.json."""
@@ -329,14 +335,6 @@ class LeaveOneOut:
         return self._models[key]
 
 
-@dataclass(frozen=True, slots=True)
-class FittedBaseline:
-    """A baseline for a domain: what was fitted, and its predictions of the tested rows."""
-
-    fitted: FittedRecipe
-    baseline: Baseline
-
-
 class DomainBaselines:
     """Fits baselines for each domain on the unrelated domains.
 
@@ -372,7 +370,7 @@ class DomainBaselines:
             self._fits[nli] = LeaveOneOut(rows, self.features.columns(nli=nli is not None))
         return self._fits[nli]
 
-    def fit(self, name: str, examples: Sequence[Example], part: str) -> list[FittedBaseline]:
+    def fit(self, name: str, examples: Sequence[Example], part: str) -> list[Baseline]:
         """Fits every recipe for a domain and predicts its examples; empty where it has no domain to learn from.
 
         Args:
@@ -381,18 +379,12 @@ class DomainBaselines:
         nli = self.find_nli(name)
         fits = self._fits_with(nli)
         features = self.features.compute(f"{name}-{part}", examples, nli)
-        found = []
-        for recipe in list_recipes(self.features.columns(nli=nli is not None)):
-            if (fitted := fits.fit(recipe, name)) is not None:
-                predictions = fitted.predict(examples, fits.select_features(recipe, features))
-                fitted_on = f"{fitted.num_rows:,} rows of {', '.join(fitted.trained_on)}"
-                baseline = Baseline(key=recipe.key, name=recipe.name, predictions=predictions, fitted_on=fitted_on)
-                found.append(FittedBaseline(fitted, baseline))
-        if ranked := [one for one in found if not np.isnan(one.fitted.inner_auroc)]:
-            best = max(ranked, key=lambda one: one.fitted.inner_auroc)
-            where = f"the same, and it is {best.baseline.name}"
-            chosen = replace(best.baseline, key=CHOSEN, name=CHOSEN_INSIDE, fitted_on=where)
-            found.append(FittedBaseline(best.fitted, chosen))
+        fitted = [fits.fit(recipe, name) for recipe in list_recipes(self.features.columns(nli=nli is not None))]
+        found = [one.predict(examples, fits.select_features(one.recipe, features)) for one in fitted if one is not None]
+        if ranked := [one for one in found if "inner_auroc" in one.facts]:
+            best = max(ranked, key=lambda one: one.facts["inner_auroc"])
+            where = f"the same, and it is {best.name}"
+            found.append(replace(best, key=CHOSEN, name=CHOSEN_INSIDE, fitted_on=where))
         return found
 
 

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 
 from faithkit.baselines.counted_features import FIRST_PERSON, MARKS, NEGATIONS
 from faithkit.baselines.simple_detectors import folds_by_group
-from faithkit.calibration.thresholds import apply_temperature
-from faithkit.metrics.classification import classification_statistic
+from faithkit.calibration.thresholds import apply_temperature, predict_by_threshold
+from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.statistics.bootstrap import bootstrap
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.statistics.metric import Metric
 from faithkit.words import unicode_words
 
 LENGTH, PUNCTUATION, WORDS, AUTHOR, KNOWLEDGE, ALL = KINDS = (
@@ -94,21 +93,11 @@ def _measure(examples: Sequence[Example], counts: Sequence[Counts], num_resample
         # raw log-odds would order the folds the wrong way round.
         mean = model.decision_function([by_id[example.id] for example in others]).mean()
         scores = apply_temperature(model.decision_function([by_id[example.id] for example in held_out]) - mean, 1.0)
-        predictions |= {
-            example.id: Prediction(id=example.id, label=HALLUCINATED if value >= 0.5 else FAITHFUL, score=float(value))
-            for example, value in zip(held_out, scores, strict=True)
-        }
+        predictions |= predict_by_threshold((example.id for example in held_out), scores, 0.5)
     if len(predictions) < len(examples):
         return None
     outcomes = join_outcomes(examples, predictions)
-    statistic = classification_statistic(outcomes)
-    scored = bootstrap(
-        outcomes.groups,
-        lambda weights: {"auroc": statistic(weights)["auroc"]},
-        kinds=PROPORTION,
-        num_resamples=num_resamples,
-    )
-    return scored.metrics.get("auroc")
+    return classification_metrics(outcomes, num_resamples=num_resamples).metrics.get("auroc")
 
 
 def _fit(counts: Sequence[Counts], gold: NDArray[np.bool_]) -> Any:

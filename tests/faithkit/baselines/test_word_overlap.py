@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from faithkit.baselines.word_overlap import (
     fit_length,
+    fit_overlap,
     length_predictions,
     overlap_predictions,
     unsupported_grams,
@@ -66,7 +67,7 @@ def test_long_knowledge_is_not_searched_anew_for_each_run():
 
 
 def test_a_fitted_threshold_parts_what_words_can_part():
-    found = overlap_predictions(EXAMPLES, train=EXAMPLES)
+    found = overlap_predictions(EXAMPLES, fit_overlap(EXAMPLES))
     assert [p.label == e.label for p, e in zip(found.values(), EXAMPLES, strict=True)] == [True] * 5
 
 

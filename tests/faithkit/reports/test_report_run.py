@@ -7,6 +7,7 @@ import pytest
 
 from faithkit.baselines.word_overlap import (
     empty_predictions,
+    fit_overlap,
     mismatch_predictions,
     unsupported_spans,
     whole_predictions,
@@ -150,7 +151,7 @@ def test_trivial_taggers_mark_all_nothing_or_the_words_that_are_not_there():
     assert whole["char_recall"].value == whole["response_recall"].value == 1.0
     empty = span_metrics(EXAMPLES, empty_predictions(EXAMPLES), num_resamples=5).metrics
     assert empty["char_f1"].value == empty["response_f1"].value == 0.0
-    fitted = mismatch_predictions(EXAMPLES, EXAMPLES)
+    fitted = mismatch_predictions(EXAMPLES, fit_overlap(EXAMPLES, "f1"))
     assert [fitted[e.id].label for e in EXAMPLES] == [e.label for e in EXAMPLES]
 
 

@@ -47,7 +47,7 @@ def predict(fits: LeaveOneOut, recipe: Recipe, left_out: str, features: Values) 
     examples = [
         Example(id=str(i), source="s", split="t", group="g", knowledge="", response="") for i in range(len(features))
     ]
-    predictions = fitted.predict(examples, features).values()
+    predictions = fitted.predict(examples, features).predictions.values()
     assert all((one.label == HALLUCINATED) == (one.score >= fitted.threshold) for one in predictions)
     return np.array([one.score for one in predictions])
 
