@@ -5,7 +5,7 @@ of the mean over these domains, not over all possible ones.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import ceil
 
 import numpy as np
@@ -154,9 +154,7 @@ def average_domains(
 
     The p-value is that of the mean against 0, which is meaningful only for differences. The interval of a calibration
     error is corrected for bias, as that of one domain is (`bootstrap`), and stays within [0, 1]. Some bias remains: for
-    perfectly calibrated scores the mean over many domains lies above 0, and so may its interval. A difference of
-    calibration errors is corrected once, by its bias: the system that is calibrated worse has less bias, so without the
-    correction it would look closer to the other one than it is.
+    perfectly calibrated scores the mean over many domains lies above 0, and so may its interval.
 
     Args:
         minus: The other system's resamples, in the same order.
@@ -164,38 +162,23 @@ def average_domains(
     systems = [draws, *([minus] if minus is not None else [])]
     if not draws or any(not np.isfinite(one.values.get(name, np.nan)) for of_system in systems for one in of_system):
         return None
-    values, samples = (
-        [np.mean([getattr(one, part)[name] for one in of_system], axis=0) for of_system in systems]
-        for part in ("values", "samples")
-    )
-    value, drawn = float(values[0]), samples[0]
-    if minus is not None:
-        value, drawn = value - float(values[1]), drawn - samples[1]
-    mean = _summarize(name, value, drawn, sum(one.num_rows for one in draws))
-    if mean is None or minus is not None or not _is_debiased(name):
-        return mean
-    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
-
-
-def _summarize(name: str, value: float, samples: Values, num_rows: int) -> Difference | None:
+    value, *others = (float(np.mean([one.values[name] for one in of_system])) for of_system in systems)
+    samples, *other_samples = (np.mean([one.samples[name] for one in of_system], axis=0) for of_system in systems)
+    value, samples = value - sum(others), samples - sum(other_samples)
     samples = samples[np.isfinite(samples)]
-    if not np.isfinite(value) or not len(samples):
+    if not len(samples):
         return None
-    if _is_debiased(name):
+    if is_debiased := name in KINDS and KINDS[name].is_debiased:
         samples = samples - 2 * (samples.mean() - value)  # the bias of the value, and that of resampling it
     tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
-    low, high = np.quantile(samples, (0.025, 0.975))
+    low, high = np.quantile(samples, (0.025, 0.975)).clip(*((0, 1) if is_debiased else (-np.inf, np.inf)))
     return Difference(
         value=value,
         low=float(min(low, value)),
         high=float(max(high, value)),
         p_value=min(1.0, 2 * (tail + 1) / (len(samples) + 1)),
-        n=num_rows,
+        n=sum(one.num_rows for one in draws),
     )
-
-
-def _is_debiased(name: str) -> bool:
-    return name in KINDS and KINDS[name].is_debiased
 
 
 def measure_coverage(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Metric]:

@@ -172,15 +172,6 @@ def test_without_responses_there_is_nothing_to_score(data, tmp_path):
         evaluate_here("benchmark=faithdial", data, f"run_dir={tmp_path / 'run'}", *NO_MODELS)
 
 
-def test_the_page_of_responses_goes_where_it_is_asked_for(data, tmp_path, capsys):
-    file, page = responses(tmp_path / "good.jsonl", GOOD), tmp_path / "page.html"
-    evaluate_here(
-        "benchmark=faithdial", data, f"predictions={file}", f"run_dir={tmp_path / 'run'}", f"html={page}", *NO_MODELS
-    )
-    assert capsys.readouterr().out.splitlines()[-1] == f"answers: {page.as_uri()}"
-    assert GOOD[IDS[0]] in page.read_text()
-
-
 def test_q2_needs_all_of_its_models(data, tmp_path):
     file = responses(tmp_path / "good.jsonl", GOOD)
     options = [f"predictions={file}", f"run_dir={tmp_path / 'run'}", "benchmark.q2.questions=a/b", *NO_MODELS]

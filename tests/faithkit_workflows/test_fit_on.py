@@ -1,7 +1,6 @@
 """evaluate.py fits its baselines as the model was fitted, or on rows that are named for both."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -76,24 +75,3 @@ def test_rows_whose_knowledge_is_tested_fit_nothing(begin: str, trained: Path, t
         evaluate_here(
             "benchmark=begin", f"benchmark.path={begin}", f"checkpoint={trained}", tested, f"run_dir={tmp_path}"
         )
-
-
-def test_a_model_of_before_has_no_fitted_baseline_and_the_table_says_so(
-    begin: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from faithkit.files.model_folder import read_stored, seal
-
-    older = tmp_path / "older"
-    shutil.copytree(trained / "hf", older)
-    stored = read_stored(older)
-    assert stored is not None
-    del stored["origin"]["baselines"]
-    seal(older, stored)
-    evaluate_here(
-        "benchmark=begin",
-        "verbose=true",
-        f"benchmark.path={begin}",
-        f"checkpoint={older}",
-        f"run_dir={tmp_path / 'run'}",
-    )
-    assert "the median of the tested rows" in " ".join(capsys.readouterr().out.split())

@@ -133,15 +133,6 @@ def test_an_origin_may_name_a_path_that_cannot_be(tmp_path, path) -> None:
     assert "no longer at that place" in read_origin(file).models[0].reason
 
 
-@pytest.mark.slow
-def test_of_an_old_run_it_cannot_be_told(trained, tmp_path, capsys) -> None:
-    old = without_file(trained, tmp_path / "old")
-    evaluate_here(*ALL_NEW, f"checkpoint={old}", f"run_dir={tmp_path / 'run'}")
-    shown = capsys.readouterr().out
-    assert shown.count("leaks:") == 1 and "leaks: unknown for" in shown
-    assert metrics(tmp_path / "run")["test/embedded/macro_f1"]["n"] == 40
-
-
 @pytest.mark.parametrize("is_old", [False, True])
 def test_weights_bring_what_they_had_seen(trained, tmp_path, is_old, capsys) -> None:
     begin = without_file(trained, tmp_path / "old") if is_old else trained

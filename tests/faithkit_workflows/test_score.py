@@ -127,14 +127,6 @@ def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
     assert row["faithkit_spans"] == [{"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}]
 
 
-def test_a_json_list_comes_back_as_a_list(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text(json.dumps([{"knowledge": "k", "response": "r"}] * 2))
-    rows = read(path)
-    write_scored(tmp_path / "out.json", rows, verdicts(rows, ["faithful", "hallucinated"]))
-    assert [row["label"] for row in json.loads((tmp_path / "out.json").read_text())] == ["faithful", "hallucinated"]
-
-
 def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:
     rows = [{"knowledge": "k", "response": "r", "model": "ab"[i % 2], "doc": str(i // 4)} for i in range(40)]
     table = read(write_csv(tmp_path / "rows.csv", rows), by=["model"], group="doc")

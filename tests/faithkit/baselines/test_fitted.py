@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from faithkit.baselines.counted_features import fit_counted_features
 from faithkit.baselines.simple_detectors import (
     MEDIAN,
     BaselineData,
@@ -146,17 +145,6 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
         assert 0 < found[f"p_value/{key}_macro_f1"].value <= 1
     shown = render_text(*report.tables)
     assert "model - baseline" in shown and "200 rows" in shown and all(len(line) <= 80 for line in shown.splitlines())
-
-
-def test_trees_that_learnt_from_the_training_rows_stand_beside_a_training() -> None:
-    trees = fit_counted_features(corpus(7, 300, "c"), ROWS)
-    found = {
-        one.key: one
-        for one in predict_baselines(TESTED, BaselineData(rows=ROWS, name="200 rows", counted=trees), judged(TESTED))
-    }
-    assert list(found) == ["majority", "overlap", "length", "random", "counted"]
-    assert macro_f1(found["counted"].predictions) > 0.75
-    assert found["counted"].fitted_on == "the training rows, its threshold on 200 rows"
 
 
 def test_a_coin_is_thrown_for_each_row_by_itself() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.calibration.score_calibration import drop_unsure_labels, label_confidence
+from faithkit.calibration.score_calibration import drop_unsure_labels
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Prediction, Span
 
 PROBABILITY = st.floats(0, 1)
@@ -24,7 +24,3 @@ def test_nothing_is_left_out_without_a_wish_and_without_a_probability() -> None:
     assert list(drop_unsure_labels([unsure, *others], None)) == [unsure, *others]
     (left_out, *rest) = drop_unsure_labels([unsure, *others], 0.9)
     assert rest == others and left_out == Prediction(id="a", score=0.51)
-
-
-def test_confidence_is_the_probability_of_the_label() -> None:
-    assert label_confidence(HALLUCINATED, 0.8) == 0.8 and label_confidence(FAITHFUL, 0.8) == 1 - 0.8

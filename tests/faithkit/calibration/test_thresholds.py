@@ -27,17 +27,6 @@ def columns(rows):
     return scores.astype(float), gold
 
 
-@pytest.mark.parametrize("true_temperature", [0.4, 1.0, 3.0])
-def test_the_temperature_that_made_the_labels_is_found(true_temperature):
-    rng = np.random.default_rng(0)
-    logits = rng.normal(scale=4, size=20_000)
-    gold = rng.random(20_000) < apply_temperature(logits, true_temperature)
-    fitted = fit_temperature(logits, gold)
-    assert fitted.value == pytest.approx(true_temperature, rel=0.1)
-    assert fitted.nll_after <= fitted.nll_before
-    assert not fitted.note
-
-
 @given(rows=st.lists(st.tuples(st.floats(-30, 30), st.integers(0, 1)), min_size=1, max_size=30))
 def test_no_temperature_within_bounds_is_better(rows):
     logits, gold = columns(rows)

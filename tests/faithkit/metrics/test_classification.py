@@ -14,7 +14,6 @@ from faithkit.metrics.classification import (
     classification_metrics,
     classification_statistic,
     compare_outcomes,
-    safe_ratio,
     score_validation,
 )
 from faithkit.metrics.outcomes import CLASSES, Outcomes, join_outcomes
@@ -57,12 +56,6 @@ def expected(gold, called, scores):
             "predicted_rate": np.mean(called == 1),
             "gold_rate": gold.mean(),
         }
-
-
-def test_nothing_divided_by_nothing_is_0_only_where_all_the_data_has_nothing():
-    nothing = np.zeros(1)
-    assert safe_ratio(nothing, nothing, 0).tolist() == [0.0]
-    assert np.isnan(safe_ratio(nothing, nothing, 1)), "a resample without the only row of a class"
 
 
 def test_a_validation_has_the_cross_entropy_beside_its_metrics():
@@ -241,14 +234,6 @@ def test_few_rows_of_a_class_are_said_whichever_it_is(rare):
     assert not any(
         "rarer" in note for note in classification_metrics(join_outcomes(enough, predictions), num_resamples=9).notes
     )
-
-
-def test_a_single_row_of_a_class_is_few_and_not_none():
-    examples = [example("alone", "hallucinated", "0"), *(example(f"{row}", "faithful", f"{row}") for row in range(40))]
-    predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
-    notes = classification_metrics(join_outcomes(examples, predictions), num_resamples=9).notes
-    assert any(note.startswith("only 1 rows of the rarer class") for note in notes)
-    assert not any("every example" in note for note in notes)
 
 
 def test_a_detector_that_calls_nothing_is_told_so():

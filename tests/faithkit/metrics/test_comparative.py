@@ -38,17 +38,6 @@ def values(rows: list[Example], predictions: dict[str, Prediction]) -> dict[str,
     return {n: m.value for n, m in comparison_metrics(rows, predictions, num_resamples=20).metrics.items()}
 
 
-def test_both_rows_of_a_pair_differ_in_order_alone() -> None:
-    first, last = pairs(1)
-    assert (first.response, first.meta["other"], first.label) == (
-        "It has twelve, they say.",
-        "It has ten.",
-        HALLUCINATED,
-    )
-    assert (last.response, last.meta["other"], last.label) == ("It has ten.", "It has twelve, they say.", FAITHFUL)
-    assert first.id != last.id and first.group == last.group
-
-
 def test_a_judge_that_always_says_one_is_right_half_the_time_and_biased() -> None:
     rows = pairs(3)
     found = values(rows, said(rows, *[HALLUCINATED] * 6, scores=(0.9, 0.8) * 3))
@@ -63,13 +52,6 @@ def test_what_names_neither_is_wrong_and_counted() -> None:
     assert (found["accuracy_first"], found["accuracy_last"]) == (0.5, 1)
     assert (found["invalid_rate"], found["both_orders"], found["position_bias"]) == (0.25, 0.5, -0.25)
     assert "combined_accuracy" not in found
-
-
-def test_a_bias_of_few_pairs_may_be_anything_from_minus_1_to_1() -> None:
-    rows = pairs(2)
-    labels = [HALLUCINATED, HALLUCINATED, FAITHFUL, FAITHFUL]  # once for the first reply, once for the last
-    bias = comparison_metrics(rows, said(rows, *labels), num_resamples=20).metrics["position_bias"]
-    assert (bias.low, bias.value, bias.high) == (-1, 0, 1)
 
 
 def test_baselines_read_nothing_and_have_no_bias_but_for_equals() -> None:

@@ -1,14 +1,7 @@
 import json
 
-from faithkit.metrics.results import Results, full_names, write_results
+from faithkit.metrics.results import full_names, write_results
 from faithkit.statistics.metric import Metric
-
-
-def test_metrics_are_found_by_split_and_dataset():
-    metrics = {"macro_f1": Metric(value=0.71, n=1864)}
-    results = Results(metrics=full_names("test", "begin", metrics))
-    assert results.of("test", "begin") == metrics
-    assert results.of("test", "beg") == {}
 
 
 def test_the_file_is_what_outside_programs_were_promised(tmp_path):

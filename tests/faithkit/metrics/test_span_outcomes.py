@@ -35,25 +35,6 @@ def test_runs_hold_the_characters_of_the_spans_and_no_other(first, second):
     assert count_shared(ours, theirs) == count_shared(theirs, ours) == len(characters(first) & characters(second))
 
 
-def test_overlapping_and_repeated_spans_count_once_and_empty_ones_not_at_all():
-    found = join_spans(
-        [example(spans=(span(0, 10), span(5, 12))), example("b", (), "faithful")],
-        {
-            "a": Prediction(id="a", label="hallucinated", spans=(span(8, 20), span(8, 20), span(9, 11))),
-            "b": Prediction(id="b", label="faithful", spans=(span(4, 4),)),
-        },
-    )
-    assert (found.marked.tolist(), found.found.tolist(), found.hits.tolist()) == ([12, 0], [12, 0], [4, 0])
-    assert found.flagged.tolist() == [1, 0]
-
-
-def test_an_empty_span_is_no_run_and_a_row_without_spans_ends_nothing():
-    assert merge_spans([span(4, 4), span(6, 7)]) == [(6, 7)]
-    rows = [example("a", (), "faithful"), example("b", (span(0, 3),))]
-    said = {id_: Prediction(id=id_, label="faithful") for id_ in "ab"}
-    assert join_spans(rows, said).marked.tolist() == [0, 3]
-
-
 def test_each_type_has_its_own_characters_and_untyped_is_no_type():
     gold = (span(0, 4, "subtle_baseless"), span(2, 8, "evident_conflict"), span(10, 12, "hallucination"))
     found = join_spans([example(spans=gold)], {"a": Prediction(id="a", label="hallucinated", spans=(span(3, 11),))})

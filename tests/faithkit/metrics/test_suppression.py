@@ -153,20 +153,6 @@ def test_only_the_named_models_are_chosen_from_and_lone_responses_are_said():
         suppression_metrics(examples, predictions, models=["third"])
 
 
-def test_each_model_has_its_own_rate():
-    examples = [answer(f"{s}:{model}", s, model, model == PAIR[0]) for s in "ab" for model in PAIR]
-    metrics = suppression_metrics(examples, {e.id: said(e.id) for e in examples}, num_resamples=5).metrics
-    assert [metrics[f"from/{model}/hallucination_rate"].value for model in PAIR] == [1, 0]
-
-
-def test_a_strategy_that_chooses_nowhere_has_no_rate_and_no_note_of_few_sources():
-    examples, predictions = corpus()
-    marked = {id_: said(id_, [(0, 4)]) for id_ in predictions}
-    scored = suppression_metrics(examples, marked, num_resamples=5)
-    assert "none/hallucination_rate" not in scored.metrics
-    assert not any("0 of 12 sources" in note for note in scored.notes)
-
-
 def test_the_table_has_the_papers_figures_under_ours_and_the_numbers_are_kept(tmp_path, capsys):
     examples, predictions = corpus()
     groups = {"pair": list(PAIR), "gone": ["gpt-4-0613", "gpt-3.5-turbo-0613"], "all": None}

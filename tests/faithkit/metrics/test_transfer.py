@@ -1,14 +1,11 @@
 import re
 
-import pytest
-
 from faithkit.metrics.results import Results, full_names
 from faithkit.pages.page_tables import render_text
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.benchmarks.transfer import (
     TESTED_ON,
     TRAINED_ON,
-    Transfer,
     collect_transfers,
     paper_accuracies,
     transfer_table,
@@ -47,14 +44,3 @@ def test_our_figures_stand_under_the_papers_with_what_they_were_taken_on():
     assert re.search(r"test rows +\| +- \| +1,864 \|", text)
     assert re.search(r"tested on +\| +unknown \| +BEGIN 2022 \[red\] \| +embedded corpus \|", text)
     assert "trained on FaithCritic: embedded corpus" in text
-
-
-def test_what_has_no_place_in_the_table_is_refused():
-    with pytest.raises(ValueError, match="no place for snli on begin"):
-        Transfer(
-            trained_on="snli",
-            tested_on="begin",
-            accuracy=metric(0.5),
-            macro_f1=metric(0.5),
-            majority_accuracy=metric(0.5),
-        )

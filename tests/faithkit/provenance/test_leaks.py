@@ -40,11 +40,6 @@ def test_nothing_leaks_from_other_rows() -> None:
     assert rows == []
 
 
-def test_one_group_is_counted_as_one() -> None:
-    leaks = find_leaks(TEST[:2], SeenRows.of({TRAINED: [row_keys(TEST[:1])]}))
-    assert leaks.to_dict()["of"] == {"rows": 2, "knowledge": 2, "groups": 1}
-
-
 def test_a_row_takes_its_group_along() -> None:
     counts, rows = found(trained=[row(0, "elsewhere", "STONE", split="train")])
     assert counts[TRAINED] == {"rows": 1, "knowledge": 1, "groups": 1} and rows == [0, 1]

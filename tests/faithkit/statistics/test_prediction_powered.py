@@ -49,12 +49,6 @@ def test_the_tuned_rate_is_that_of_ppi_python():
     assert not found.is_exact and 0 < found.power < 1
 
 
-def test_labels_of_all_responses_are_their_mean():
-    truth, scores, _ = sample()
-    found = estimate_rate(verdicts(truth, scores, np.ones(400, bool)))
-    assert found.metric.value == pytest.approx(truth.mean())
-
-
 def test_a_detector_that_follows_the_labels_makes_the_interval_narrower():
     truth, _, labelled = sample()
     widths = []

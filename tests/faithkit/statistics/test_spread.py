@@ -11,7 +11,6 @@ from faithkit.statistics.metric import CALIBRATION_ERROR, NUMBER, PROPORTION, RE
 from faithkit.statistics.spread import (
     Spread,
     compute_interval,
-    count_defining_groups,
     difference_interval,
     exact_interval,
     measure_spreads,
@@ -172,34 +171,6 @@ def test_an_outlier_does_not_replace_all_groups() -> None:
     assert first.subtract(second)["length"].p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
 
 
-def test_defining_groups_are_counted_in_a_fraction_of_the_resamples_time() -> None:
-    gold, asked = np.arange(20_000) % 2000 == 0, []
-
-    def recall(weights: np.ndarray) -> dict[str, np.ndarray]:
-        asked.append(len(weights))
-        with np.errstate(invalid="ignore"):
-            return {"recall": (weights @ gold) / (weights @ gold), "rate": weights @ np.ones(20_000) * 0}
-
-    assert count_defining_groups(recall, 20_000, ["recall", "rate"]) == {"recall": 10, "rate": 20_000}
-    assert sum(asked) <= 250
-
-
-def test_a_slice_is_as_certain_as_its_groups_allow() -> None:
-    groups = Groups.of(str(row // 10) for row in range(3000))
-    inside = groups.index < 3
-    hits = inside & (np.arange(3000) % 3 == 0)
-    found, rows = groups.sums(hits * (1 + groups.index)), groups.sums(inside * (1 + groups.index))
-
-    def share(weights: np.ndarray) -> dict[str, np.ndarray]:
-        with np.errstate(invalid="ignore"):
-            return {"share": (weights @ found) / (weights @ rows)}
-
-    assert measure_spreads(share, groups.count)["share"].num_moving <= 3
-    alone = measure_spreads(lambda weights: share(np.pad(weights, ((0, 0), (0, 297)))), 3)["share"]
-    whole = bootstrap(groups, share, kinds=PROPORTION, num_resamples=50).metrics["share"]
-    assert whole.high - whole.low > 0.7 * np.ptp(proportion_interval(whole.value, alone.error, alone.num_moving))
-
-
 def test_the_error_is_carried_by_as_many_groups_as_move_the_value() -> None:
     def statistic(weights: np.ndarray) -> dict[str, np.ndarray]:
         return {"alike": weights @ np.tile([1.0, -1.0], 10), "alone": weights @ np.eye(20)[0]}
@@ -209,12 +180,3 @@ def test_the_error_is_carried_by_as_many_groups_as_move_the_value() -> None:
     low, high = compute_interval(CALIBRATION_ERROR, 0.5, Spread(0.1, 20, spreads["alike"].num_carrying, 20, 20))
     assert high - low == pytest.approx(0.2 * 2.093, abs=1e-3)
     assert compute_interval(CALIBRATION_ERROR, 0.5, Spread(0.1, 20, spreads["alone"].num_carrying, 20, 20)) == (0, 1)
-
-
-def test_tiny_numbers_have_a_spread_too() -> None:
-    sizes = np.array([1.0, 2.0, 3.0, 6.0])
-    plain, tiny = (
-        measure_spreads(lambda weights, scale=scale: {"mean": weights @ (sizes * scale)}, 4)["mean"]
-        for scale in (1.0, 1e-109)
-    )
-    assert tiny.num_carrying == pytest.approx(plain.num_carrying) and tiny.error == pytest.approx(plain.error * 1e-109)

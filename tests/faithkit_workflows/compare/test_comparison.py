@@ -1,6 +1,5 @@
 """The comparison of runs: joined rows, paired tests, slices, settings, and problems."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -107,19 +106,6 @@ def test_damaged_runs_are_reported_and_the_others_compared(two):
     assert [pair.num_rows for pair in report.pairs] == [59]
 
 
-def test_metrics_that_are_not_numbers_are_left_out(two):
-    file = two / "bad" / "metrics.json"
-    stored = json.loads(file.read_text())
-    stored["metrics"]["test/begin/macro_f1"]["value"] = float("nan")
-    file.write_text(json.dumps(stored))
-    report = report_of(two)
-    places = {run.name: place for place, run in enumerate(report.runs)}
-    assert "macro_f1" not in report.metrics["test/begin"][places["bad"]]
-    assert "macro_f1" in report.metrics["test/begin"][places["good"]]
-    assert any("bad" in problem and "macro_f1" in problem for problem in report.problems)
-    assert len(report.pairs) == 1
-
-
 def test_predictions_are_compared_on_common_rows(tmp_path):
     rows = examples()
     write_run(tmp_path / "first", rows[:40], judged(rows[:40], 0.9, 1))
@@ -166,14 +152,6 @@ def test_only_the_best_of_many_runs_are_compared(tmp_path):
     report = report_of(tmp_path, num_compared=2)
     assert [{pair.first, pair.second} for pair in report.pairs] == [{"run2", "run3"}]
     assert any("the best 2 of 4" in problem for problem in report.problems)
-
-
-def test_runs_of_one_name_are_named_by_their_paths(tmp_path):
-    rows = examples()
-    for seed, place in enumerate(("x", "y")):
-        write_run(tmp_path / place / "run", rows, judged(rows, 0.6 + seed / 5, seed))
-    [pair] = report_of(tmp_path).pairs
-    assert {pair.first, pair.second} == {str(tmp_path / place / "run") for place in ("x", "y")}
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from faithkit.runs.reading import find_runs, read_run
+from faithkit.runs.reading import find_runs
 from faithkit.runs.sweeps import SweepJob, SweepRecord, write_sweep
 from faithkit.statistics.metric import average_runs
 from faithkit_workflows.compare.comparison import compare_runs
 from faithkit_workflows.compare.comparison_page import write_comparison_page
-from faithkit_workflows.compare.sweep_ranking import rank_sweep, rank_sweeps
+from faithkit_workflows.compare.sweep_ranking import rank_sweeps
 from tests.faithkit_workflows.sweep.sweeping import write_job
 
 
@@ -80,12 +80,6 @@ def test_a_damaged_record_and_runs_without_a_sweep_are_not_ranked(tmp_path):
     assert not sweeps and "its runs are not ranked" in problems[0]
     write_job(tmp_path / "plain" / "a", 0.5)
     assert rank_sweeps(find_runs(tmp_path / "plain")) == ([], [])
-
-
-def test_only_the_given_runs_are_ranked(tmp_path):
-    folder = write_sweep_runs(tmp_path / "s", [({"lr": "1"}, 0.6), ({"lr": "2"}, 0.8)])
-    found = rank_sweep(read_ranked(folder).record, [read_run(folder / "job0")])
-    assert [one.run.name for one in found.rankings[0].runs] == ["job0"] and "nothing to rank" in " ".join(found.notes)
 
 
 def test_the_page_begins_with_the_sweep_and_escapes_names(tmp_path):

@@ -95,21 +95,6 @@ def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() 
     assert sparse is not None and sparse.low == 0, "no bound is below 0"
 
 
-def test_a_difference_of_calibration_errors_is_corrected_once() -> None:
-    """The worse one has less bias: uncorrected, the difference is too near to 0, corrected twice too far from it."""
-    many = calibrated_outcomes(0, shift=1.5, num=100_000)
-    truth = -classification_statistic(many)(np.ones((1, many.groups.count)))["ece"][0]
-    draws = [calibrated(number) for number in range(6)], [calibrated(number, shift=1.5) for number in range(6)]
-    found = average_domains(draws[0], "ece", minus=draws[1])
-    assert found is not None
-    drawn = np.mean([one.samples["ece"] - other.samples["ece"] for one, other in zip(*draws, strict=True)], axis=0)
-    bias = drawn.mean() - found.value
-    assert truth < found.value < found.value + bias, "resamples are further from the truth than the value"
-    assert found.low == pytest.approx(np.quantile(drawn, 0.025) - 2 * bias)
-    none = average_domains(draws[0], "ece", minus=draws[0])
-    assert none is not None and none.low == none.value == none.high == 0, "like biases cancel"
-
-
 @pytest.mark.parametrize(
     ("gold", "scores", "expected"),
     [

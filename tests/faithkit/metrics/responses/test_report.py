@@ -15,7 +15,7 @@ from faithkit.metrics.responses.response_columns import RESPONSE_KINDS, MetricCo
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.response_report import response_report
-from faithkit.reports.response_tables import choose_responses, examples_table, judge_report, systems_table
+from faithkit.reports.response_tables import choose_responses, judge_report, systems_table
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
 from tests.data_modules.examples import example
@@ -53,16 +53,6 @@ def test_a_detectors_verdicts_become_a_rate_and_scores() -> None:
     found = critic_rate(Copying(), EXAMPLES, ANSWERS)
     np.testing.assert_array_equal(found["critic_rate"], [0.0, 1.0, np.nan, 0.0])
     np.testing.assert_array_equal(found["critic_score"], [np.nan, 0.75, np.nan, np.nan])
-
-
-def test_a_bar_is_shown_where_it_is_asked_for_only() -> None:
-    detector = Copying()
-    critic_rate(detector, EXAMPLES, ANSWERS)
-    assert not detector.shown
-    measure_responses(EXAMPLES, ANSWERS, MetricModels(detector=detector))
-    assert not detector.shown
-    measure_responses(EXAMPLES, ANSWERS, MetricModels(detector=detector), progress=True)
-    assert detector.shown
 
 
 def test_judges_stand_beside_the_critic_and_what_they_cannot_read_is_said() -> None:
@@ -134,11 +124,6 @@ def test_half_of_the_examples_to_read_are_the_least_supported_the_rest_spread() 
     for limit in (0, 1, 3, 8, 20):
         found = choose_responses(columns_of(knowledge_f1=support), limit)
         assert len(found) == len(set(found)) == min(limit, 8)
-
-
-def test_long_texts_are_cut_for_reading() -> None:
-    table = examples_table(EXAMPLES[:1], ["x" * 1000], columns_of(knowledge_f1=[0.5]), 1)
-    assert "x" * 30 in render_text(table) and "(+600 characters)" in " ".join(render_text(table).split())
 
 
 def test_a_metric_that_never_varies_is_shown_without_its_interval() -> None:
