@@ -46,7 +46,6 @@ DATASETS = {
     "ragtruth": "data_modules.datasets.ragtruth.RagTruth",
     "xsum_tokens": "data_modules.datasets.xsum_tokens.XsumTokens",
     "pairs": "data_modules.datasets.pairs.Pairs",
-    "spans": "data_modules.datasets.pairs.SpanRows",
     "halludial": "data_modules.datasets.halludial.HalluDial",
     "halueval": "data_modules.datasets.halueval.HaluEval",
     "diahalu": "data_modules.datasets.diahalu.DiaHalu",

@@ -17,9 +17,8 @@ from typing import Any, ClassVar
 from data_modules.data_options import USER_TABLE
 from data_modules.datasets.pair_columns import AUTO, NAMES, field_of, find_columns, list_columns
 from data_modules.datasets.pair_labels import LabelReader, read_meanings
-from data_modules.datasets.pair_rows import LABELS, PairReader, counted_bad_rows, rows_with_reader
+from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.reading.dataset import Records, Source, read_examples
-from data_modules.reading.fields import identifier, last_turn, read_spans, text_group
 from data_modules.reading.files import File, find_files, is_address, is_glob
 from data_modules.reading.formats import SUFFIXES
 from data_modules.reading.rows import EMPTY, NO_ROWS, BadRow, ReadReport, Row
@@ -27,7 +26,7 @@ from data_modules.reading.saved_datasets import saved_splits
 from data_modules.reading.shards import shard_files
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, number_passages
+from faithkit.records import Example, number_passages
 
 STEMS = {"train": ("train", "training"), "validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
 BY_SPLIT = {
@@ -206,53 +205,3 @@ def read_pairs(
         raise UserError(f"read_pairs takes the path of a table, got a {type(path).__name__}", hint=FRAME_HINT)
     source = Pairs(path=str(path), columns=columns or {}, labels=labels, encoding=encoding, keys="")
     return list(read_examples(source, split, ReadReport()))
-
-
-SPAN_FILES = {
-    "train": ["train.jsonl"],
-    "validation": ["validation.jsonl", "valid.jsonl", "dev.jsonl"],
-    "test": ["test.jsonl"],
-}
-SPAN_LAYOUT = {"spans": ("context", "answer", "spans")}
-SPAN_META = ("task", "model")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SpanRows(Source):
-    """Answers with marked spans, in JSON lines of a context, an answer and spans.
-
-    Each span has start, end and optionally label and text (which is then checked); a line may have question, id, group
-    (rows of one group stay together), task and model. Offsets count characters of the answer. Labels are RAGTruth's
-    types, as its files or predictions spell them (`evident_conflict`); others are a `hallucination`. An empty
-    list of spans marks the answer as faithful.
-
-    Args:
-        path: A file, or a folder with train.jsonl, validation.jsonl and test.jsonl, whichever there are; the files of
-            other names make one split, `all`.
-    """
-
-    name: ClassVar[str] = "spans"
-    embedded_layout: ClassVar[str | None] = "spans"
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        return find_files(self.path, SPAN_FILES, {"all": ["*.jsonl"]})
-
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        row.layout(SPAN_LAYOUT)
-        context, answer = row.text("context"), row.text("answer")
-        marked = sorted(
-            (span for span, _ in read_spans(row, "spans", answer, "label", LABELS, UNTYPED)),
-            key=lambda span: (span.start, span.end),
-        )
-        yield Example(
-            id=row.default_id if row.values.get("id") is None else identifier(row, "id"),
-            source=self.name,
-            split=split,
-            group=text_group(context) if row.values.get("group") is None else identifier(row, "group"),
-            knowledge=context,
-            history=last_turn(row, "question"),
-            response=answer,
-            label=HALLUCINATED if marked else FAITHFUL,
-            spans=tuple(marked),
-            meta={name: row.text(name) for name in SPAN_META if row.values.get(name) is not None},
-        )

@@ -121,14 +121,9 @@ def parse_tsv(path: Path, *, encoding: str = "utf-8-sig") -> Iterator[Parsed]:
                 yield line, table_row(header, tsv_cells(text), "tab")
 
 
-def without_end(line: str) -> str:
-    """Takes off the LF or CRLF at the end."""
-    return line.removesuffix("\n").removesuffix("\r")
-
-
 def tsv_cells(line: str) -> list[str]:
     """Splits a line at its tabs; quotes are ordinary characters."""
-    return without_end(line).split("\t")
+    return line.removesuffix("\n").removesuffix("\r").split("\t")
 
 
 def parse_csv(

@@ -9,14 +9,14 @@ cannot be decided is refused with what to type. Only a JSON list is read whole.
 import codecs
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from data_modules.reading.files import File
-from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv, tsv_cells, without_end
+from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_json, parse_tsv, tsv_cells
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import parse_parquet
 from data_modules.reading.shards import ShardFile
@@ -34,10 +34,9 @@ MIN_ZERO_SHARE = 4  # more than one zero byte in so many: no UTF-8 text, though 
 SAMPLE_ROWS = 20  # from which the separator is detected
 BLOCK = 1 << 20
 QUOTE = '"'
-MAX_QUOTED_LINES = 1000  # a quote that is open for longer encloses no cell
 CELL = r'"[^"]*(?:""[^"]*)*"|[^"\t\n]*'
-CELLS = re.compile(rf"(?:^|\t)({CELL})")
-ROW = re.compile(rf"(?:{CELL})(?:\t(?:{CELL}))*")
+ROW = re.compile(rf"(?:{CELL})(?:\t(?:{CELL}))*\n?")  # as a writer that encloses cells writes it
+MAX_QUOTED_LINES = 1000  # a quote that is open for longer encloses no cell
 QUOTING = 'write a quote inside a quoted cell twice (""), and close every quoted cell'
 
 
@@ -176,20 +175,28 @@ def _quotes_enclose_cells(path: Path, encoding: str) -> bool:
     Raises:
         UserError: Each row can be read both ways.
     """
-    width, line, unclear = 0, 1, ""
+    width, unclear = 0, ""
+    lines: list[str] = []  # of the row that is being read
     with path.open(encoding=encoding, newline="\n") as file:
-        for lines in _quoted_rows(file):
-            text = without_end("".join(lines))
-            if not width:
-                width = len(tsv_cells(text))
-                if QUOTE in text:  # names of columns hold none
-                    return ROW.fullmatch(text) is not None
-            elif QUOTE in text:
-                decided = _row_decides(text, lines, width)
-                if decided is not None:
-                    return decided
-                unclear = unclear or f"{path}, line {line}"
-            line += len(lines)
+        rows = csv.reader(_collected(file, lines), delimiter="\t", strict=True)
+        try:
+            for cells in rows:
+                text = "".join(lines)
+                if QUOTE in text:
+                    if ROW.fullmatch(text) is None:
+                        return False
+                    if not width:  # names of columns hold no quotes
+                        return True
+                    is_plain = all(len(tsv_cells(line)) == width for line in lines if line.rstrip("\r\n"))
+                    # Enclosing a cell for its content doubles its quotes, or keeps a carriage return in it.
+                    has_content = any(QUOTE in cell or "\r" in cell for cell in cells)
+                    if is_plain != (len(cells) == width) or (is_plain and has_content):
+                        return len(cells) == width
+                    unclear = unclear or f"{path}, line {rows.line_num - len(lines) + 1}"
+                width = width or len(cells)
+                lines.clear()
+        except csv.Error:
+            return False
     if not unclear:  # the byte of a quote was a part of another character
         return False
     csv_name, jsonl_name = path.with_suffix(".csv").name, path.with_suffix(".jsonl").name
@@ -202,25 +209,10 @@ def _quotes_enclose_cells(path: Path, encoding: str) -> bool:
     raise UserError(problem, place=unclear, hint=hint)
 
 
-def _quoted_rows(file: Iterator[str]) -> Iterator[list[str]]:
-    """Yields the lines of each row if quotes enclose cells: as long as a quote is open, the next line belongs to it."""
-    for first in file:
-        lines, num_quotes = [first], first.count(QUOTE)
-        while num_quotes % 2 and len(lines) != MAX_QUOTED_LINES and (line := next(file, "")):
-            lines.append(line)
-            num_quotes += line.count(QUOTE)
-        yield lines
-
-
-def _row_decides(text: str, lines: list[str], width: int) -> bool | None:
-    """Returns what a row with a quote shows about its quotes; None if it can be read both ways, or neither."""
-    if ROW.fullmatch(text) is None:
-        return False
-    cells = CELLS.findall(text)
-    if_quoted = len(cells) == width
-    if_plain = all(len(tsv_cells(each)) == width for each in lines if each.rstrip("\r\n"))
-    if if_quoted != if_plain:
-        return if_quoted
-    # Enclosing a cell for its content doubles its quotes, which texts do not, or keeps a carriage return in it.
-    inside = [cell[1:-1] for cell in cells if cell.startswith(QUOTE)]
-    return True if if_quoted and any(QUOTE in text or "\r" in text for text in inside) else None
+def _collected(file: Iterable[str], lines: list[str]) -> Iterator[str]:
+    """Yields the lines of a file, and adds each to `lines`, which is emptied after each row; ends in an endless row."""
+    for line in file:
+        lines.append(line)
+        if len(lines) > MAX_QUOTED_LINES:
+            return
+        yield line

@@ -19,7 +19,7 @@ from tests.data_modules.official.dialogues import FAITHDIAL, TURNS, WOW
 from tests.data_modules.official.inference import CONJNLI, DECODE, DNLI, MNLI, SNLI
 from tests.data_modules.official.judged import AUDIT_GOLD, BEGIN
 from tests.data_modules.official.judgements import DIAHALU, HALLUDIAL, HALUEVAL_QA
-from tests.data_modules.official.spans import RAGTRUTH, RAGTRUTH_SOURCES, SPANS, XSUM_TOKENS
+from tests.data_modules.official.spans import RAGTRUTH, RAGTRUTH_SOURCES, XSUM_TOKENS
 
 # Name: the official file, its rows, and the fields of knowledge, response and label (None: not a flat field).
 CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
@@ -37,7 +37,6 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "decode": ("test.jsonl", DECODE, None),
     "ragtruth": ("response.jsonl", RAGTRUTH, None),
     "xsum_tokens": ("xsum_token_labels.jsonl", XSUM_TOKENS, None),
-    "spans": ("test.jsonl", SPANS, None),
     "halludial": ("spontaneous/spontaneous_test.json", HALLUDIAL, ("knowledge", "response", "target")),
     "halueval": ("qa_data.json", HALUEVAL_QA, None),
     "diahalu": ("DiaHalu.jsonl", DIAHALU, None),

@@ -15,13 +15,12 @@ from data_modules.embedded.layouts.dialogue_corpora import (
 from data_modules.embedded.layouts.judged import (
     write_audit,
     write_begin,
-    write_begin_2021,
     write_diahalu,
     write_halludial,
     write_halueval,
 )
 from data_modules.embedded.layouts.nli_layout import write_conjnli, write_decode, write_dnli, write_mnli, write_snli
-from data_modules.embedded.layouts.span_layout import write_pairs, write_ragtruth, write_spans, write_xsum_tokens
+from data_modules.embedded.layouts.span_layout import write_pairs, write_ragtruth, write_xsum_tokens
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
 
@@ -33,7 +32,6 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "cmu_dog": write_cmu_dog,
     "topical_chat": write_topical_chat,
     "begin": write_begin,
-    "begin_2021": write_begin_2021,
     "audit": write_audit,
     "mnli": write_mnli,
     "snli": write_snli,
@@ -42,7 +40,6 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "decode": write_decode,
     "ragtruth": write_ragtruth,
     "xsum_tokens": write_xsum_tokens,
-    "spans": write_spans,
     "pairs": write_pairs,
     "halludial": write_halludial,
     "halueval": write_halueval,

@@ -255,13 +255,6 @@ def _escaped(text: str) -> str:
     return text.lower().replace("'", "\\'")
 
 
-def write_spans(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes the plain layout: train.jsonl, validation.jsonl and test.jsonl."""
-    for split, size in sizes(num_rows).items():
-        write_jsonl(folder / SPAN_FILES[split], _plain(split, size, seed))
-    return folder
-
-
 def _plain(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
     for source in rag_sources(split, size, seed):
         for answer in source.answers:

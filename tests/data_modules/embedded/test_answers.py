@@ -25,7 +25,7 @@ def test_what_an_answer_gets_wrong_is_not_in_its_source(sources: list[RagSource]
                     assert text not in known
 
 
-@pytest.mark.parametrize("name", ["ragtruth", "spans"])
+@pytest.mark.parametrize("name", ["ragtruth", "pairs"])
 def test_loaders_give_the_marks_back(name: str, tmp_path: Path) -> None:
     WRITERS[name](tmp_path, {"train": 90, "test": 90}, seed=3)
     options = {"quality": "all"} if name == "ragtruth" else {}

@@ -186,7 +186,7 @@ def test_parts_of_a_mix_keep_their_rows_and_tags_together(tmp_path: Path) -> Non
     ]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     sources = [
-        MixPart(build_source("spans", str(tmp_path))),
+        MixPart(build_source("pairs", str(tmp_path))),
         MixPart(build_source("embedded", "embedded", num_train=20, num_validation=5, num_test=5, seed=1)),
     ]
     data = DataModule(sources, made, DataOptions(batch_size=8), SplitPlan({"validation": 0.2, "test": 0.1}))

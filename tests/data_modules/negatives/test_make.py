@@ -1,6 +1,5 @@
 """Negatives from all kinds in turn: distinct, counted, kept on disk, carried by a source."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from data_modules.build import build_data, build_mix
 from data_modules.encoding.encoding_cache import group_hash
-from data_modules.negatives import __main__ as command
 from data_modules.negatives import make
 from data_modules.negatives.make import KINDS, OTHER, VERBATIM, NegativesSource, cached_negatives, make_negatives
 from data_modules.reading.dataset import read_examples
@@ -163,13 +161,3 @@ def test_a_configuration_asks_for_them(faithdial: Path, calls: list[int]) -> Non
     streamed = {"parts": parts, "negatives": {}, "streaming": True}
     with pytest.raises(UserError, match=r"data\.streaming with data\.negatives"):
         build_data(streamed, None, num_epochs=1, seed=0)  # type: ignore[arg-type]
-
-
-def test_the_command_shows_them(faithdial: Path, calls: list[int], capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["faithdial", "--path", str(faithdial), "--split", "train", "--kinds", *PLAIN]
-    assert command.main([*options, "--show", "1"]) == 0
-    *shown, counts = capsys.readouterr().out.splitlines()
-    assert shown[0] == "0:0" and any(line.startswith("  verbatim: Lake Orvel") for line in shown)
-    assert json.loads(counts)["examples"] == 8
-    assert command.main([*options, "--num", "0"]) == 2
-    assert "number of negatives: 0" in capsys.readouterr().err

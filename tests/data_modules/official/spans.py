@@ -1,4 +1,4 @@
-"""Answers with marked spans or tokens: RAGTruth, XSum's token labels, and users' rows."""
+"""Answers with marked spans or tokens: RAGTruth, XSum's token labels, and a user's table."""
 
 from typing import Any
 
@@ -101,24 +101,4 @@ PAIRS: Rows = [
     {"knowledge": LAKE, "response": "It is deep.", "label": "faithful", "model": "m"},
     {"knowledge": LAKE, "response": 'It is small, red\nand "old".', "label": "hallucinated", "model": "n"},
     {"knowledge": "A hill, high.", "response": "It is high.", "label": "Supported", "model": "m"},
-]
-SPANS: Rows = [
-    {
-        "context": LAKE,
-        "answer": "It is deep.",
-        "spans": [],
-        "question": "Is it?",
-        "id": "one",
-        "group": "g",
-        "model": "m",
-    },
-    {
-        "context": LAKE,
-        "answer": "It is small and red.",
-        "spans": [
-            {"start": 16, "end": 19, "label": "subtle_baseless", "text": "red"},
-            {"start": 6, "end": 11, "label": "Evident Conflict"},
-            {"start": 6, "end": 19},
-        ],
-    },
 ]

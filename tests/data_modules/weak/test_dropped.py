@@ -57,10 +57,10 @@ def test_it_is_read_from_another_corpus_and_only_trains(tmp_path: Path) -> None:
     ]
     path = tmp_path / "mine.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    source = build_source("dropped_support", str(path), of={"dataset": "spans"}, num_copies=2)
+    source = build_source("dropped_support", str(path), of={"dataset": "pairs"}, num_copies=2)
     report = ReadReport()
     made = list(read_examples(source, "train", report))
     assert {e.id for e in made} == {"a-dropped-0", "a-dropped-1"} and {e.group for e in made} == {"g1"}
     assert source.train_only and report.counts["not made from: hallucinated already"] == 1
     with pytest.raises(UserError, match="num_copies"):
-        build_source("dropped_support", str(path), of={"dataset": "spans"}, num_copies=0)
+        build_source("dropped_support", str(path), of={"dataset": "pairs"}, num_copies=0)
