@@ -35,7 +35,7 @@ SAMPLE_ROWS = 20  # from which the separator is detected
 BLOCK = 1 << 20
 QUOTE = '"'
 CELL = r'"[^"]*(?:""[^"]*)*"|[^"\t\n]*'
-ROW = re.compile(rf"(?:{CELL})(?:\t(?:{CELL}))*\n?")  # as a writer that encloses cells writes it
+ROW = re.compile(rf"(?:{CELL})(?:\t(?:{CELL}))*\r?\n?")  # as a writer that encloses cells writes it
 MAX_QUOTED_LINES = 1000  # a quote that is open for longer encloses no cell
 QUOTING = 'write a quote inside a quoted cell twice (""), and close every quoted cell'
 
