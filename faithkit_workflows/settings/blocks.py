@@ -7,7 +7,6 @@ from pydantic import AfterValidator, Discriminator, Field, Tag
 from data_modules.data_options import KINDS, NUM_BUFFER_ROWS, NUM_READERS
 from data_modules.reading.dataset import SPLITS
 from faithkit.detector import DETECTORS
-from faithkit.inference.decoding import Decoding
 from faithkit.records import LABELS
 from faithkit.settings import types
 from faithkit.settings.check import AsBlock, ScriptSettings
@@ -76,7 +75,6 @@ Seeds = Annotated[
     types.Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
 ]
 Optimizer = Annotated[OptimizerOptions, AsBlock()]
-DecodingBlock = Annotated[Decoding, AsBlock()]
 
 
 class Script(ScriptSettings):

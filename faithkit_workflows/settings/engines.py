@@ -13,6 +13,7 @@ from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
+from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
@@ -176,6 +177,7 @@ Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOpti
 SelfCheck = Annotated[SelfCheckOptions, AsBlock()]
 Examiner = Annotated[ExaminerOptions, AsBlock()]
 Retrieval = Annotated[RetrievalOptions, AsBlock()]
+DecodingBlock = Annotated[Decoding, AsBlock()]
 Ray = Annotated[RayOptions, AsBlock()]
 AnswerRay = Annotated[AnswerRayOptions, AsBlock()]
 

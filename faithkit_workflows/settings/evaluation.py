@@ -149,7 +149,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
 
     scale: dict[str, Any]
     benchmark: AnyBenchmark
-    decoding: blocks.DecodingBlock
+    decoding: engines.DecodingBlock
     logger: blocks.Loggers = Field(default_factory=blocks.LoggerBlocks)
     checkpoint: types.PathText | None
     predictions: types.PathText | None

@@ -47,7 +47,7 @@ class GenerateSettings(blocks.ExtensibleScript):
     scale: dict[str, Any]
     best_of: blocks.BestOf
     data: blocks.Data
-    decoding: blocks.DecodingBlock
+    decoding: engines.DecodingBlock
     checkpoint: blocks.RequiredGenerator
     engine: engines.GeneratorEngine
     precision: Annotated[str, types.OneOf(types.PRECISIONS)]
@@ -125,7 +125,7 @@ class ChatSettings(blocks.Script):
     """faithkit chat."""
 
     seed: types.Seed
-    decoding: blocks.DecodingBlock
+    decoding: engines.DecodingBlock
     checkpoint: blocks.RequiredGenerator
     detector: blocks.DetectorPath
     precision: Annotated[str, types.OneOf(types.PRECISIONS)]
