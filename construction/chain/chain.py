@@ -108,13 +108,13 @@ class Manifest:
     """The manifest of a run's folder.
 
     Args:
-        pipeline: The name of the chain.
+        pipeline: The name of the chain; the stored one if it is empty.
 
     Raises:
         UserError: The file is damaged.
     """
 
-    def __init__(self, folder: Path, pipeline: str):
+    def __init__(self, folder: Path, pipeline: str = ""):
         self.path, self.pipeline = folder / MANIFEST, pipeline
         self.steps: dict[str, StepRecord] = {}
         self.result: Mapping[str, Any] = {}
@@ -123,6 +123,7 @@ class Manifest:
         names = {one.name for one in fields(StepRecord)}
         try:
             stored = json.loads(self.path.read_bytes())
+            self.pipeline = pipeline or str(stored["pipeline"])
             self.result = dict(stored["result"])
             for step in stored["steps"]:
                 self.steps[step["name"]] = StepRecord(**{k: v for k, v in step.items() if k in names})

@@ -8,8 +8,9 @@ some without a known answer.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -124,7 +125,7 @@ def topic_files(paths: Sequence[str]) -> list[Path]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Topics:
     """Reads the topics of some domains, alternating between the domains.
 
@@ -141,10 +142,6 @@ class Topics:
     open_with_topic: bool = False
     limit: int | None = None
     on_bad_row: str = "stop"
-    report: ReadReport = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "report", ReadReport(self.on_bad_row))
 
     def settings(self) -> dict[str, Any]:
         """Collects what the rows depend on."""
@@ -154,47 +151,44 @@ class Topics:
         return {"files": files, **options}
 
     def rows(self) -> Iterator[Row]:
-        """Reads the rows, one for each dialogue."""
-        self.report.counts.clear()
-        self.report.rejects.clear()
-        # Bad rows have no domain: only the first reader reports them.
-        readers = [self._of(domain, self.report if not i else None) for i, domain in enumerate(self.domains)]
-        rows = filter(None, chain.from_iterable(zip_longest(*readers)))
-        number = 0
-        for number, row in enumerate(islice(rows, self.limit), start=1):  # noqa: B007
-            yield row
-        if not number:
-            raise UserError("no topic is here", place=", ".join(self.paths), hint=f"pipeline.topics={EMBEDDED}")
+        """Reads the rows, one for each dialogue.
 
-    def _of(self, domain: str, report: ReadReport | None) -> Iterator[Row]:
-        number = 0
-        for number, (key, topic) in enumerate(self._topics(domain, report or ReadReport("skip")), start=1):  # noqa: B007
-            yield {
-                KEY: key,
-                "domain": domain,
-                "source": topic.source,
-                "for_a": topic.for_a.strip(),
-                "for_b": topic.for_b.strip(),
-                "turns": [" ".join(topic.for_a.split())] if self.open_with_topic and domain in QUESTION_DOMAINS else [],
-            }
-        if not number and self.all_needed:
-            place = ", ".join(self.paths)
-            raise UserError(f"no topic of the domain {domain} is here", place=place, hint="leave it out of domains")
+        Raises:
+            UserError: A domain that is needed has no topic, or all have none.
+        """
+        self.report = ReadReport(self.on_bad_row)
+        by_domain: dict[str, list[Row]] = {domain: [] for domain in self.domains}
+        for key, topic in self._topics():
+            if topic.domain in by_domain:
+                by_domain[topic.domain].append(self._row(key, topic))
+        missing = [domain for domain, rows in by_domain.items() if not rows]
+        if missing and (self.all_needed or len(missing) == len(by_domain)):
+            problem = f"no topic of the domain {missing[0]} is here" if self.all_needed else "no topic is here"
+            hint = f"leave it out of domains, or pipeline.topics={EMBEDDED}"
+            raise UserError(problem, place=", ".join(self.paths), hint=hint)
+        yield from islice(filter(None, chain.from_iterable(zip_longest(*by_domain.values()))), self.limit)
 
-    def _topics(self, domain: str, report: ReadReport) -> Iterator[tuple[str, Topic]]:
+    def _row(self, key: str, topic: Topic) -> Row:
+        is_opened = self.open_with_topic and topic.domain in QUESTION_DOMAINS
+        texts = {"for_a": topic.for_a.strip(), "for_b": topic.for_b.strip()}
+        turns = [" ".join(topic.for_a.split())] if is_opened else []
+        return {KEY: key, "domain": topic.domain, "source": topic.source, **texts, "turns": turns}
+
+    def _topics(self) -> Iterator[tuple[str, Topic]]:
         if EMBEDDED in self.paths:
-            topics = (row for row in read_jsonl(EMBEDDED_TOPICS) if row["domain"] == domain)
-            for number, line in enumerate(topics):
-                yield f"{domain}:{number}", Topic(domain, EMBEDDED, line["for_a"], line.get("for_b", line["for_a"]))
+            numbers: Counter[str] = Counter()
+            for line in read_jsonl(EMBEDDED_TOPICS):
+                domain = line["domain"]
+                key = f"{domain}:{numbers[domain]}"
+                yield key, Topic(domain, EMBEDDED, line["for_a"], line.get("for_b", line["for_a"]))
+                numbers[domain] += 1
             return
         for file in topic_files(self.paths):
-            for row in read_rows(file, report):
+            for row in read_rows(file, self.report):
                 try:
-                    for key, topic in _read(row):
-                        if topic.domain == domain:
-                            yield key, topic
+                    yield from _read(row)
                 except BadRow as error:
-                    report.reject(row.file, row.line, error, row.values)
+                    self.report.reject(row.file, row.line, error, row.values)
 
 
 def _read(row: FileRow) -> Iterator[tuple[str, Topic]]:

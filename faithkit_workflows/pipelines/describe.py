@@ -1,6 +1,5 @@
 """Describes any dataset by the statistics of the papers, next to published values where these are comparable."""
 
-import json
 import logging
 import re
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from construction.chain.chain import MANIFEST
+from construction.chain.chain import MANIFEST, Manifest
 from data_modules.build import build_source
 from data_modules.reading.dataset import Source, read_examples, resolve_split
 from data_modules.reading.rows import ReadReport
@@ -82,19 +81,19 @@ def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:
 
 def built_here(path: Path) -> dict[str, str]:
     """Reads facts for a datasheet from the manifest of a benchmark that construct.py built; empty without one."""
-    found = next((one / MANIFEST for one in (path, *path.parents[:2]) if (one / MANIFEST).is_file()), None)
-    if found is None:
+    folder = next((one for one in (path, *path.parents[:2]) if (one / MANIFEST).is_file()), None)
+    if folder is None:
         return {}
     try:
-        stored = json.loads(found.read_bytes())
-        steps, pipeline = stored["steps"], str(stored["pipeline"])
-        # A datasheet is published: it names models, not servers.
-        engines = {str(step["name"]): ADDRESS.sub("", str(step["engine"])) for step in steps if step.get("engine")}
-        every = {name: one for step in steps for name, one in (step.get("versions") or {}).items()}
-        versions = {name: str(every[name]) for name in SOFTWARE if name in every}
-        times = sorted(str(step["began"]) for step in steps if step.get("began"))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        manifest = Manifest(folder)
+    except UserError:
         return {}  # a damaged manifest must not prevent the description; its run reports it
+    steps, pipeline = list(manifest.steps.values()), manifest.pipeline
+    # A datasheet is published: it names models, not servers.
+    engines = {step.name: ADDRESS.sub("", step.engine) for step in steps if step.engine}
+    every = {name: one for step in steps for name, one in step.versions.items()}
+    versions = {name: str(every[name]) for name in SOFTWARE if name in every}
+    times = sorted(step.began for step in steps if step.began)
     lines = "".join(f"\n- step {name}: `{engine}`" for name, engine in engines.items())
     known = {"annotation": f"By the steps of faithkit's pipeline `{pipeline}`; prompts are in `prompts/`.{lines}"}
     known["software"] = f"faithkit's construct.py; its manifest is {MANIFEST}. Versions: " + ", ".join(

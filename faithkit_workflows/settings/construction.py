@@ -55,49 +55,42 @@ class DatasetPipeline(Pipeline):
         yield from preflight.check_dataset_block("pipeline", self)
 
 
-class Spontaneous(DatasetPipeline):
-    """`pipeline=spontaneous`."""
+class Written(Pipeline):
+    """The keys of pipelines that write a benchmark of models' responses."""
 
     embedded_rows: blocks.EmbeddedRows
     test_fraction: types.PartialShare
     near_duplicates: NearDuplicates
     temperature: types.NonNegative
-    max_words: types.Count
     max_new_tokens: types.Count
-    max_judgement_tokens: types.Count
-    weigh_verdicts: types.Switch
-    detector: blocks.DetectorPath
     language: Language
 
 
-class Induced(DatasetPipeline):
+class Spontaneous(DatasetPipeline, Written):
+    """`pipeline=spontaneous`."""
+
+    max_words: types.Count
+    max_judgement_tokens: types.Count
+    weigh_verdicts: types.Switch
+    detector: blocks.DetectorPath
+
+
+class Induced(DatasetPipeline, Written):
     """`pipeline=induced`."""
 
-    embedded_rows: blocks.EmbeddedRows
-    test_fraction: types.PartialShare
-    near_duplicates: NearDuplicates
     kinds: Annotated[
         list[Annotated[str, types.OneOf(INDUCED_KINDS)]],
         Field(min_length=1),
         types.Hint(f"use some of {', '.join(INDUCED_KINDS)}"),
     ]
-    temperature: types.NonNegative
-    max_new_tokens: types.Count
-    language: Language
 
 
-class Rag(Pipeline):
+class Rag(Written):
     """`pipeline=rag`."""
 
     path: types.PathText
-    embedded_rows: blocks.EmbeddedRows
     on_bad_row: blocks.OnBadRow
     nulls: Annotated[str, types.OneOf(("keep", "drop"))]
-    temperature: types.NonNegative
-    max_new_tokens: types.Count
-    language: Language
-    test_fraction: types.PartialShare
-    near_duplicates: NearDuplicates
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.path != EMBEDDED and not Path(self.path).expanduser().exists():
