@@ -25,15 +25,14 @@ from judge.baselines import baseline_options
 from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 from judge.baselines.examiner import Examiner
 from judge.baselines.selfcheck import (
-    BertScores,
-    Drawn,
-    EngineSamples,
     Measure,
-    Ngrams,
-    Nli,
-    OtherResponses,
-    Prompted,
     SelfCheck,
+    bert_scores,
+    draw_samples,
+    ngram_scores,
+    nli_scores,
+    other_responses,
+    prompted_scores,
 )
 from judge.few_shot import draw_shots
 
@@ -105,13 +104,13 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
     """
     options, prompts = SelfCheckOptions(**config["selfcheck"]), config["judge"]["prompts"]
     engine = build_text_engine(EngineOptions(**config["engine"])) if options.asks_model else None
-    samples: Drawn
     if options.samples == baseline_options.OTHERS:
         fitting_rows, _ = read_fitting_rows(config, benchmark)
-        samples = OtherResponses.of([*benchmark.examples, *fitting_rows])
+        samples = other_responses([*benchmark.examples, *fitting_rows])
     else:
         assert engine is not None
-        samples = EngineSamples(
+        samples = partial(
+            draw_samples,
             engine=engine,
             prompt=read_text_prompt("judge", "reply", "knowledge", "history", folder=prompts),
             num_samples=options.num_samples,
@@ -128,18 +127,19 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
 
 def _build_measure(options: SelfCheckOptions, engine: TextEngine | None, prompts: str | None) -> Measure:
     if options.measure == baseline_options.NGRAM:
-        return Ngrams(options.order, unlikeliest=options.words == baseline_options.MAX)
+        return partial(ngram_scores, order=options.order, unlikeliest=options.words == baseline_options.MAX)
     if options.measure == baseline_options.PROMPT:
         assert engine is not None
-        return Prompted(engine, read_text_prompt("judge", "support", "context", "sentence", folder=prompts))
+        prompt = read_text_prompt("judge", "support", "context", "sentence", folder=prompts)
+        return partial(prompted_scores, engine=engine, prompt=prompt)
     if options.measure == baseline_options.NLI:
         assert options.nli is not None
-        return Nli(load_entailment(options.nli))
+        return partial(nli_scores, model=load_entailment(options.nli))
     from faithkit.metrics.responses.bert_score import RescaledBertScore, load_with_baseline
 
     assert options.encoder is not None
     scorer, baseline = load_with_baseline(options.encoder, options.num_layers, options.baseline)
-    return BertScores(RescaledBertScore(scorer, baseline or 0.0))
+    return partial(bert_scores, f1=RescaledBertScore(scorer, baseline or 0.0))
 
 
 def load_examiner(config: Mapping[str, Any]) -> LoadedDetector:

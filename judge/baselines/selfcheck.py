@@ -5,7 +5,7 @@ trained, and the knowledge is read by nobody but the model that the samples come
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from math import exp, log
@@ -34,19 +34,19 @@ UNREAD = 0.5
 
 
 class Checked(NamedTuple):
-    """A response in its sentences, and the samples that it is compared with."""
+    """The sentences of a response, and the samples that they are compared with."""
 
     sentences: list[str]
-    response: str
     samples: list[str]
 
+    @property
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Each sentence with each sample."""
+        return product(self.sentences, self.samples)
 
-class Measure(Protocol):
-    """Scores sentences by samples."""
 
-    def score(self, checked: Sequence[Checked]) -> list[list[float]]:
-        """The score of each sentence of each response."""
-        ...
+Measure = Callable[[Sequence[Checked]], list[list[float]]]  # scores each sentence of each response
+Samples = Callable[[Sequence[Example]], list[list[str]]]  # gives the samples of each example; none where there are none
 
 
 class Similarity(Protocol):
@@ -55,46 +55,32 @@ class Similarity(Protocol):
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> Values: ...
 
 
-@dataclass(frozen=True, slots=True)
-class BertScores:
-    """Compares with the sentence of each sample that is most alike; `f1` gives rescaled F1."""
+def bert_scores(checked: Sequence[Checked], f1: Similarity) -> list[list[float]]:
+    """Compares with the sentence of each sample that is most alike; one without words is as unlike as unrelated ones.
 
-    f1: Similarity
+    Args:
+        f1: Gives rescaled F1.
+    """
+    parts = {text: split_sentences(text) for one in checked for text in one.samples}
+    pairs = dict.fromkeys((said, part) for one in checked for said, text in one.pairs for part in parts[text])
+    found = f1.score([said for said, _ in pairs], [part for _, part in pairs])
+    alike = dict(zip(pairs, np.asarray(found, np.float64).tolist(), strict=True))
 
-    def score(self, checked: Sequence[Checked]) -> list[list[float]]:
-        """A sample without words is as unlike as unrelated sentences."""
-        parts = {text: split_sentences(text) for one in checked for text in one.samples}
-        pairs = {
-            (said, part): 0.0
-            for one in checked
-            for said, text in product(one.sentences, one.samples)
-            for part in parts[text]
-        }
-        found = self.f1.score([said for said, _ in pairs], [part for _, part in pairs])
-        alike = dict(zip(pairs, np.asarray(found, np.float64).tolist(), strict=True))
+    def best(said: str, text: str) -> float:
+        return max((alike[said, part] for part in parts[text]), default=0.0)
 
-        def best(said: str, text: str) -> float:
-            return max((alike[said, part] for part in parts[text]), default=0.0)
-
-        return [[1 - fmean(best(said, text) for text in one.samples) for said in one.sentences] for one in checked]
+    return [[1 - fmean(best(said, text) for text in one.samples) for said in one.sentences] for one in checked]
 
 
-@dataclass(frozen=True, slots=True)
-class Nli:
+def nli_scores(checked: Sequence[Checked], model: Entailment) -> list[list[float]]:
     """Asks an NLI model whether the samples contradict; a critic has one other class, which counts as contradiction."""
-
-    model: Entailment
-
-    def score(self, checked: Sequence[Checked]) -> list[list[float]]:
-        pairs = [pair for one in checked for pair in product(one.sentences, one.samples)]
-        found = self.model.entailment([said for said, _ in pairs], [text for _, text in pairs])
-        against = found[:, CONTRADICTION] if found[:, CONTRADICTION].any() else found[:, NEUTRAL]
-        shares = iter((against / (against + found[:, ENTAILMENT])).tolist())
-        return [[fmean(next(shares) for _ in one.samples) for _ in one.sentences] for one in checked]
+    pairs = [pair for one in checked for pair in one.pairs]
+    found = model.entailment([said for said, _ in pairs], [text for _, text in pairs])
+    against = found[:, CONTRADICTION] if found[:, CONTRADICTION].any() else found[:, NEUTRAL]
+    return _means(checked, (against / (against + found[:, ENTAILMENT])).tolist())
 
 
-@dataclass(frozen=True, slots=True)
-class Ngrams:
+def ngram_scores(checked: Sequence[Checked], *, order: int = 1, unlikeliest: bool = False) -> list[list[float]]:
     """Counts words: no model at all.
 
     Args:
@@ -102,49 +88,36 @@ class Ngrams:
         unlikeliest: Takes a sentence's unlikeliest word, in place of the mean.
     """
 
-    order: int = 1
-    unlikeliest: bool = False
+    def grams(text: str) -> list[tuple[str, ...]]:
+        words = [START] * (order - 1) + words_and_marks(text)
+        return [tuple(words[place : place + order]) for place in range(len(words) - order + 1)]
 
-    def score(self, checked: Sequence[Checked]) -> list[list[float]]:
-        return [self._sentences(one) for one in checked]
-
-    def _sentences(self, one: Checked) -> list[float]:
+    found = []
+    for one in checked:
         texts = [*one.sentences, *chain.from_iterable(map(split_sentences, one.samples))]
-        whole = [gram for text in texts for gram in self._grams(text)]
+        whole = [gram for text in texts for gram in grams(text)]
         counts, before = Counter(whole), Counter(gram[:-1] for gram in whole)
-        found = []
-        for sentence in one.sentences:
-            surprises = [log(before[gram[:-1]] / counts[gram]) for gram in self._grams(sentence)] or [0.0]
-            found.append(max(surprises) if self.unlikeliest else fmean(surprises))
-        return found
-
-    def _grams(self, text: str) -> list[tuple[str, ...]]:
-        words = [START] * (self.order - 1) + words_and_marks(text)
-        return [tuple(words[place : place + self.order]) for place in range(len(words) - self.order + 1)]
+        surprises = [[log(before[gram[:-1]] / counts[gram]) for gram in grams(said)] or [0.0] for said in one.sentences]
+        found.append([max(own) if unlikeliest else fmean(own) for own in surprises])
+    return found
 
 
-@dataclass(frozen=True, slots=True)
-class Prompted:
+def prompted_scores(checked: Sequence[Checked], engine: TextEngine, prompt: TextPrompt) -> list[list[float]]:
     """Asks a language model whether a sample supports a sentence.
 
     Args:
         prompt: With the fields `context` and `sentence`.
     """
+    asked = [prompt.messages(context=text, sentence=said) for one in checked for said, text in one.pairs]
+    replies = ask(engine, asked, Decoding(max_new_tokens=4), Form(choices=CHOICES))
+    verdicts = (read_verdict(reply.texts[0]) if reply.texts else UNPARSED for reply in replies)
+    return _means(checked, [SUPPORTED.get(verdict, UNREAD) for verdict in verdicts])
 
-    engine: TextEngine
-    prompt: TextPrompt
 
-    def score(self, checked: Sequence[Checked]) -> list[list[float]]:
-        asked = [
-            self.prompt.messages(context=text, sentence=said)
-            for one in checked
-            for said, text in product(one.sentences, one.samples)
-        ]
-        replies = iter(ask(self.engine, asked, Decoding(max_new_tokens=4), Form(choices=CHOICES)))
-        return [
-            [float(np.mean([_read(next(replies).texts) for _ in one.samples])) for _ in one.sentences]
-            for one in checked
-        ]
+def _means(checked: Sequence[Checked], values: Iterable[float]) -> list[list[float]]:
+    """Averages the values of all pairs over the samples of each sentence."""
+    rest = iter(values)
+    return [[fmean(next(rest) for _ in one.samples) for _ in one.sentences] for one in checked]
 
 
 def split_sentences(text: str) -> list[str]:
@@ -152,86 +125,64 @@ def split_sentences(text: str) -> list[str]:
     return [text[begin:end] for begin, end in sentence_places(text)]
 
 
-def _read(texts: Sequence[str]) -> float:
-    return SUPPORTED.get(read_verdict(texts[0]), UNREAD) if texts else UNREAD
-
-
 MODEL = "model"  # in an example's `meta`: who wrote its response
 
 
-class Drawn(Protocol):
-    """Finds samples."""
-
-    def draw(self, examples: Sequence[Example]) -> list[list[str]]:
-        """The samples of each example; none where there are none."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSamples:
+def draw_samples(
+    examples: Sequence[Example],
+    engine: TextEngine,
+    prompt: TextPrompt,
+    *,
+    num_samples: int = 5,
+    temperature: float = 1.0,
+    max_new_tokens: int = 96,
+) -> list[list[str]]:
     """Draws samples from a language model that is given what the responder had: knowledge and history.
+
+    An example with neither has no prompt, and so no samples; nor has one that fails. Responses to one prompt have the
+    same samples: it is asked once.
 
     Args:
         prompt: With the fields `knowledge` and `history`.
     """
-
-    engine: TextEngine
-    prompt: TextPrompt
-    num_samples: int = 5
-    temperature: float = 1.0
-    max_new_tokens: int = 96
-
-    def draw(self, examples: Sequence[Example]) -> list[list[str]]:
-        """An example with neither knowledge nor history has no prompt, and so no samples; nor has one that fails."""
-        decoding = Decoding(
-            strategy=NUCLEUS,
-            top_p=1.0,
-            temperature=self.temperature,
-            num_samples=self.num_samples,
-            max_new_tokens=self.max_new_tokens,
-        )
-        given = [example for example in examples if example.knowledge.strip() or example.history]
-        # Responses to one prompt have the same samples: it is asked once.
-        prompts = {
-            example.id: self.prompt.messages(knowledge=example.knowledge, history=write_history(example.history))
-            for example in given
-        }
-        distinct = list(dict.fromkeys(prompts.values()))
-        texts = dict(zip(distinct, (reply.texts for reply in ask(self.engine, distinct, decoding)), strict=True))
-        return [[text for text in texts[prompts[e.id]] if text.strip()] if e.id in prompts else [] for e in examples]
+    decoding = Decoding(
+        strategy=NUCLEUS,
+        top_p=1.0,
+        temperature=temperature,
+        num_samples=num_samples,
+        max_new_tokens=max_new_tokens,
+    )
+    prompts = {
+        example.id: prompt.messages(knowledge=example.knowledge, history=write_history(example.history))
+        for example in examples
+        if example.knowledge.strip() or example.history
+    }
+    distinct = list(dict.fromkeys(prompts.values()))
+    texts = dict(zip(distinct, (reply.texts for reply in ask(engine, distinct, decoding)), strict=True))
+    return [[text for text in texts[prompts[e.id]] if text.strip()] if e.id in prompts else [] for e in examples]
 
 
-@dataclass(frozen=True, slots=True)
-class OtherResponses:
-    """Takes what the other models said to the same source, as RAGTruth's SelfCheckGPT does."""
+def other_responses(given: Iterable[Example]) -> Samples:
+    """Takes what the other models said to the same source, as RAGTruth's SelfCheckGPT does.
 
-    by_group: Mapping[tuple[str, str], Sequence[Example]]
+    Raises:
+        UserError: The responses do not say which model wrote them.
+    """
+    by_group = defaultdict(list)
+    for example in given:
+        if example.meta.get(MODEL) is None:
+            problem = f"selfcheck.samples=others: rows of {example.source} do not name the models that wrote them"
+            raise UserError(problem, hint="selfcheck.samples=engine engine=transformers engine.model=NAME")
+        by_group[example.source, example.group].append(example)
 
-    @classmethod
-    def of(cls, examples: Iterable[Example]) -> "OtherResponses":
-        """Sorts responses by source.
-
-        Raises:
-            UserError: They do not say which model wrote them.
-        """
-        by_group = defaultdict(list)
-        for example in examples:
-            if example.meta.get(MODEL) is None:
-                problem = f"selfcheck.samples=others: rows of {example.source} do not name the models that wrote them"
-                raise UserError(problem, hint="selfcheck.samples=engine engine=transformers engine.model=NAME")
-            by_group[example.source, example.group].append(example)
-        return cls(dict(by_group))
-
-    def draw(self, examples: Sequence[Example]) -> list[list[str]]:
-        """The responses of other models, in their order."""
+    def draw(examples: Sequence[Example]) -> list[list[str]]:
+        groups = [by_group.get((example.source, example.group), ()) for example in examples]
         return [
-            [
-                one.response
-                for one in self.by_group.get((example.source, example.group), ())
-                if one.meta[MODEL] != example.meta[MODEL]
-            ]
-            for example in examples
+            [one.response for one in group if one.meta[MODEL] != example.meta[MODEL]]
+            for example, group in zip(examples, groups, strict=True)
         ]
+
+    return draw
 
 
 CHUNK_SIZE = 64  # responses that are compared together
@@ -248,7 +199,7 @@ class SelfCheck:
     """
 
     measure: Measure
-    samples: Drawn
+    samples: Samples
     threshold: float = 0.5
     unbounded: bool = False
 
@@ -259,13 +210,11 @@ class SelfCheck:
             yield from self._predict_chunk(examples[begin : begin + CHUNK_SIZE])
 
     def _predict_chunk(self, examples: Sequence[Example]) -> Iterator[Prediction]:
-        drawn = self.samples.draw(examples)
+        drawn = self.samples(examples)
         places = [sentence_places(example.response) for example in examples]
         compared = [place for place in range(len(examples)) if drawn[place] and places[place]]
-        checked = [
-            Checked([examples[i].response[a:b] for a, b in places[i]], examples[i].response, drawn[i]) for i in compared
-        ]
-        scores = dict(zip(compared, self.measure.score(checked) if checked else [], strict=True))
+        checked = [Checked([examples[i].response[a:b] for a, b in places[i]], drawn[i]) for i in compared]
+        scores = dict(zip(compared, self.measure(checked) if checked else [], strict=True))
         for number, example in enumerate(examples):
             if number not in scores:
                 yield Prediction(id=example.id, label=UNPARSED, text=NO_SAMPLES)

@@ -1,6 +1,7 @@
 """SelfCheckGPT's measures by values worked out by hand, where samples come from, and what a response's score is."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import exp, log
 
 import numpy as np
@@ -12,14 +13,14 @@ from faithkit.errors import UserError
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Turn
 from judge.baselines.selfcheck import (
-    BertScores,
     Checked,
-    EngineSamples,
-    Ngrams,
-    Nli,
-    OtherResponses,
-    Prompted,
     SelfCheck,
+    bert_scores,
+    draw_samples,
+    ngram_scores,
+    nli_scores,
+    other_responses,
+    prompted_scores,
 )
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
@@ -50,56 +51,51 @@ class Entails:
 
 def test_bert_score_takes_the_best_sentence_of_each_sample() -> None:
     values = {("It is red.", "It is blue."): 0.2, ("It is red.", "It is dark red."): 0.8, ("It is red.", "No."): 0.4}
-    [[score]] = BertScores(Alike(values)).score(
-        [Checked(["It is red."], "It is red.", ["It is blue. It is dark red.", "No."])]
-    )
+    [[score]] = bert_scores([Checked(["It is red."], ["It is blue. It is dark red.", "No."])], Alike(values))
     assert score == pytest.approx(1 - (0.8 + 0.4) / 2)
 
 
-def test_entailment_takes_the_sentence_as_premise_and_leaves_neutral_out() -> None:
+def test_entailment_takes_the_sentence_as_premise_and_leaves_neutral_out_unless_it_is_the_only_other_class() -> None:
     values = {("It is red.", "one"): (0.1, 0.6, 0.3), ("It is red.", "two"): (0.4, 0.2, 0.4)}
-    [[score]] = Nli(Entails(values)).score([Checked(["It is red."], "It is red.", ["one", "two"])])
+    [[score]] = nli_scores([Checked(["It is red."], ["one", "two"])], Entails(values))
     assert score == pytest.approx((0.3 / 0.4 + 0.4 / 0.8) / 2)
-
-
-def test_of_a_critic_the_other_class_counts_as_contradiction() -> None:
-    values = {("It is red.", "one"): (0.25, 0.75, 0.0)}
-    [[score]] = Nli(Entails(values)).score([Checked(["It is red."], "It is red.", ["one"])])
-    assert score == pytest.approx(0.75)
+    of_critic = Entails({("It is red.", "one"): (0.25, 0.75, 0.0)})
+    assert nli_scores([Checked(["It is red."], ["one"])], of_critic) == [[pytest.approx(0.75)]]
 
 
 def test_words_are_counted_in_the_response_and_all_samples() -> None:
     # a b . | a b . | a c . : of 9 tokens a and the full stop have 3, b has 2, c has 1.
-    checked = [Checked(["a b."], "a b.", ["a b.", "a c."])]
+    checked = [Checked(["a b."], ["a b.", "a c."])]
     mean = (2 * log(9 / 3) + log(9 / 2)) / 3
-    assert Ngrams().score(checked) == [[pytest.approx(mean)]]
-    assert Ngrams(unlikeliest=True).score(checked) == [[pytest.approx(log(9 / 2))]]
+    assert ngram_scores(checked) == [[pytest.approx(mean)]]
+    assert ngram_scores(checked, unlikeliest=True) == [[pytest.approx(log(9 / 2))]]
     # Of pairs: a begins all three sentences; b follows a in two of three; the full stop follows b always.
-    assert Ngrams(order=2).score(checked) == [[pytest.approx((log(1) + log(3 / 2) + log(1)) / 3)]]
+    assert ngram_scores(checked, order=2) == [[pytest.approx((log(1) + log(3 / 2) + log(1)) / 3)]]
 
 
 def test_a_model_is_asked_whether_each_sample_supports_a_sentence() -> None:
     replies = {"one": "Yes, it does.", "two": "No.", "three": "Nobel"}
     engine = SetEngine(says=lambda prompt: [next(said for word, said in replies.items() if f"\n{word}\n" in prompt)])
-    prompted = Prompted(engine, read_text_prompt("judge", "support", "context", "sentence"))
-    [[first, second]] = prompted.score([Checked(["It is red.", "It is old."], "", ["one", "two", "three"])])
+    prompt = read_text_prompt("judge", "support", "context", "sentence")
+    [[first, second]] = prompted_scores(
+        [Checked(["It is red.", "It is old."], ["one", "two", "three"])], engine, prompt
+    )
     assert first == second == pytest.approx((0.0 + 1.0 + 0.5) / 3) and len(engine.asked) == 6
     failing = SetEngine(problem=lambda prompt: "too long")
-    assert Prompted(failing, prompted.prompt).score([Checked(["a"], "a", ["one"])]) == [[0.5]]
+    assert prompted_scores([Checked(["a"], ["one"])], failing, prompt) == [[0.5]]
 
 
 def test_a_response_has_the_mean_of_its_sentences_and_marks_those_above_the_threshold() -> None:
     values = {("It is red.", "red"): (0.9, 0.0, 0.1), ("It is old.", "red"): (0.1, 0.0, 0.9)}
     engine = SetEngine(says=lambda prompt: ["red"])
-    drawn = EngineSamples(
-        engine=engine, prompt=read_text_prompt("judge", "reply", "knowledge", "history"), num_samples=1
-    )
+    prompt = read_text_prompt("judge", "reply", "knowledge", "history")
+    drawn = partial(draw_samples, engine=engine, prompt=prompt, num_samples=1)
     rows = [
         example(id="both", response="It is red. It is old."),
         example(id="red", response="It is red."),
         example(id="bare", knowledge="", response="It is red."),
     ]
-    both, red, bare = SelfCheck(Nli(Entails(values)), drawn).predict_examples(rows)
+    both, red, bare = SelfCheck(partial(nli_scores, model=Entails(values)), drawn).predict_examples(rows)
     assert (both.label, both.score) == (HALLUCINATED, pytest.approx(0.5))
     assert [rows[0].response[span.start : span.end] for span in both.spans] == ["It is old."]
     assert (red.label, red.score, red.spans) == (FAITHFUL, pytest.approx(0.1), ())
@@ -112,7 +108,7 @@ def test_a_measure_without_end_is_told_as_a_share() -> None:
         example(id=str(i), source="ragtruth", group="g", meta={"model": m}, response=r)
         for i, (m, r) in enumerate([("a", "red"), ("b", "red"), ("c", "blue")])
     ]
-    found = list(SelfCheck(Ngrams(), OtherResponses.of(rows), 0.6, unbounded=True).predict_examples(rows))
+    found = list(SelfCheck(ngram_scores, other_responses(rows), 0.6, unbounded=True).predict_examples(rows))
     assert [one.score for one in found] == pytest.approx([1 - exp(-log(3 / 2))] * 2 + [1 - exp(-log(3))])
     assert [one.label for one in found] == [FAITHFUL, FAITHFUL, HALLUCINATED]
 
@@ -123,9 +119,9 @@ def test_the_other_models_responses_to_the_same_source_are_samples() -> None:
         example(id="2", source="ragtruth", group="s", meta={"model": "b"}, response="two"),
         example(id="3", source="ragtruth", group="t", meta={"model": "a"}, response="three"),
     ]
-    assert OtherResponses.of(rows).draw(rows) == [["two"], ["one"], []]
+    assert other_responses(rows)(rows) == [["two"], ["one"], []]
     with pytest.raises(UserError, match="do not name the models"):
-        OtherResponses.of([example()])
+        other_responses([example()])
 
 
 def test_samples_are_drawn_for_what_the_responder_had() -> None:
@@ -133,6 +129,6 @@ def test_samples_are_drawn_for_what_the_responder_had() -> None:
     prompt = read_text_prompt("judge", "reply", "knowledge", "history")
     history = (Turn(speaker="seeker", text="Is it long?"),)
     rows = [example(history=history), example(knowledge="", history=history)]
-    assert EngineSamples(engine=engine, prompt=prompt, num_samples=3).draw(rows) == [["one", "three"]] * 2
+    assert draw_samples(rows, engine, prompt, num_samples=3) == [["one", "three"]] * 2
     assert all("It is long." not in asked for asked in engine.asked), "the response is not shown"
     assert sum("The river is long." in asked for asked in engine.asked) == 1
