@@ -16,41 +16,27 @@ NLI_LABELS = {"entail", "neutra", "contra"}  # first six letters; of an NLI mode
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
-def load_classifier(weights: str, *, dropout: float | None = None, seed: int = 0) -> Any:
-    """Loads a sequence classifier with the labels faithful and hallucinated; a new head is initialised by the seed.
-
-    Raises:
-        UserError: The weights cannot be loaded, or belong to a classifier with other labels.
-    """
-    from transformers import AutoModelForSequenceClassification
-
-    return _load(AutoModelForSequenceClassification, weights, LABELS, dropout, seed)
-
-
-def load_token_classifier(
+def load_classifier(
     weights: str,
-    labels: Sequence[str],
+    labels: Sequence[str] = LABELS,
     *,
+    of_tokens: bool = False,
     dropout: float | None = None,
     attention_dropout: float | None = None,
     seed: int = 0,
 ) -> Any:
-    """Loads a token classifier with these labels, as `load_classifier`; a critic's weights serve as an encoder."""
-    from transformers import AutoModelForTokenClassification
+    """Loads a classifier of sequences or tokens with these labels; a new head is initialised by the seed.
 
-    return _load(AutoModelForTokenClassification, weights, labels, dropout, seed, attention_dropout)
+    The weights of another task, a critic's for a tagger, serve as an encoder.
 
-
-def _load(
-    kind: Any,
-    weights: str,
-    labels: Sequence[str],
-    dropout: float | None,
-    seed: int,
-    attention_dropout: float | None = None,
-) -> Any:
+    Raises:
+        UserError: The weights cannot be loaded, or belong to a classifier with other labels.
+    """
+    import transformers
     from transformers import AutoConfig, AutoModel
 
+    name = "AutoModelForTokenClassification" if of_tokens else "AutoModelForSequenceClassification"
+    kind: Any = getattr(transformers, name)
     with quietly(), loading(weights) as folder, torch.random.fork_rng(devices=[]):
         config = load_config(AutoConfig, folder)
         architecture = (config.architectures or [""])[0]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypedDict, Unpack, overload
 
 from tqdm.auto import tqdm
 
@@ -31,9 +31,8 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Engine, Prompt, read_decoding
 from faithkit.inference.local_text import LocalOptions
 from faithkit.records import Example, Prediction, Turn
-from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, check_engine, choose_engine
+from generation.build_engine import AUTO, ENGINES, TRANSFORMERS, check_engine, choose_engine, load_checkpoint
 from generation.control import control_tokens
-from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings
 
 Knowledge = str | list[str] | tuple[str, ...]
@@ -120,6 +119,13 @@ class Candidate:
         return asdict(self)
 
 
+class ReplyOptions(TypedDict, total=False):
+    """How answers are decoded; see `Generator.reply`."""
+
+    decoding: Decoding | None
+    control: Sequence[str] | None
+
+
 class Generator:
     """A trained generator that answers dialogue turns from knowledge.
 
@@ -199,22 +205,10 @@ class Generator:
         return cls(built, loaded.encoder, loaded.settings, longest=longest, name=path)
 
     @overload
-    def reply(
-        self,
-        knowledge: Knowledge,
-        history: History,
-        *,
-        decoding: Decoding | None = None,
-        control: Sequence[str] | None = None,
-    ) -> str: ...
+    def reply(self, knowledge: Knowledge, history: History, **options: Unpack[ReplyOptions]) -> str: ...
     @overload
     def reply(
-        self,
-        knowledge: Sequence[Knowledge],
-        history: Sequence[History],
-        *,
-        decoding: Decoding | None = None,
-        control: Sequence[str] | None = None,
+        self, knowledge: Sequence[Knowledge], history: Sequence[History], **options: Unpack[ReplyOptions]
     ) -> list[str]: ...
     @arguments.explain_keywords
     def reply(

@@ -26,7 +26,7 @@ from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
-from generation.load_checkpoint import load_checkpoint, load_model
+from generation.build_engine import load_checkpoint, load_model
 from judge.few_shot import build_prompt, draw_shots
 from judge.options import AskOptions
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results

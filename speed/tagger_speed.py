@@ -29,7 +29,7 @@ from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
-from critic.weights import load_token_classifier
+from critic.weights import load_classifier
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.model_folder import write_folder
@@ -176,7 +176,9 @@ def convert_tagger(weights: str, folder: Path) -> str:
     """Writes the same weights as a folder of ours, with LettuceDetect's threshold of one half."""
     labels = tagger_labels(False)
     settings = Settings(labels=labels, max_length=LONGEST, calibration=SpanCalibration(), origin={})
-    write_folder(folder, load_token_classifier(weights, labels), load_tokenizer(weights), settings.to_sidecar())
+    write_folder(
+        folder, load_classifier(weights, labels, of_tokens=True), load_tokenizer(weights), settings.to_sidecar()
+    )
     return str(folder)
 
 

@@ -24,7 +24,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from critic.cards import PAIRS
 from critic.runtime.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, check_graph_is_enough, import_runtime
 from critic.runtime.precision import calibration_pairs, calibration_requests
 from critic.sequence.evidence_features import window_logits
@@ -39,6 +38,13 @@ from faithkit.files.model_folder import read_stored, seal
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
+# Knowledge and responses of different lengths, on which logits are compared.
+PAIRS = [
+    ("The Danube flows through ten countries.", "It passes through ten countries."),
+    ("The Danube flows through ten countries.", "I swam in it once, it crosses twelve countries!"),
+    ("Bread is baked from flour and water.", "Flour and water."),
+    ("A " + "long " * 40 + "source about clocks.", "Clocks are mentioned, and so is the moon."),
+]
 OPSET = 18
 MAX_BYTES = 2**31 - 2**24  # of the weights: an ONNX file has at most 2 GiB
 MAX_LOGIT_DIFFERENCE = 1e-3  # in fp32, whose kernels round differently

@@ -64,43 +64,30 @@ class CriticModule(EncoderModule[CriticOptions]):
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         if self.options.evidence_alone:
             return self.no_loss()
-        auxiliary = self.support is not None or self.span_head is not None
-        output = self._run(batch, output_hidden_states=auxiliary)
-        loss = self._loss(output.logits, batch)
+        output = self._run(batch, output_hidden_states=self.support is not None or self.span_head is not None)
+        world_size = self.trainer.world_size
+        loss = batch_loss(
+            output.logits,
+            batch["target"].masked_fill(batch["index"] < 0, torch.nan),
+            num_rows=int(batch["num_rows"]),
+            world_size=world_size,
+            label_smoothing=self.options.label_smoothing,
+        )
         self.log("train/loss", loss.detach(), prog_bar=True)
         if self.support is not None:
-            support = self._support_loss(self.support(output.hidden_states[-1]), batch)
+            counted = response_tokens(batch["segment"], batch["index"])
+            targets = overlap_targets(self._word_vectors[batch["input_ids"]], batch["segment"])
+            predicted, num_tokens = self.support(output.hidden_states[-1]), self.total(counted.sum())
+            support = overlap_loss(predicted, targets, counted, num_tokens=num_tokens, world_size=world_size)
             self.log("train/support_loss", support.detach())
             loss = loss + self.options.support_weight * support
         if self.span_head is not None:
-            spans = self._span_loss(self.span_head(output.hidden_states[SPAN_LAYER]), batch)
+            marks = marked_tokens(batch["mark"], batch["index"])
+            predicted, num_tokens = self.span_head(output.hidden_states[SPAN_LAYER]), self.total((marks >= 0).sum())
+            spans = span_loss(predicted, marks, num_tokens=num_tokens, world_size=world_size)
             self.log("train/span_loss", spans.detach())
             loss = loss + self.options.span_weight * spans
         return loss
-
-    def _loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        return batch_loss(
-            logits,
-            batch["target"].masked_fill(batch["index"] < 0, torch.nan),
-            num_rows=int(batch["num_rows"]),
-            world_size=self.trainer.world_size,
-            label_smoothing=self.options.label_smoothing,
-        )
-
-    def _support_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        counted = response_tokens(batch["segment"], batch["index"])
-        return overlap_loss(
-            logits,
-            overlap_targets(self._word_vectors[batch["input_ids"]], batch["segment"]),
-            counted,
-            num_tokens=self.total(counted.sum()),
-            world_size=self.trainer.world_size,
-        )
-
-    def _span_loss(self, logits: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        marks = marked_tokens(batch["mark"], batch["index"])
-        num_tokens = self.total((marks >= 0).sum())
-        return span_loss(logits, marks, num_tokens=num_tokens, world_size=self.trainer.world_size)
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         labels = batch["label"].float()[:, None]

@@ -14,7 +14,7 @@ from critic.tagger.fit_calibration import best_f1
 from critic.tagger.options import TaggerOptions
 from critic.tagger.settings import tagger_labels
 from critic.tagger.windows import answer_places, best_windows, log_odds, run_model
-from critic.weights import load_token_classifier
+from critic.weights import load_classifier
 from faithkit.errors import UserError
 from faithkit.packing import use_packed_attention
 from faithkit.training.row_metric import RowMetric
@@ -40,9 +40,10 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         seed: int = 0,
     ):
         super().__init__(options, optimizer, num_steps=num_steps, dataset=dataset, seed=seed)
-        model = load_token_classifier(
+        model = load_classifier(
             options.weights,
             tagger_labels(options.typed),
+            of_tokens=True,
             dropout=options.dropout,
             attention_dropout=options.attention_dropout,
             seed=seed,

@@ -316,19 +316,21 @@ class Tagger:
             columns: The cached tokens of the examples, in chunks.
         """
         requests = [request_of(example) for example in examples]
-        return Answers.of(requests, *self._chunk_odds(columns or self._encode_chunks(requests)))
+        return Answers.of(requests, *self.odds(requests, columns))
 
-    def odds(self, requests: Sequence[Request]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
-        """Computes the uncalibrated log-odds of all response tokens, and their offsets."""
-        return self._chunk_odds(self._encode_chunks(requests))
+    def odds(
+        self, requests: Sequence[Request], columns: Sequence[Mapping[str, Any]] = ()
+    ) -> tuple[NDArray[np.float64], Ragged, Ragged]:
+        """Computes the uncalibrated log-odds of all response tokens, and their offsets.
 
-    def _chunk_odds(self, chunks: Sequence[Mapping[str, Any]]) -> tuple[NDArray[np.float64], Ragged, Ragged]:
-        odds = np.concatenate([np.zeros(0), *(exact_log_odds(self._logits(columns)) for columns in chunks)])
-        start, end = (stack_rows([columns[side] for columns in chunks]) for side in ("start", "end"))
+        Args:
+            columns: The cached tokens of the requests, in chunks.
+        """
+        starts = range(0, max(1, len(requests)), CHUNK)
+        chunks = columns or [self._encode(requests[begin : begin + CHUNK]) for begin in starts]
+        odds = np.concatenate([np.zeros(0), *(exact_log_odds(self._logits(chunk)) for chunk in chunks)])
+        start, end = (stack_rows([chunk[side] for chunk in chunks]) for side in ("start", "end"))
         return odds, start, end
-
-    def _encode_chunks(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
-        return [self._encode(requests[begin : begin + CHUNK]) for begin in range(0, max(1, len(requests)), CHUNK)]
 
     def _encode(self, requests: Sequence[Request]) -> dict[str, Any]:
         return self.encoder.encode_texts(

@@ -72,22 +72,18 @@ class CachedEngine:
 
     def generate(self, requests: Sequence[Request], decoding: Decoding, form: Form | None = None) -> Iterator[Reply]:
         """Yields the stored replies first, then the others as they arrive."""
-        check_requests(requests)
-        choices, schema = (form.choices, form.schema) if form else ((), None)
+        form = form or Form()
         names = (*SETTINGS, *STRATEGY_SETTINGS.get(decoding.strategy, ()))
         settings = {name: getattr(decoding, name) for name in names}
-        how = ["generate", settings, choices, None if schema is None else dict(schema)]
-
-        def key(request: Request) -> bytes:
-            return self._key(request, [*how, request.id if decoding.strategy == NUCLEUS else ""])
-
-        return self._run(requests, key, lambda unknown: self.engine.generate(unknown, decoding, form))
+        how = ["generate", settings, form.choices, None if form.schema is None else dict(form.schema)]
+        with_id = decoding.strategy == NUCLEUS
+        keys = [self._key(request, [*how, request.id if with_id else ""]) for request in requests]
+        return self._run(requests, keys, lambda unknown: self.engine.generate(unknown, decoding, form))
 
     def weigh(self, requests: Sequence[Request], choices: Sequence[str]) -> Iterator[Reply]:
         """Yields the stored replies first, then the others as they arrive."""
-        check_requests(requests)
-        how = ["weigh", sorted(choices)]
-        return self._run(requests, lambda r: self._key(r, how), lambda unknown: self.engine.weigh(unknown, choices))
+        keys = [self._key(request, ["weigh", sorted(choices)]) for request in requests]
+        return self._run(requests, keys, lambda unknown: self.engine.weigh(unknown, choices))
 
     def _key(self, request: Request, how: list[Any]) -> bytes:
         messages = [[message.role, message.content] for message in request.messages]
@@ -97,22 +93,23 @@ class CachedEngine:
     def _run(
         self,
         requests: Sequence[Request],
-        key: Callable[[Request], bytes],
+        keys: Sequence[bytes],
         ask: Callable[[Sequence[Request]], Iterator[Reply]],
     ) -> Iterator[Reply]:
+        check_requests(requests)
         unknown: dict[bytes, list[str]] = {}
         by_id = {request.id: request for request in requests}
-        for request in requests:
-            unknown.setdefault(key(request), []).append(request.id)
+        for request, key in zip(requests, keys, strict=True):
+            unknown.setdefault(key, []).append(request.id)
         with closing(ReplyStore(self.path)) as store:
             for found, reply in store.find(list(unknown)):
                 ids = unknown.pop(found)
                 self.known += len(ids)
                 yield from (replace(reply, id=id_) for id_ in ids)
             if unknown:
-                keys = {ids[0]: key for key, ids in unknown.items()}
-                for reply in self._store(store, keys, ask([by_id[id_] for id_ in keys])):
-                    ids = unknown[keys[reply.id]]
+                key_of = {ids[0]: key for key, ids in unknown.items()}
+                for reply in self._store(store, key_of, ask([by_id[id_] for id_ in key_of])):
+                    ids = unknown[key_of[reply.id]]
                     self.asked, self.known = self.asked + 1, self.known + len(ids) - 1
                     yield from (replace(reply, id=id_) for id_ in ids)
 

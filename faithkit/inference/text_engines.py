@@ -24,6 +24,8 @@ from faithkit.settings.types import (
 
 LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
 CACHE_FILE = "replies.sqlite"  # in the user's cache
+SERVER_OPTIONS = ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
+LOCAL_OPTIONS = ("precision", "batch_size", "max_length", "memory_fraction")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,27 +81,13 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
     if options.name == OPENAI:
         from faithkit.inference.openai_engine import OpenAiEngine
 
-        engine: TextEngine = OpenAiEngine(
-            options.model,
-            base_url=options.base_url,
-            api_key_variable=options.api_key_variable,
-            concurrency=options.concurrency,
-            max_retries=options.max_retries,
-            timeout_seconds=options.timeout_seconds,
-            price=options.price,
-        )
+        engine: TextEngine = OpenAiEngine(options.model, **{name: getattr(options, name) for name in SERVER_OPTIONS})
     else:
         from faithkit.inference.local_text import LocalOptions, load_local
 
         name = _best_local() if options.name == AUTO else options.name
-        local = LocalOptions(
-            engine=name,
-            precision=options.precision,
-            batch_size=options.batch_size,
-            max_length=options.max_length,
-            memory_fraction=options.memory_fraction,
-        )
-        engine = load_local(options.model, local)
+        local = {name: getattr(options, name) for name in LOCAL_OPTIONS}
+        engine = load_local(options.model, LocalOptions(engine=name, **local))
     if options.cache is None:
         return engine
     from faithkit.inference.reply_cache import CachedEngine

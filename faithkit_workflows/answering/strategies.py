@@ -11,10 +11,9 @@ from faithkit.files.open_run import record_value
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.records import FAITHFUL, Example, Prediction
-from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine
+from generation.build_engine import AUTO, EngineChoice, check_engine, choose_engine, load_checkpoint
 from generation.control import ENTAILED, OVERLAP, Ctrl, Terciles, check_controlled, control_tokens, levels
 from generation.generator import Advance, Candidate, Generator
-from generation.load_checkpoint import load_checkpoint
 from generation.settings import Settings
 
 Features = Callable[[Sequence[Example]], Sequence[Sequence[str]]]  # gives the control tokens of each response

@@ -19,7 +19,7 @@ from critic.sequence.settings import Settings as CriticSettings
 from critic.tagger.settings import Settings as TaggerSettings
 from critic.tagger.settings import tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
-from critic.weights import load_classifier, load_token_classifier
+from critic.weights import load_classifier
 from data_modules.encoding.sequence_layout import TurnLayout
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.calibration.score_calibration import ScoreCalibration
@@ -73,7 +73,7 @@ def write_critic(folder: Path) -> None:
 def write_tagger(folder: Path) -> None:
     calibration = SpanCalibration(bias=-0.5, aim="f1")
     settings = TaggerSettings(labels=tagger_labels(True), max_length=96, calibration=calibration, origin={})
-    write_detector(folder, lambda weights: load_token_classifier(weights, settings.labels), settings)
+    write_detector(folder, lambda weights: load_classifier(weights, settings.labels, of_tokens=True), settings)
 
 
 def write_generator(folder: Path) -> None:

@@ -22,7 +22,7 @@ from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.records import Turn
 from generation import Generator
-from generation.doha.model import join_views, split_views, without_knowledge
+from generation.doha import join_views, split_views, without_knowledge
 from generation.export import export
 from generation.weights import families_of, load_generator
 from tests.data_modules.examples import example

@@ -28,13 +28,13 @@ def write_tagger(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> W
 
     def write(*, typed: bool = True, sidecar: bool = True, labels: tuple[str, ...] = ()) -> Path:
         from critic.tagger.settings import Settings, tagger_labels
-        from critic.weights import load_token_classifier
+        from critic.weights import load_classifier
         from data_modules.encoding.tokens import load_tokenizer
         from faithkit.files.model_folder import write_folder
 
         folder, labels = tmp_path_factory.mktemp("tagger"), labels or tagger_labels(typed)
         settings = Settings(labels=labels, max_length=96, calibration=READING, origin={})
-        model = load_token_classifier(str(tiny_bert), labels, seed=5)
+        model = load_classifier(str(tiny_bert), labels, of_tokens=True, seed=5)
         model.classifier.weight.data *= 20
         write_folder(folder, model, load_tokenizer(str(tiny_bert)), settings.to_sidecar())
         if not sidecar:

@@ -157,10 +157,10 @@ def test_training_goes_on_from_a_tagger_or_a_critic(
     trained_tagger: Path, trained: Path, tmp_path: Path, tagger_options: list[str]
 ) -> None:
     options = [option for option in tagger_options if not option.startswith("model.weights")] + ["data.num_rows=30"]
-    from critic.weights import load_token_classifier
+    from critic.weights import load_classifier
 
     before = Tagger.load(str(trained_tagger)).model.state_dict()
-    after = load_token_classifier(str(trained_tagger / "hf"), tagger_labels(True)).state_dict()
+    after = load_classifier(str(trained_tagger / "hf"), tagger_labels(True), of_tokens=True).state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before), "the head too"
     train_here(f"run_dir={tmp_path / 'critic'}", *options, f"model.weights={trained / 'hf'}")
     assert "test/embedded-ragtruth/char_f1" in metrics_of(tmp_path / "critic")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from generation.load_checkpoint import load_checkpoint, load_model
+from generation.build_engine import load_checkpoint, load_model
 from tests.faithkit_workflows.ray.data import rows, write_jsonl
 from tests.running import ROOT
 from tests.tiny import write_language_model
