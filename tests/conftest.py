@@ -34,6 +34,7 @@ def worker_group(path: str) -> str | None:
     return path if 'scope="module"' in text else None
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Gives the tests of a group to one worker: pytest 9.2 does not pass the groups of `--dist loadgroup` on."""
     from xdist.scheduler import LoadScopeScheduling
