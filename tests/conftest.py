@@ -89,14 +89,12 @@ def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home: Path) -> Path:
+def trained(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     """The folder of a finished run of a tiny critic."""
     from tests.running import SMALL, train_here
 
     folder = tmp_path_factory.mktemp("runs") / "trained"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL)
+    train_here(f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL)
     return folder
 
 
@@ -109,14 +107,12 @@ def tagger_options(tiny_bert: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def trained_tagger(tmp_path_factory: pytest.TempPathFactory, tagger_options: list[str], session_home: Path) -> Path:
+def trained_tagger(tmp_path_factory: pytest.TempPathFactory, tagger_options: list[str]) -> Path:
     """The folder of a finished run of a tiny tagger."""
     from tests.running import train_here
 
     folder = tmp_path_factory.mktemp("runs") / "tagger"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(f"run_dir={folder}", *tagger_options)
+    train_here(f"run_dir={folder}", *tagger_options)
     return folder
 
 

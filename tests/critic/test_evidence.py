@@ -22,15 +22,13 @@ KNOWLEDGE = "The river is long. The city is old. The king lives in it. Music is 
 
 
 @pytest.fixture(scope="module")
-def general(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home: Path) -> Path:
+def general(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "general"
     options = ["model.evidence=true", "model.freeze_encoder=true", "model.support_weight=0", "model.span_weight=0"]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(
-            f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL, *options,
-            "model.max_knowledge_words=10",
-        )  # fmt: skip
+    train_here(
+        f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL, *options,
+        "model.max_knowledge_words=10",
+    )  # fmt: skip
     return folder
 
 

@@ -32,14 +32,12 @@ TEXTS = st.lists(st.sampled_from("the king lives in a city of music . !".split()
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home: Path) -> Path:
+def alone(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "alone"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(
-            f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL, *ALONE,
-            "model.max_knowledge_words=10",
-        )  # fmt: skip
+    train_here(
+        f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL, *ALONE,
+        "model.max_knowledge_words=10",
+    )  # fmt: skip
     return folder
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from faithkit.cli import explain
 from tests.generation.test_train import curve, metrics_of, state
 from tests.running import SMALL_GENERATOR, run, train_here
 
@@ -62,25 +61,3 @@ def test_two_processes_take_the_steps_of_one(
         assert np.isfinite(curve(tmp_path / "two", name)).all()
     projections = [state(tmp_path / name)["objective.projection.weight"] for name in ("one", "two")]
     torch.testing.assert_close(*projections, atol=1e-4, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        (["model=t5", "model.weights={t5}", "data.negatives=null"], "no training example has negatives"),
-        (["model=gpt2", "model.weights={gpt2}", "model.packed=false"], "set model.packed=true"),
-        (["model=gpt2", "model.weights={gpt2}", "objective.query=encoder_mean"], "does not go with a causal model"),
-        (["model=critic"], "infonce does not work with model=critic"),
-    ],
-)
-def test_what_cannot_be_trained_is_explained(
-    given: list[str], problem: str, language_models: dict[str, Path], tmp_path: Path
-) -> None:
-    plain = [*OBJECTIVE[:1], "data.num_rows=30", "trainer=cpu", "logger=none", "model.max_length=400"]
-    kinds = [] if "data.negatives=null" in given else OBJECTIVE[1:2]
-    causal = ["model.max_response_length=90"] if "model=critic" not in given else []
-    overrides = [option.format(**language_models) for option in given]
-    with pytest.raises(Exception) as caught:
-        train_here(f"run_dir={tmp_path / 'run'}", *plain, *kinds, *causal, *overrides)
-    told = explain(caught.value)
-    assert told is not None and problem in told and len(told.splitlines()) <= 5

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from faithkit.errors import UserError
 from generation.control import Ctrl
 from generation.objectives.infonce import InfoNce
 from generation.objectives.loss_truncation import LossTruncation
@@ -103,11 +102,3 @@ def test_a_model_in_half_precision_keeps_losses_and_cutoff_whole() -> None:
     assert torch.equal(objective.recent, losses) and float(objective.cutoff) == pytest.approx(1.0025)
     objective.to(torch.bfloat16)
     assert torch.equal(objective.recent, losses) and float(objective.cutoff) == pytest.approx(1.0025)
-
-
-@pytest.mark.parametrize(
-    "values", [{"drop_fraction": 0.0}, {"drop_fraction": 1.0}, {"window": 0}, {"hot_start": 0}, {"recompute_every": -1}]
-)
-def test_a_setting_that_cannot_be_is_told(values: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=f"objective.{next(iter(values))}"):
-        truncation(**values)

@@ -25,6 +25,8 @@ from generation.task import GeneratorModule
 from tests.data_modules.examples import example
 from tests.running import SMALL_GENERATOR, run, train_here
 
+INFONCE = ["objective=infonce", "data.negatives=null", "model.max_response_length=90"]
+
 
 def metrics_of(folder: Path) -> dict[str, dict[str, float]]:
     return json.loads((folder / "metrics.json").read_text())["metrics"]
@@ -206,6 +208,9 @@ def test_two_processes_take_the_steps_of_one(
         (["model=gpt2", "model.weights={gpt2}", "model.max_length=600"], "512 places"),
         (["model=t5", "model.weights={t5}", "model.max_length=20"], "knowledge alone take"),
         (["model=t5", "model.weights={t5}", "objective=loss_truncation", "objective.drop_fraction=2"], "drop_fraction"),
+        (["model=t5", "model.weights={t5}", *INFONCE, "model.max_length=400"], "no training example has negatives"),
+        (["model=gpt2", "model.weights={gpt2}", *INFONCE, "model.packed=false"], "set model.packed=true"),
+        (["model=gpt2", "model.weights={gpt2}", *INFONCE, "objective.query=encoder_mean"], "go with a causal model"),
     ],
 )
 def test_what_cannot_be_trained_is_explained_in_five_lines(

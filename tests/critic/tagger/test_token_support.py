@@ -22,11 +22,9 @@ KNOWLEDGE = "The river is long. The king lives in the city."
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path, session_home: Path) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "support"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FAITHKIT_HOME", str(session_home))
-        train_here(f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL_TAGGER, *SUPPORT)
+    train_here(f"model.weights={tiny_bert}", f"run_dir={folder}", "logger=none", *SMALL_TAGGER, *SUPPORT)
     return folder
 
 

@@ -196,31 +196,6 @@ def test_what_cannot_be_trained_is_explained_in_five_lines(
 SPANS = ["benchmark=ragtruth", "benchmark.num_rows=60"]
 
 
-@pytest.mark.slow
-def test_evaluating_repeats_the_runs_figures_and_writes_a_page(trained_tagger: Path, tmp_path: Path) -> None:
-    page = tmp_path / "answers.html"
-    done = run(
-        "evaluate.py",
-        *SPANS,
-        f"checkpoint={trained_tagger}",
-        f"html={page}",
-        f"run_dir={tmp_path / 'a'}",
-        "num_resamples=20",
-    )
-    assert done.returncode == 0 and done.stdout.rstrip().endswith(page.as_uri()), done.stderr
-    ours, again = metrics_of(trained_tagger), metrics_of(tmp_path / "a")
-    for name in ("response_f1", "char_f1", "response_ece"):
-        assert again[f"test/embedded-ragtruth/{name}"]["value"] == pytest.approx(
-            ours[f"test/embedded-ragtruth/{name}"]["value"], abs=1e-6
-        )
-    assert "<html" in page.read_text() and next(iter(answers().values())).response.split()[0] in page.read_text()
-    file = tmp_path / "a" / "predictions" / "embedded-ragtruth.jsonl"
-    evaluate_here(*SPANS, f"predictions={file}", f"run_dir={tmp_path / 'b'}")
-    scored = metrics_of(tmp_path / "b")
-    assert scored.keys() == again.keys()
-    assert {n: m["value"] for n, m in scored.items()} == {n: m["value"] for n, m in again.items()}
-
-
 def test_another_tools_spans_are_scored(tmp_path: Path) -> None:
     gold = answers()
     rows = [

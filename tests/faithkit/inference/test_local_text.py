@@ -97,13 +97,6 @@ def test_probabilities_of_choices_are_the_models_own(engine: LocalTextEngine, ll
         assert reply.prompt_tokens == len(ids)
 
 
-def test_every_request_is_answered_once_with_all_its_samples(engine: LocalTextEngine) -> None:
-    requests = [Request(str(i), (Message(USER, "the king " * (i % 3)),)) for i in range(7)]
-    replies = list(engine.generate(requests, Decoding(strategy="nucleus", num_samples=3, max_new_tokens=4)))
-    assert sorted(reply.id for reply in replies) == [str(i) for i in range(7)]
-    assert all(len(reply.texts) == len(reply.finished) == 3 for reply in replies)
-
-
 def test_a_request_that_does_not_fit_is_told_and_the_others_are_answered(llama: Path) -> None:
     small = load_local(str(llama), LocalOptions(precision="32-true", max_length=40))
     requests = [Request("short", (Message(USER, "king"),)), Request("long", (Message(USER, "river " * 60),))]
