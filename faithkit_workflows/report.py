@@ -36,8 +36,8 @@ def compare(config: dict[str, Any]) -> None:
     """Compares runs in the terminal, and writes the page."""
     from faithkit.errors import UserError, choice_hint
     from faithkit.pages.page_tables import print_tables
-    from faithkit.runs.reading import find_runs
-    from faithkit_workflows.compare.comparison import compare_runs, name_runs_uniquely
+    from faithkit.runs.reading import find_runs, name_runs_uniquely
+    from faithkit_workflows.compare.comparison import compare_runs
     from faithkit_workflows.compare.comparison_page import write_comparison_page
     from faithkit_workflows.compare.comparison_tables import comparison_tables, problem_lines, sweep_lines
 

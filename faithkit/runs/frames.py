@@ -6,14 +6,13 @@ metrics.pivot_table(index="run", columns="metric", values="value")
 """
 
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import shorten
 from faithkit.files.jsonl import parse_lines
-from faithkit.runs.reading import find_runs, read_curves
+from faithkit.runs.reading import find_runs, name_runs_uniquely, read_curves
 from faithkit.runs.run import Run, differing_settings, parts_of
 
 if TYPE_CHECKING:
@@ -95,8 +94,7 @@ def _named(runs: Runs) -> dict[str, Run]:
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     paths = [one for one in given if not isinstance(one, Run)]
     found = [*(one for one in given if isinstance(one, Run)), *(find_runs(paths) if paths else [])]
-    count = Counter(run.name for run in found)
-    return {run.name if count[run.name] == 1 else str(run.folder): run for run in found}
+    return {run.name: run for run in name_runs_uniquely(found)}
 
 
 def _rows(path: Path, problems: list[str]) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,9 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,12 @@ def find_runs(patterns: str | Path | Iterable[str | Path]) -> list[Run]:
             folders.setdefault(folder.resolve(), folder)
     runs = [read_run(folder) for folder in folders.values()]
     return sorted(runs, key=lambda run: (run.began or datetime.min, run.name))
+
+
+def name_runs_uniquely(runs: Sequence[Run]) -> list[Run]:
+    """Names runs by their whole path where several folders have the same name."""
+    count = Counter(run.name for run in runs)
+    return [run if count[run.name] == 1 else replace(run, name=str(run.folder)) for run in runs]
 
 
 def _folders(pattern: Path) -> Iterator[Path]:

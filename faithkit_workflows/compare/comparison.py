@@ -1,8 +1,7 @@
 """Compares runs: computes everything that the terminal and the page show."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,12 +70,6 @@ class Comparison:
     pairs: Sequence[Pair]
     problems: Sequence[str]
     sweeps: Sequence[RankedSweep] = ()
-
-
-def name_runs_uniquely(runs: Sequence[Run]) -> list[Run]:
-    """Names runs by their whole path where several folders have the same name."""
-    count = Counter(run.name for run in runs)
-    return [run if count[run.name] == 1 else replace(run, name=str(run.folder)) for run in runs]
 
 
 def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: int = 1000) -> Comparison:

@@ -20,8 +20,8 @@ from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import overall_statistic
 from faithkit.metrics.span_outcomes import join_spans
 from faithkit.records import Example
-from faithkit.statistics.bootstrap import Difference, Resamples, resample
-from faithkit.statistics.spread import Values
+from faithkit.statistics.bootstrap import Difference, Groups, Resamples, resample
+from faithkit.statistics.spread import Statistic, Values
 from faithkit_workflows.compare.test_sets import System, TestSet
 
 # The tested metrics, as they are named in metrics.json after the test set.
@@ -65,58 +65,53 @@ def compare_pairs(
     pairs: list[Pair] = []
     problems: list[str] = []
     for test_set, systems in test_sets:
-        scorer = _Scorer(test_set, num_resamples, problems)
-        for first, second in combinations(systems, 2):
-            rows = test_set.select_judged(first, second)
-            if rows:
-                pairs.append(scorer.compare(first, second, rows))
-            elif test_set.is_labelled:
-                problems.append(f"{test_set.name}: {first.name} and {second.name} have no labelled row in common")
+        drawn: dict[tuple[str, frozenset[str]], Resamples] = {}  # of a system on rows, which pairs share
+        for both in combinations(systems, 2):
+            rows = test_set.select_judged(*both)
+            if not rows:
+                if test_set.is_labelled:
+                    names = " and ".join(system.name for system in both)
+                    problems.append(f"{test_set.name}: {names} have no labelled row in common")
+                continue
+            ids = frozenset(example.id for example in rows)
+            for system in both:
+                if (system.name, ids) not in drawn:
+                    statistic, problem = _make_statistic(system, rows)
+                    problems += [f"{test_set.name}: {problem}"] * bool(problem)
+                    groups = Groups.of(example.group for example in rows)
+                    drawn[system.name, ids] = resample(groups, statistic, num_resamples=num_resamples)
+            first, second = both
+            pairs.append(
+                Pair(
+                    test_set=test_set.name,
+                    first=first.name,
+                    second=second.name,
+                    num_rows=len(rows),
+                    num_groups=len({example.group for example in rows}),
+                    differences=drawn[first.name, ids].subtract(drawn[second.name, ids]),
+                    mcnemar=mcnemar_test(_right(rows, first), _right(rows, second)),
+                )
+            )
     correct_p_values(pairs)
     return pairs, problems
 
 
-class _Scorer:
-    """Scores systems on rows; systems are scored once for all pairs with the same rows."""
+def _make_statistic(system: System, rows: Sequence[Example]) -> tuple[Statistic, str]:
+    """Makes the statistic of a system's labels and, where it marks any, of its spans; also returns why it has none."""
+    predictions = {example.id: system.predictions[example.id] for example in rows}
+    statistics, names, problem = [classification_statistic(join_outcomes(rows, predictions))], list(LABELS), ""
+    if all(example.spans is not None for example in rows) and any(one.spans for one in predictions.values()):
+        try:
+            statistics.append(overall_statistic(join_spans(rows, predictions)))
+            names += SPANS
+        except UserError as error:
+            problem = f"{system.name} has no span metrics: {error.problem}"
 
-    def __init__(self, test_set: TestSet, num_resamples: int, problems: list[str]):
-        self._test_set, self._num_resamples, self._problems = test_set, num_resamples, problems
-        self._draws: dict[tuple[str, frozenset[str]], Resamples] = {}
+    def values(weights: Values) -> Mapping[str, Values]:
+        found = {name: value for one in statistics for name, value in one(weights).items()}
+        return {name: found[name] for name in names if name in found}
 
-    def compare(self, first: System, second: System, rows: Sequence[Example]) -> Pair:
-        ids = frozenset(example.id for example in rows)
-        for system in (first, second):
-            if (system.name, ids) not in self._draws:
-                self._draws[system.name, ids] = self._draw(system, rows)
-        differences = self._draws[first.name, ids].subtract(self._draws[second.name, ids])
-        return Pair(
-            test_set=self._test_set.name,
-            first=first.name,
-            second=second.name,
-            num_rows=len(rows),
-            num_groups=len({example.group for example in rows}),
-            differences=differences,
-            mcnemar=mcnemar_test(_right(rows, first), _right(rows, second)),
-        )
-
-    def _draw(self, system: System, rows: Sequence[Example]) -> Resamples:
-        predictions = {example.id: system.predictions[example.id] for example in rows}
-        outcomes = join_outcomes(rows, predictions)
-        statistics, names = [classification_statistic(outcomes)], list(LABELS)
-        if all(example.spans is not None for example in rows) and any(one.spans for one in predictions.values()):
-            try:
-                statistics.append(overall_statistic(join_spans(rows, predictions)))
-                names += SPANS
-            except UserError as error:
-                self._problems.append(f"{self._test_set.name}: {system.name} has no span metrics: {error.problem}")
-
-        def values(weights: Values) -> Mapping[str, Values]:
-            found: dict[str, Values] = {}
-            for one in statistics:
-                found |= one(weights)
-            return {name: found[name] for name in names if name in found}
-
-        return resample(outcomes.groups, values, num_resamples=self._num_resamples)
+    return values, problem
 
 
 def mcnemar_test(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from faithkit.metrics.classification import measure_slices
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.provenance.predicted_rows import FACTS, USER_SOURCES
-from faithkit.records import Example
+from faithkit.records import HALLUCINATED, Example
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.test_sets import System, TestSet
 
@@ -103,30 +103,19 @@ def measure_slices_by_system(
     num_resamples: int = 1000,
 ) -> list[Slice]:
     """Computes each system's metrics on each slice of the rows that it has judged."""
-    by_system = {
-        system.name: _measure_system(test_set.select_judged(system), system, facts, num_resamples) for system in systems
-    }
+    measured = {}
+    for system in systems:
+        if rows := test_set.select_judged(system):
+            outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
+            fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
+            measured[system.name] = measure_slices(outcomes, fields, METRICS, num_resamples=num_resamples)
     golds = {example.id: example.label for example in test_set.select_judged()}
     found = []
     for name, values in facts.items():
         for value in sort_values(values):
-            rows = [golds[id_] for id_, of_row in values.items() if of_row == value and id_ in golds]
-            metrics = {
-                system: {metric: of[name, value, metric] for metric in METRICS if (name, value, metric) in of}
-                for system, of in by_system.items()
-            }
-            if rows:
-                share = sum(label == "hallucinated" for label in rows) / len(rows)
-                found.append(Slice(name, value, len(rows), share, metrics))
+            rows_of = [golds[id_] for id_, of_row in values.items() if of_row == value and id_ in golds]
+            if rows_of:
+                share = sum(label == HALLUCINATED for label in rows_of) / len(rows_of)
+                metrics = {system.name: measured.get(system.name, {}).get((name, value), {}) for system in systems}
+                found.append(Slice(name, value, len(rows_of), share, metrics))
     return found
-
-
-def _measure_system(
-    rows: Sequence[Example], system: System, facts: Mapping[str, Mapping[str, str]], num_resamples: int
-) -> dict[tuple[str, str, str], Metric]:
-    if not rows:
-        return {}
-    outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
-    fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
-    found = measure_slices(outcomes, fields, METRICS, num_resamples=num_resamples)
-    return {(*part, name): metric for part, metrics in found.items() for name, metric in metrics.items()}
