@@ -7,7 +7,7 @@ so twenty thousand answers open. The report of several runs shows answers by the
 """
 
 import html
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,11 @@ from typing import Any
 from rich.table import Table
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_outcomes import check_spans
-from faithkit.pages.page_parts import Fact, build_row, fill_page, fill_part, gold_label, render_data_blocks
+from faithkit.pages.page_parts import Fact, answer_blocks, fill_part, gold_label, keep_first, write_filled_page
 from faithkit.pages.page_tables import escape_terminal
-from faithkit.pages.table_text import scroll_box_attributes, table_caption, table_title, to_html
+from faithkit.pages.table_text import table_section, table_title
 from faithkit.records import Example, Prediction
 
 FACTS = {"task": "Task", "model": "Generator"}
@@ -72,15 +71,17 @@ def write_page(
         if misfits := sum(not _fits(prediction, example) for example, prediction in pairs):
             notes.append(f"Of {one.name} the marks of {misfits:,} predictions reach beyond their answers: not shown.")
         if len(pairs) > max_rows:
-            pairs = _mistakes_first(pairs, max_rows)
+            pairs = keep_first(pairs, lambda pair: pair[1].label == gold_label(pair[0]), max_rows)
             notes.append(f"Of {one.name} {max_rows:,} of {len(one.examples):,} answers are here, mistakes first.")
         facts = _facts(one)
-        blocks |= _answer_blocks(place, pairs, facts, texts=texts)
+        rows = [(*(pair if texts else _without_texts(*pair)), texts) for pair in pairs]
+        blocks |= answer_blocks(place, [(example, [said], has_text) for example, said, has_text in rows], facts)
         described.append(describe_set(one.name, [one.name], facts))
     has_spans = any(p.spans for one in sets for p in one.predictions.values()) or any(
         example.spans for one in sets for example in one.examples
     )
-    start, end = fill_page(
+    write_filled_page(
+        path,
         "page.html",
         title=title,
         styles=("style.css", "page.css"),
@@ -91,12 +92,8 @@ def write_page(
         browser=fill_part(
             "browser.html", chosen="".join(f'<p class="note">{html.escape(note)}</p>\n' for note in notes)
         ),
+        blocks={"sets": described, **blocks},
     )
-    with atomic_file(path) as file, disk_errors(path):
-        file.write(start.encode())
-        for line in render_data_blocks({"sets": described, **blocks}):
-            file.write(line.encode())
-        file.write(end.encode())
 
 
 def _fits(prediction: Prediction, example: Example) -> bool:
@@ -107,28 +104,10 @@ def _fits(prediction: Prediction, example: Example) -> bool:
     return True
 
 
-def _answer_blocks(
-    place: int, pairs: Sequence[tuple[Example, Prediction]], facts: Sequence[Fact], *, texts: bool
-) -> dict[str, Iterable[Any]]:
-    """The rows of a test set and their knowledge, which rows share."""
-    contexts = {text: number for number, text in enumerate(dict.fromkeys(e.knowledge for e, _ in pairs))}
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for example, prediction in pairs:
-            if texts:
-                yield build_row(example, [prediction], contexts[example.knowledge], facts)
-            else:  # what was predicted of it stays, and nothing that can be read
-                bare = replace(example, response="", history=(), spans=None, label=gold_label(example))
-                yield build_row(bare, [replace(prediction, text="", spans=())], None, facts)
-
-    return {f"contexts-{place}": contexts if texts else (), f"rows-{place}": rows()}
-
-
-def _mistakes_first(pairs: Sequence[tuple[Example, Prediction]], limit: int) -> list[tuple[Example, Prediction]]:
-    """Chooses mistakes before right answers, and keeps the file's order."""
-    right = [prediction.label == gold_label(example) for example, prediction in pairs]
-    chosen = sorted(sorted(range(len(pairs)), key=lambda place: right[place])[:limit])
-    return [pairs[place] for place in chosen]
+def _without_texts(example: Example, prediction: Prediction) -> tuple[Example, Prediction]:
+    """Keeps what was predicted, and nothing that can be read."""
+    bare = replace(example, response="", history=(), spans=None, label=gold_label(example))
+    return bare, replace(prediction, text="", spans=())
 
 
 def describe_set(name: str, systems: Sequence[str], facts: Sequence[Fact]) -> dict[str, Any]:
@@ -161,6 +140,4 @@ def _figures_html(one: AnswerSet) -> str:
 
 
 def _table_html(table: Table) -> str:
-    title, notes = table_title(table), html.escape(table_caption(table))
-    note = f'<p class="note">{notes}</p>\n' if notes else ""
-    return f"<h2>{html.escape(title)}</h2>\n<div {scroll_box_attributes(title)}>{to_html(table)}</div>\n{note}"
+    return f"<h2>{html.escape(table_title(table))}</h2>\n{table_section(table)}"

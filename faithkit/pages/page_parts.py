@@ -7,18 +7,20 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import dumps
+from faithkit.files.atomic import atomic_file, disk_errors, dumps
 from faithkit.metrics.span_outcomes import check_spans, count_shared, merge_spans
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
 
+Item = TypeVar("Item")
 # A piece of a text: plain, or with the places of the gold spans and of each system's spans that cover it.
 Piece = str | tuple[Any, ...]
 # Their places are what the script is sent (page_files/answer.js).
@@ -180,21 +182,65 @@ FILES = Path(__file__).with_name("page_files")
 _ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 
 
-def fill_page(
-    template: str, *, title: str, styles: Sequence[str], scripts: Sequence[str] = (), **values: str
-) -> tuple[str, str]:
-    """Fills a template and returns the parts before and after its `{{data}}`.
+def write_filled_page(
+    path: str | Path,
+    template: str,
+    *,
+    title: str,
+    styles: Sequence[str],
+    scripts: Sequence[str] = (),
+    blocks: Mapping[str, Iterable[Any]] = MappingProxyType({}),
+    **values: str,
+) -> None:
+    """Fills a template and writes it, replacing the file in one step; the same input gives the same bytes.
 
     Args:
         title: A text; escaped here.
         styles, scripts: Files of `page_files/`, which the page's policy names by their hash.
+        blocks: The page's data by name: lists that the browser keeps as text, in place of the template's `{{data}}`.
         values: Further values, which are markup already.
     """
     style, script = _joined(styles), _joined(scripts)
     policy = f"style-src '{_hash(style)}'" + (f"; script-src '{_hash(script)}'" if scripts else "")
     given = {"policy": policy, "title": html.escape(escape_terminal(title)), "style": style, "script": script, **values}
     start, end = _joined(["head.html", template]).split("{{data}}")
-    return _fill(start, given), _fill(end, given)
+    with atomic_file(path) as file, disk_errors(path):
+        for text in chain([_fill(start, given)], _render_data_blocks(blocks), [_fill(end, given)]):
+            file.write(text.encode())
+
+
+def fill_sections(sections: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Makes the table of contents and the markup of sections, each an id, a title and markup."""
+    every = [(name, html.escape(head), body) for name, head, body in sections]
+    return {
+        "contents": "".join(f'<li><a href="#{name}">{head}</a></li>' for name, head, _ in every),
+        "sections": "".join(
+            f'<section id="{name}" tabindex="-1"><h2>{head}</h2>\n{body}</section>\n' for name, head, body in every
+        ),
+    }
+
+
+def answer_blocks(
+    place: int, rows: Sequence[tuple[Example, Sequence[Prediction | None], bool]], facts: Sequence[Fact]
+) -> dict[str, Iterable[Any]]:
+    """Makes the data of a test set: its answers, and their knowledge, which answers share.
+
+    Args:
+        rows: Examples with the predictions of each system, and whether their texts are there.
+    """
+    texts = dict.fromkeys(example.knowledge for example, _, has_text in rows if has_text)
+    contexts = {text: number for number, text in enumerate(texts)}
+    data = (
+        build_row(example, predictions, contexts[example.knowledge] if has_text else None, facts)
+        for example, predictions, has_text in rows
+    )
+    return {f"contexts-{place}": contexts, f"rows-{place}": data}
+
+
+def keep_first(items: Sequence[Item], rank: Callable[[Item], int], limit: int) -> list[Item]:
+    """Keeps at most so many items, those of the lowest rank first, in their order."""
+    chosen = sorted(range(len(items)), key=lambda place: rank(items[place]))[:limit]
+    return [items[place] for place in sorted(chosen)]
 
 
 def fill_part(name: str, **values: str) -> str:
@@ -202,7 +248,7 @@ def fill_part(name: str, **values: str) -> str:
     return _fill(_read(name), values)
 
 
-def render_data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
+def _render_data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
     """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
     for name, items in blocks.items():
         yield f'<script type="application/json" id="{name}">[\n'

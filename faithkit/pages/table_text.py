@@ -62,6 +62,13 @@ def to_html(table: Table, kind_of: Callable[[Sequence[str]], str] = lambda row: 
     return "".join([*lines, "</tbody></table>"])
 
 
+def table_section(table: Table, kind_of: Callable[[Sequence[str]], str] = lambda row: "") -> str:
+    """Writes a table as HTML in a box that scrolls, with its caption below; the arguments are those of `to_html`."""
+    caption = html.escape(table_caption(table))
+    note = f'<p class="note">{caption}</p>\n' if caption else ""
+    return f"<div {scroll_box_attributes(table_title(table))}>{to_html(table, kind_of)}</div>\n{note}"
+
+
 def scroll_box_attributes(name: str) -> str:
     """Gives the attributes of a box that scrolls where its content is wider than the screen, by keys too."""
     return f'class="wide-box" tabindex="0" role="region" aria-label="{html.escape(escape_terminal(name))}"'

@@ -10,18 +10,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
-    build_row,
-    fill_page,
+    answer_blocks,
     fill_part,
+    fill_sections,
     gold_label,
-    render_data_blocks,
+    keep_first,
     round_score,
+    write_filled_page,
 )
 from faithkit.pages.page_tables import escape_terminal
+from faithkit.records import Example, Prediction
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import ComparedSet, Comparison
 from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
@@ -48,19 +49,6 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
     """
     has_answers = bool(comparison.sets)
     scripts = ["answer.js", "tables.js", *(["tips.js", "filters.js"] if has_answers else []), "report.js"]
-    sections = list(_sections(comparison, max_rows))
-    start, end = fill_page(
-        "report.html",
-        title=title,
-        styles=("style.css", "sections.css", "report.css"),
-        scripts=[*scripts, "report_answers.js" if has_answers else "report_ready.js"],
-        summary=_summary(comparison),
-        contents="".join(f'<li><a href="#{name}">{html.escape(head)}</a></li>' for name, head, _ in sections),
-        sections="".join(
-            f'<section id="{name}" tabindex="-1"><h2>{html.escape(head)}</h2>\n{body}</section>\n'
-            for name, head, body in sections
-        ),
-    )
     blocks: dict[str, Iterable[Any]] = {"report": [_table_data(comparison)]}
     if has_answers:
         facts = [_facts(one) for one in comparison.sets]
@@ -69,12 +57,17 @@ def write_comparison_page(path: str | Path, comparison: Comparison, *, title: st
             for one, of_set in zip(comparison.sets, facts, strict=True)
         ]
         for place, (one, of_set) in enumerate(zip(comparison.sets, facts, strict=True)):
-            blocks |= _answer_blocks(place, one, of_set, max_rows)
-    with atomic_file(path) as file, disk_errors(path):
-        file.write(start.encode())
-        for line in render_data_blocks(blocks):
-            file.write(line.encode())
-        file.write(end.encode())
+            blocks |= answer_blocks(place, _choose_rows(one, max_rows), of_set)
+    write_filled_page(
+        path,
+        "report.html",
+        title=title,
+        styles=("style.css", "sections.css", "report.css"),
+        scripts=[*scripts, "report_answers.js" if has_answers else "report_ready.js"],
+        blocks=blocks,
+        summary=_summary(comparison),
+        **fill_sections(_sections(comparison, max_rows)),
+    )
 
 
 def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
@@ -176,36 +169,19 @@ def _facts(one: ComparedSet) -> list[Fact]:
     ]
 
 
-def _answer_blocks(place: int, one: ComparedSet, facts: Sequence[Fact], max_rows: int) -> dict[str, Iterable[Any]]:
-    """Lists the rows of a test set, and their knowledge, which rows share."""
-    test_set = one.test_set
-    ids = _choose_rows(one, max_rows)
-    texts = dict.fromkeys(test_set.examples[id_].knowledge for id_ in ids if id_ in test_set.with_text)
-    contexts = {text: number for number, text in enumerate(texts)}
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for id_ in ids:
-            example = test_set.examples[id_]
-            predictions = [system.predictions.get(id_) for system in one.systems]
-            context = contexts[example.knowledge] if id_ in test_set.with_text else None
-            yield build_row(example, predictions, context, facts)
-
-    return {f"contexts-{place}": contexts, f"rows-{place}": rows()}
-
-
-def _choose_rows(one: ComparedSet, max_rows: int) -> list[str]:
+def _choose_rows(one: ComparedSet, max_rows: int) -> list[tuple[Example, list[Prediction | None], bool]]:
     """Chooses rows in the files' order: those on which systems disagree, then mistakes, then others."""
-    examples = one.test_set.examples
-    if len(examples) <= max_rows:
-        return list(examples)
 
-    def rank(id_: str) -> int:
-        found = (system.predictions.get(id_) for system in one.systems)
-        labels = {prediction.label for prediction in found if prediction is not None}
-        return 0 if len(labels) > 1 else 1 if labels != {gold_label(examples[id_])} else 2
+    def rank(row: tuple[Example, list[Prediction | None], bool]) -> int:
+        labels = {prediction.label for prediction in row[1] if prediction is not None}
+        return 0 if len(labels) > 1 else 1 if labels != {gold_label(row[0])} else 2
 
-    chosen = set(sorted(examples, key=rank)[:max_rows])
-    return [id_ for id_ in examples if id_ in chosen]
+    test_set = one.test_set
+    rows = [
+        (example, [system.predictions.get(id_) for system in one.systems], id_ in test_set.with_text)
+        for id_, example in test_set.examples.items()
+    ]
+    return keep_first(rows, rank, max_rows)
 
 
 def _table_data(comparison: Comparison) -> dict[str, Any]:

@@ -12,17 +12,16 @@ from pathlib import Path
 from rich.table import Table
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_file, disk_errors, write_json, write_text
+from faithkit.files.atomic import write_json, write_text
 from faithkit.metrics.results import metric_name
-from faithkit.pages.page_parts import fill_page
+from faithkit.pages.page_parts import fill_sections, write_filled_page
 from faithkit.pages.page_tables import escape_terminal, print_tables
 from faithkit.pages.plotting import DPI, require_plots
 from faithkit.pages.table_text import (
     escape_markdown,
     scroll_box_attributes,
-    table_caption,
+    table_section,
     table_title,
-    to_html,
     to_markdown,
 )
 from faithkit.statistics.metric import Metric
@@ -73,7 +72,15 @@ def report_corpus(
     head = [f"# {escape_markdown(title)}", "", *map(escape_markdown, summary), ""]
     images = "".join(f"\n![{path.stem}]({path.name})\n" for path in pictures)
     write_text(folder / "report.md", "\n".join([*head, *(to_markdown(table) for table in tables)]) + images)
-    _write_page(page or folder / "report.html", tables, pictures, title=title, summary=summary)
+    write_filled_page(
+        page or folder / "report.html",
+        "corpus.html",
+        title=title,
+        styles=("style.css", "sections.css"),
+        blocks={},
+        summary="".join(f'<p class="summary">{html.escape(escape_terminal(line))}</p>' for line in summary),
+        **fill_sections([*_tables(tables, title), *_figures(pictures)]),
+    )
     print_tables(*(tables if verbose else tables[:1]))
     return stats
 
@@ -104,33 +111,10 @@ def rate_metrics(stats: CorpusStats, title: str) -> dict[str, Metric]:
     }
 
 
-def _write_page(
-    path: Path, tables: Sequence[Table], plots: Sequence[Path], *, title: str, summary: Sequence[str]
-) -> None:
-    """Writes the page, replacing the file in one step."""
-    sections = [*_tables(tables, title), *_figures(plots)]
-    links = "".join(f'<li><a href="#{name}">{html.escape(head)}</a></li>' for name, head, _ in sections)
-    start, end = fill_page(
-        "corpus.html",
-        title=title,
-        styles=("style.css", "sections.css"),
-        summary="".join(f'<p class="summary">{html.escape(escape_terminal(line))}</p>' for line in summary),
-        contents=links,
-    )
-    with atomic_file(path) as file, disk_errors(path):
-        file.write(start.encode())
-        for name, head, body in sections:
-            file.write(f'<section id="{name}"><h2>{html.escape(head)}</h2>\n{body}</section>\n'.encode())
-        file.write(end.encode())
-
-
 def _tables(tables: Sequence[Table], title: str) -> Iterator[tuple[str, str, str]]:
     for place, table in enumerate(tables):
         head = escape_terminal(table_title(table).removeprefix(f"{title}: "))
-        shown = head[:1].upper() + head[1:]
-        notes = html.escape(table_caption(table))
-        note = f'<p class="note">{notes}</p>\n' if notes else ""
-        yield f"table-{place}", shown, f"<div {scroll_box_attributes(shown)}>{to_html(table, _kind)}</div>\n{note}"
+        yield f"table-{place}", head[:1].upper() + head[1:], table_section(table, _kind)
 
 
 def _kind(row: Sequence[str]) -> str:

@@ -5,14 +5,13 @@ for any NLI model, or the folder of another detector.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from data_modules.build import dataset_of, read_block, read_excluded
-from faithkit.baselines.counted_features import CountedFeatures
 from faithkit.baselines.simple_detectors import fit_counted_features_by_folds, folds_by_group
 from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
 from faithkit.detector import ENTAILMENT, Detector, Entailment
@@ -38,18 +37,8 @@ class LabelledSet:
     rows: Sequence[Example]
     note: str = ""
 
-    def without_seen_rows(self, checkpoint: str, name: str) -> "LabelledSet":
-        """Removes the rows that a detector was trained on, chosen on or calibrated on.
-
-        Rows that trained a teacher of weak labels are not in the list of seen rows. So if the training read this
-        dataset, only the rows that its `data.exclude` names remain.
-        """
-        found = self
-        for model in describe_detector(checkpoint):
-            found = found._without_rows_of(model, name)
-        return found
-
-    def _without_rows_of(self, model: UsedModel, name: str) -> "LabelledSet":
+    def without_rows_of(self, model: UsedModel, name: str) -> "LabelledSet":
+        """Removes the rows that a model has seen; the detector has this name."""
         training_data, seen = _read_training_data(model.path), model.seen
         if training_data is None and seen is None:
             return replace(self, note=f"{self.note} (whether {name} was trained on them is unknown)")
@@ -86,12 +75,18 @@ class LabelledRows:
         return "; ".join(f"{len(one.rows):,} rows of {one.dataset}{one.note}" for one in self.sets)
 
     def without_seen_rows(self, checkpoint: str, name: str) -> "LabelledRows":
-        """Removes from each set the rows that a detector has seen.
+        """Removes from each set the rows that a detector was trained on, chosen on or calibrated on.
+
+        Rows that trained a teacher of weak labels are not in the list of seen rows. So if the training read a dataset,
+        only the rows of it that its `data.exclude` names remain.
 
         Raises:
             UserError: No row of a set is left.
         """
-        return LabelledRows([one.without_seen_rows(checkpoint, name) for one in self.sets])
+        sets = self.sets
+        for model in describe_detector(checkpoint):
+            sets = [one.without_rows_of(model, name) for one in sets]
+        return LabelledRows(sets)
 
 
 def read_labelled(block: Mapping[str, Any]) -> LabelledRows | None:
@@ -148,7 +143,7 @@ def load_judges(block: Mapping[str, Any], labelled: LabelledRows | None, **optio
             detector = load_detector(path, **options)
         else:
             display_name = f"entailment by {display_name}"
-            detector = EntailmentJudge(load_entailment(path, **options))
+            detector = judge_by_entailment(load_entailment(path, **options))
         unseen = labelled.without_seen_rows(path, display_name) if labelled else None
         error = measure_judge_error(detector, unseen)
         judges.append(ResponseJudge(key=f"{CRITIC}_{number}", name=display_name, detector=detector, error=error))
@@ -183,51 +178,38 @@ def _fit_judge(name: str, fit: Callable[[Sequence[Example]], Detector], labelled
 
 
 @dataclass(frozen=True, slots=True)
-class WordOverlap:
-    """Labels a response hallucinated if too large a fraction of its words is missing from the knowledge."""
+class FunctionDetector:
+    """A detector that predicts by a function of examples."""
 
-    threshold: float | None
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Yields one prediction for each example."""
-        if examples:
-            yield from overlap_predictions(examples, threshold=self.threshold).values()
-
-
-def fit_word_overlap(rows: Sequence[Example]) -> WordOverlap:
-    """Fits the threshold of word overlap on the rows."""
-    return WordOverlap(fit_overlap(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class FittedFeatures:
-    """Predicts with boosted trees on counted features."""
-
-    trees: CountedFeatures
+    predict: Callable[[Sequence[Example]], Iterable[Prediction]]
 
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields one prediction for each example."""
-        yield from self.trees.predictions(examples).values()
+        yield from self.predict(examples)
 
 
-def fit_counted_features(rows: Sequence[Example]) -> FittedFeatures:
-    """Fits boosted trees, and their threshold by cross-validation."""
+def fit_word_overlap(rows: Sequence[Example]) -> Detector:
+    """Labels a response hallucinated if a larger fraction of its words than on the rows is not in the knowledge."""
+    threshold = fit_overlap(rows)
+    return FunctionDetector(lambda examples: overlap_predictions(examples, threshold).values())
+
+
+def fit_counted_features(rows: Sequence[Example]) -> Detector:
+    """Fits boosted trees on counted features, and their threshold by cross-validation."""
     trees = fit_counted_features_by_folds(rows)
     if trees is None:
         hint = f"name more labelled rows, or leave out the judge {COUNTED}"
         raise UserError(f"{COUNTED}: {len(rows)} labelled rows are too few to fit it", hint=hint)
-    return FittedFeatures(trees)
+    return FunctionDetector(lambda examples: trees.predictions(examples).values())
 
 
-@dataclass(frozen=True, slots=True)
-class EntailmentJudge:
-    """Labels a response hallucinated unless entailment is the most probable of an NLI model's classes."""
+def judge_by_entailment(model: Entailment) -> Detector:
+    """Labels a response hallucinated unless entailment is the most probable class; the score is 1 - P(entailment)."""
 
-    model: Entailment
-
-    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
-        """Yields one prediction for each example; the score is 1 - P(entailment)."""
-        found = self.model.entailment([e.knowledge for e in examples], [e.response for e in examples])
+    def predict(examples: Sequence[Example]) -> Iterator[Prediction]:
+        found = model.entailment([e.knowledge for e in examples], [e.response for e in examples])
         for example, row in zip(examples, found, strict=True):
             label = FAITHFUL if int(row.argmax()) == ENTAILMENT else HALLUCINATED
             yield Prediction(id=example.id, label=label, score=float(1 - row[ENTAILMENT]))
+
+    return FunctionDetector(predict)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
@@ -14,14 +13,12 @@ from data_modules.encoding.encoding_cache import group_hash
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.metric import Metric
 
 MAX_SHOWN_VALUES = 20  # of a column in the table; a column of free text has thousands
 MAX_VALUES = 100_000  # of a column that are distinguished; later ones are counted together
 MAX_SHARD_VALUES = 1_000  # of a column in the summary of a shard
-MANY_GROUPS = 10_000  # above this, equal groups are resampled together
 
 
 class ShareCounter:
@@ -81,7 +78,11 @@ class ShareCounter:
         """
         groups, labels = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._labels, np.int8)
         shares = (
-            (name, len(labels[rows]), hallucinated_share(groups[rows], labels[rows], num_resamples=num_resamples))
+            (
+                name,
+                len(labels[rows]),
+                proportion_from_counts(count_group_kinds(groups[rows], labels[rows]), num_resamples=num_resamples),
+            )
             for name, rows in self._parts()
         )
         table = shares_table(list(self._numbers), shares)
@@ -125,29 +126,3 @@ def make_caption(grouped_by: str | None, *, num_unsure: int, num_without: int) -
     if num_without:
         captions.append(f"{num_without:,} rows have no verdict and do not count")
     return Text("\n".join(captions))
-
-
-def hallucinated_share(
-    groups: NDArray[np.uint64], labels: NDArray[np.int8], *, num_resamples: int, seed: int = 0
-) -> Metric | None:
-    """Computes a share with its bootstrap interval over groups; None without rows, no interval for a single group.
-
-    For many groups it resamples the counts of groups with equal size and number of hallucinated rows, which has the
-    same distribution as resampling the groups one by one.
-
-    Args:
-        groups: Hashes of the rows' groups [N].
-        labels: 1 for hallucinated [N].
-    """
-    if not len(labels):
-        return None
-    names, group_index = np.unique(groups, return_inverse=True)
-    if len(names) == 1:
-        return Metric(value=float(labels.mean()), n=len(labels))
-    if len(names) <= MANY_GROUPS:
-        resampled = Groups(group_index, len(names))
-        statistic = mean_statistic(resampled, {"share": labels})
-        return bootstrap(resampled, statistic, kinds=PROPORTION, num_resamples=num_resamples, seed=seed).metrics[
-            "share"
-        ]
-    return proportion_from_counts(count_group_kinds(groups, labels), num_resamples=num_resamples, seed=seed)

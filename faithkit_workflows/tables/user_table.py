@@ -185,20 +185,8 @@ def as_list(by: str | Sequence[str] | None) -> list[str]:
     return [by] if isinstance(by, str) else list(by or [])
 
 
-def open_user_table(
-    path: str,
-    columns: Mapping[str, str | None],
-    *,
-    join: Callable[[Sequence[str]], str],
-    by: Sequence[str] = (),
-    on_bad_row: str = "stop",
-    num_rows: int | None = None,
-    encoding: str | None = None,
-    without: Sequence[str] = LABEL_COLUMNS,
-    keys: str = "",
-) -> UserTable:
+def open_user_table(path: str, columns: Mapping[str, str | None], **options: Any) -> UserTable:
     """Opens a table and checks all rows; arguments and errors are those of `UserTable`."""
-    options: dict[str, Any] = {"on_bad_row": on_bad_row, "num_rows": num_rows, "encoding": encoding}
-    table = UserTable(path=path, columns=columns, join=join, by=by, without=without, keys=keys, **options)
+    table = UserTable(path=path, columns=columns, **options)
     table.check()
     return table

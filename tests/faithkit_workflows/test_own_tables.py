@@ -18,10 +18,12 @@ from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
 from faithkit.provenance.predictions_origin import TestRows
 from faithkit.records import Example, Prediction, Span
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
+from faithkit.statistics.metric import PROPORTION
 from faithkit_workflows.tables import shares as counted
 from faithkit_workflows.tables.scored_rows import write_scored
-from faithkit_workflows.tables.shares import ShareCounter, hallucinated_share
+from faithkit_workflows.tables.shares import ShareCounter
 from faithkit_workflows.tables.user_table import UserTable, open_user_table
 from tests.data_modules.examples import example
 
@@ -108,18 +110,6 @@ def test_shares_by_several_columns_show_the_most_frequent_values(tmp_path: Path)
     assert names[-1] == "topic.name: the other 5 values" and len(names) == 1 + 2 + counted.MAX_SHOWN_VALUES + 1
 
 
-def test_many_groups_drawn_by_their_kinds_have_the_interval_of_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(0)
-    groups = generator.integers(700, size=2000).astype(np.uint64)
-    called = (generator.random(2000) < 0.1 + 0.3 * (groups % 3 == 0)).astype(np.int8)
-    one_by_one = hallucinated_share(groups, called, num_resamples=4000)
-    monkeypatch.setattr(counted, "MANY_GROUPS", 600)
-    by_kind = hallucinated_share(groups, called, num_resamples=4000)
-    assert one_by_one is not None and by_kind is not None and by_kind.value == one_by_one.value
-    assert by_kind.low == pytest.approx(one_by_one.low, abs=2e-3)
-    assert by_kind.high == pytest.approx(one_by_one.high, abs=2e-3)
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 def test_cells_with_quotes_tabs_and_line_ends_come_back(suffix: str, tmp_path: Path) -> None:
     texts = ['"Whole."', 'He said "no".', "a\tb", "a\nb", "a\rb", '"', ""]
@@ -132,20 +122,21 @@ def test_cells_with_quotes_tabs_and_line_ends_come_back(suffix: str, tmp_path: P
     assert [row.values["note"] for row in read_table(out, ReadReport())] == texts
 
 
-@pytest.mark.parametrize(("num_groups", "every"), [(2, 2), (20, 20), (20, 7), (600, 600)])
-def test_shards_tell_the_interval_that_the_rows_have(num_groups: int, every: int) -> None:
-    groups = np.repeat(np.arange(num_groups, dtype=np.uint64), np.arange(num_groups) % 3 + 1)
-    called = (groups % every == 1).astype(np.int8)
+@pytest.mark.parametrize(("num_groups", "every"), [(2, 2), (20, 20), (20, 7), (600, 600), (700, 4)])
+def test_counts_of_groups_give_the_interval_that_the_rows_have(num_groups: int, every: int) -> None:
+    index = np.repeat(np.arange(num_groups), np.arange(num_groups) % 3 + 1)
+    called, groups = (index % every == 1).astype(np.int8), Groups(index, num_groups)
     for verdicts in (called, called * 0, called * 0 + 1):
-        told = hallucinated_share(groups, verdicts, num_resamples=200)
-        counted = proportion_from_counts(count_group_kinds(groups, verdicts), num_resamples=200)
-        assert told and counted and counted.value == told.value
-        if num_groups <= 500 or verdicts.min() == verdicts.max():
-            assert (counted.low, counted.high) == pytest.approx((told.low, told.high))
+        statistic = mean_statistic(groups, {"share": verdicts})
+        expected = bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=4000).metrics["share"]
+        counted = proportion_from_counts(count_group_kinds(index, verdicts), num_resamples=4000)
+        assert counted and counted.value == expected.value and counted.n == len(index)
+        bounds = pytest.approx((expected.low, expected.high), abs=1e-9 if num_groups <= 500 else 2e-3)
+        assert (counted.low, counted.high) == bounds
 
 
 def test_a_share_of_one_group_has_no_interval() -> None:
-    share = hallucinated_share(np.zeros(3, np.uint64), np.array([1, 0, 0], np.int8), num_resamples=100)
+    share = proportion_from_counts(count_group_kinds(np.zeros(3), np.array([1, 0, 0])), num_resamples=100)
     assert share is not None and share.value == pytest.approx(1 / 3) and share.low is share.high is None
 
 
