@@ -1,4 +1,4 @@
-"""FaithDial's files, and Wizard of Wikipedia in the same layout."""
+"""Dialogue corpora in their official layouts, with the fields that their loaders read."""
 
 import hashlib
 from collections.abc import Iterator
@@ -82,61 +82,26 @@ def write_wow_parlai(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Pa
 
 def _conversations(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
     for number, exchanges in dialogues(split, size, seed, start):
-        topic = _title(exchanges[0].topic)
+        topic = exchanges[0].topic.removeprefix("the ")
         # The wizard opens every third conversation: its first line then answers no one.
         wizard_first = number % 3 == 0
         names = ("1_Apprentice", "0_Wizard") if wizard_first else ("0_Apprentice", "1_Wizard")
         turns: list[dict[str, Any]] = []
-        passage: list[str] = []
         for place, exchange in enumerate(exchanges):
-            pool = [_sentence(other) for other in exchanges[place : place + 3]]
             if not (wizard_first and place == 0):
-                turns.append(_apprentice(names[0], exchange, topic, pool))
-            turns.append(_wizard(names[1], exchange, topic, pool, number * 5 + place, place))
-            passage.append(_sentence(exchange))
-        yield {
-            "chosen_topic": topic,
-            "persona": f"i am curious about {exchanges[0].topic}.",
-            "wizard_eval": number % 5 + 1,
-            "dialog": turns,
-            "chosen_topic_passage": passage,
-        }
+                turns.append({"speaker": names[0], "text": exchange.history[-1].text})
+            turns.append(_wizard(names[1], exchange, topic, number * 5 + place, place))
+        yield {"chosen_topic": topic, "dialog": turns}
 
 
-def _title(topic: str) -> str:
-    return topic.removeprefix("the ")
-
-
-def _sentence(exchange: Exchange) -> str:
-    return " ".join(exchange.sentences)
-
-
-def _apprentice(speaker: str, exchange: Exchange, topic: str, pool: list[str]) -> dict[str, Any]:
-    return {
-        "speaker": speaker,
-        "text": exchange.history[-1].text,
-        "retrieved_passages": [{topic: pool}],
-        "retrieved_topics": [topic],
-    }
-
-
-def _wizard(speaker: str, exchange: Exchange, topic: str, pool: list[str], roll: int, place: int) -> dict[str, Any]:
+def _wizard(speaker: str, exchange: Exchange, topic: str, roll: int, place: int) -> dict[str, Any]:
     unused = roll % _UNUSED_EVERY == 0
     reply = exchange.shown_reply(generic=unused)
-    key = topic.replace(" ", "_")
     if unused:  # the published files have both forms
-        sentence = passage = {NOTHING: NOTHING} if roll % 2 else {}
+        sentence = {NOTHING: NOTHING} if roll % 2 else {}
     else:
-        sentence = {f"self_{key}_{place}": _sentence(exchange)}
-        passage = {f"self_0_{key}": topic}
-    return {
-        "speaker": speaker,
-        "text": reply.text,
-        "checked_sentence": sentence,
-        "checked_passage": passage,
-        "retrieved_passages": [{topic: pool}],
-        "retrieved_topics": [topic],
-    }
+        sentence = {f"self_{topic.replace(' ', '_')}_{place}": " ".join(exchange.sentences)}
+    return {"speaker": speaker, "text": reply.text, "checked_sentence": sentence}
 
 
 CMU_SPLITS = {"train": "train", "validation": "valid", "test": "test"}
@@ -193,8 +158,6 @@ def _film_talk(exchanges: list[Exchange], number: int, document: int) -> dict[st
         messages += [{"docIdx": _section(place), "text": text, "uid": user} for user, text in texts.items()]
     return {
         "history": messages,
-        "rating": number % 3 + 1,
-        "status": 1,
         "whoSawDoc": ["user1", "user2"] if number % _BOTH_EVERY == 0 else ["user2"],
         "wikiDocumentIdx": document,
     }
@@ -221,19 +184,11 @@ def _talks(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, 
                 sections = sections[1:]
             turns.append(_turn("agent_1", exchange.history[-1].text, ["Personal Knowledge"]))
             turns.append(_turn("agent_2", exchange.shown_reply(generic=False).text, sections))
-        ratings = {"agent_1": "Good", "agent_2": "Excellent"}
-        talk = {"article_url": None, "config": "C", "content": turns, "conversation_rating": ratings}
-        yield name, (talk, _reading_set(exchanges))
+        yield name, ({"content": turns}, _reading_set(exchanges))
 
 
 def _turn(agent: str, message: str, sections: list[str]) -> dict[str, Any]:
-    return {
-        "message": message,
-        "agent": agent,
-        "sentiment": "Neutral",
-        "knowledge_source": sections,
-        "turn_rating": "Good",
-    }
+    return {"message": message, "agent": agent, "knowledge_source": sections}
 
 
 def _reading_set(exchanges: list[Exchange]) -> dict[str, Any]:
@@ -241,8 +196,7 @@ def _reading_set(exchanges: list[Exchange]) -> dict[str, Any]:
     for i in range(3):
         about = exchanges[i::3]
         sections[f"FS{i + 1}"] = {
-            "entity": exchanges[0].topic,
             "shortened_wiki_lead_section": " ".join(about[0].sentences) if about else "",
             "fun_facts": [" ".join(exchange.sentences) for exchange in about[1:]],
         }
-    return {"config": "C", "agent_1": sections, "agent_2": sections, "article": {"url": None}}
+    return {"agent_1": sections, "agent_2": sections, "article": {"url": None}}

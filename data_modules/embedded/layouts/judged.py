@@ -1,4 +1,4 @@
-"""HalluDial: responses with a judgement that begins with Yes or No."""
+"""Corpora of judged responses in their official layouts: HalluDial, BEGIN, FaithDial's audit, HaluEval, DiaHalu."""
 
 import json
 from collections.abc import Iterator

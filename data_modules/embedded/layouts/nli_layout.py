@@ -1,4 +1,4 @@
-"""NLI corpora: MultiNLI, SNLI, ConjNLI."""
+"""Inference corpora in their official layouts, with the fields that their loaders read."""
 
 import re
 import uuid
@@ -29,7 +29,6 @@ GENRES = (
     ("fiction", "government", "slate", "telephone", "travel"),
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
-LABELS = ("entailment", "neutral", "contradiction")
 _UNSURE_EVERY = 40  # one pair in this many has no label that most annotators agreed on
 _MISMATCHED_START = 12_000_000
 
@@ -61,52 +60,33 @@ def write_conjnli(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     return folder
 
 
-def _votes(label: str, index: int, many: bool) -> tuple[str, list[str]]:
-    """Makes the annotators' votes and the gold label from them; `-` where no label has three of five."""
-    if not many:
-        return label, [label]
-    first, second = (other for other in LABELS if other != label)
-    if index % _UNSURE_EVERY == 7:
-        return "-", [label, label, first, first, second]
-    return label, [label, label, label, first, label]
+def _gold_label(label: str, index: int, split: str) -> str:
+    """Returns `-` where no label has three of five votes; a training pair has one vote."""
+    return "-" if split != "train" and index % _UNSURE_EVERY == 7 else label
 
 
 def _mnli(split: str, size: int, seed: int, place: int) -> Iterator[dict[str, Any]]:
     for index, exchange in turns(split, size, seed, place * _MISMATCHED_START):
         premise, hypothesis, label = nli_pair(exchange)
-        gold, votes = _votes(label, index, many=split != "train")
         yield {
-            "annotator_labels": votes,
             "genre": GENRES[place][index % 5],
-            "gold_label": gold,
+            "gold_label": _gold_label(label, index, split),
             "pairID": f"{index}{label[0]}",
             "promptID": str(index),
-            **_sentences(premise, hypothesis),
+            "sentence1": premise,
+            "sentence2": hypothesis,
         }
 
 
 def _snli(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
     for index, exchange in turns(split, size, seed):
         premise, hypothesis, label = nli_pair(exchange)
-        gold, votes = _votes(label, index, many=split != "train")
         yield {
-            "annotator_labels": votes,
-            "captionID": f"{4_000_000 + index}.jpg#{index % 5}",
-            "gold_label": gold,
+            "gold_label": _gold_label(label, index, split),
             "pairID": f"{4_000_000 + index}.jpg#{index % 5}r1{label[0]}",
-            **_sentences(premise, hypothesis),
+            "sentence1": premise,
+            "sentence2": hypothesis,
         }
-
-
-def _sentences(premise: str, hypothesis: str) -> dict[str, str]:
-    return {
-        "sentence1": premise,
-        "sentence1_binary_parse": f"( {premise} )",
-        "sentence1_parse": f"(ROOT (S {premise}))",
-        "sentence2": hypothesis,
-        "sentence2_binary_parse": f"( {hypothesis} )",
-        "sentence2_parse": f"(ROOT (S {hypothesis}))",
-    }
 
 
 DNLI_FILES = {
@@ -144,14 +124,10 @@ def _spaced(text: str) -> str:
 def _dnli(exchange: Exchange, split: str, index: int) -> dict[str, Any]:
     premise, hypothesis, nli = nli_pair(exchange)
     label = DNLI_LABELS[nli]
-    topic = exchange.topic.lower()
-    none = ["<none>"] * 3
     return {
         "label": label,
         "sentence1": _spaced(premise),
         "sentence2": _spaced(hypothesis),
-        "triple1": [topic, "has_fact", exchange.true_clause.lower()],
-        "triple2": [topic, "has_fact", exchange.wrong_clause.lower()] if label == "negative" else none,
         "dtype": DNLI_TYPES[label],
         "id": f"dialogue_nli_{'dev' if split == 'validation' else split}_{index}",
     }
@@ -182,23 +158,7 @@ def _conversation(split: str, seed: int, number: int, exchanges: list[Exchange],
     return {
         "conversation_id": f"{uuid.uuid5(uuid.NAMESPACE_URL, name)}#truncated#{len(texts) - 2}",
         "record_id": str(uuid.uuid5(uuid.NAMESPACE_URL, name + ":record")),
-        "turns": [
-            {
-                "turn_id": i,
-                "agent_id": i % 2,
-                "text": text,
-                "turn_context": "",
-                "auxiliary": {"contradiction": True if i == len(texts) - 1 and indices else None},
-            }
-            for i, text in enumerate(texts)
-        ],
+        "turns": [{"turn_id": i, "agent_id": i % 2, "text": text} for i, text in enumerate(texts)],
         "is_contradiction": bool(indices),
         "aggregated_contradiction_indices": indices,
-        "num_of_turns_by_writer": 2,
-        "writer_contradiction_indices": indices,
-        "verifications": [],
-        "agents": {str(agent): {"is_human": True, "persona_lines": []} for agent in (0, 1)},
-        "conversation_contexts": None,
-        "is_truncated": True,
-        "auxiliary": {"workers": [], "assignment_ids": [], "hit_ids": [], "source": "embedded"},
     }
