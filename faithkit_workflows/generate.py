@@ -33,7 +33,7 @@ def main(cfg: Any) -> None:
     if cfg.engine.name == "ray":
         from faithkit.settings.check import check_settings
         from faithkit_workflows.ray.run_shards import work_on_shards
-        from faithkit_workflows.ray.shard_work import Answering
+        from faithkit_workflows.ray.shard_worker import Answering
 
         check_settings(config := resolve_config(cfg), GenerateSettings)
         work_on_shards(Answering(config))

@@ -39,7 +39,7 @@ def main(cfg: Any) -> None:
     if cfg.get("engine") and cfg.engine.name:
         from faithkit.settings.check import check_settings
         from faithkit_workflows.ray.run_shards import work_on_shards
-        from faithkit_workflows.ray.shard_work import Scoring
+        from faithkit_workflows.ray.shard_worker import Scoring
 
         check_settings(config := resolve_config(cfg), ScoreSettings)
         work_on_shards(Scoring(config))

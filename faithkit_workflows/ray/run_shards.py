@@ -21,7 +21,7 @@ from faithkit.statistics.group_counts import proportion_from_counts
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.ray.cluster import run_on_cluster
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder
-from faithkit_workflows.ray.shard_worker import Job, ShardWorker, Work, columns_of
+from faithkit_workflows.ray.shard_worker import Job, ShardWorker, Work
 from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.scored_rows import print_renamed_columns
 from faithkit_workflows.tables.shares import MAX_SHOWN_VALUES, make_caption, shares_table
@@ -76,7 +76,7 @@ def _identify(work: Work, first: Shard, folder: OutFolder) -> dict[str, Any]:
     columns = folder.columns()
     if columns is None:
         with opened(work.data, first) as file:
-            columns = columns_of(work, work.read(file))
+            columns = work.columns(work.read(file))
     return {**work.identify(), "columns": columns}
 
 

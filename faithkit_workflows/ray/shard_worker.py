@@ -1,82 +1,195 @@
-"""Does one shard per call with models that are loaded once: the class that runs in each worker, independent of Ray."""
+"""Does one shard per call with models that are loaded once: the class that runs in each worker, independent of Ray.
+
+`Scoring` and `Answering` are what `faithkit score` and `faithkit generate` do with the rows of a shard.
+"""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from data_modules.reading.files import is_address
 from data_modules.reading.shards import Shard, hash_of, opened, shown
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import set_by
-from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, job_hash
-from faithkit_workflows.settings.engines import RayOptions
+from faithkit.inference.text import VLLM
+from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder, check_same, identify, identify_model, job_hash
+from faithkit_workflows.settings.engines import AnswerRayOptions, RayOptions, single_table
+from faithkit_workflows.tables.scored_rows import ADDED, ANSWER, scored_schema, write_scored
 from faithkit_workflows.tables.shares import ShareCounter
-from faithkit_workflows.tables.user_table import UserTable
+from faithkit_workflows.tables.user_table import (
+    RESPONSE_COLUMNS,
+    UserTable,
+    as_list,
+    open_table_to_judge,
+    open_user_table,
+)
 
 if TYPE_CHECKING:
-    from faithkit.records import Prediction
+    from faithkit.records import Example, Prediction
     from faithkit_workflows.answering.strategies import Answerer
 
 Columns = Sequence[tuple[str, str]]  # names with their types
 PATHS = ("checkpoint", "detector", "out")  # keys of a command that may name files
 SAME_VERSION = "install the same faithkit and copy the same model to every node"
+NUM_RESAMPLES = 1000  # of the interval of the hallucinated share
 
 
-class ShardWriter(Protocol):
-    """Loaded models that make a new shard from the rows of an old one."""
-
-    @property
-    def device(self) -> str:
-        """Names the device that the models run on."""
-        ...
-
-    def write(self, path: Path, rows: UserTable) -> ShareCounter:
-        """Writes the rows with the added columns; returns the counted verdicts, if there are any."""
-        ...
-
-
-class Work(Protocol):
-    """What a command does with shards. It is sent to the workers, so it contains settings only.
+@dataclass(frozen=True)
+class ShardWriter:
+    """Loaded models that make a new shard from the rows of an old one.
 
     Args:
+        device: Names what the models run on.
+        write: Writes the rows with the added columns to a path; returns the counted verdicts, if there are any.
+    """
+
+    device: str
+    write: Callable[[Path, UserTable], ShareCounter]
+
+
+class Work(ABC):
+    """What a command does with shards. It is sent to the workers, so it contains settings only.
+
+    Attributes:
         done: Names it in messages: scored, answered.
         judges: It gives verdicts, whose share is reported.
+        added: The columns of a new shard that the old one lacks.
+        num_resamples: Bootstrap resamples of an interval.
         data: The folder, glob or address of the shards.
         out: The folder of the new ones.
         place: The checkpoint, as errors name it.
-        num_resamples: Bootstrap resamples of an interval.
     """
 
     done: str
-    judges: bool
-    data: str
-    out: str
-    place: str
-    ray: RayOptions
-    num_resamples: int
+    judges: bool = True
+    added: Sequence[str] = ADDED
+    num_resamples: int = NUM_RESAMPLES
 
+    def __init__(self, config: Mapping[str, Any], data: str, ray: RayOptions):
+        self.config, self.data, self.ray = with_absolute_paths(config), absolute_path(data), ray
+        self.out, self.place = str(self.config["out"]), str(self.config["checkpoint"])
+
+    @abstractmethod
     def identify(self) -> dict[str, Any]:
         """Collects what the results depend on, as plain values that two processes can compare."""
-        ...
 
+    @abstractmethod
     def read(self, file: Path) -> UserTable:
         """Reads the rows of a shard; a bad one is kept without a result.
 
         Raises:
             UserError: No row can be used.
         """
-        ...
 
-    def schema(self, rows: UserTable) -> Any:
-        """Gives the columns of a new shard and their types."""
-        ...
-
+    @abstractmethod
     def load(self) -> ShardWriter:
         """Loads the models."""
-        ...
+
+    def columns(self, rows: UserTable) -> Columns:
+        """Gives the columns of a new shard with their types."""
+        return [(field.name, str(field.type)) for field in scored_schema(rows, self.added)]
+
+
+ANSWER_SETTINGS = ("decoding", "control_tokens", "best_of", "precision", "max_length", "save_every_num_rows")
+
+
+class Answering(Work):
+    """Answers rows as `faithkit generate data=pairs data.path=SHARD` does; rows need no response.
+
+    Args:
+        config: Of the command.
+    """
+
+    done = "answered"
+
+    def __init__(self, config: Mapping[str, Any]):
+        self.part = single_table(config["data"])
+        super().__init__(config, self.part["path"], AnswerRayOptions(**config["ray"]))
+        self.engine = str(config["ray"]["engine"])
+        self.num_gpus = max(1, int(self.ray.gpus or 1))
+        self.judges = bool(config["detector"])
+        self.added = (ANSWER, *ADDED) if self.judges else (ANSWER,)
+
+    def identify(self) -> dict[str, Any]:
+        detector = self.config["detector"]
+        models = {"generator": identify_model(self.place), "detector": identify_model(detector) if detector else None}
+        settings = {name: self.config[name] for name in ANSWER_SETTINGS}
+        settings |= {name: self.part.get(name) for name in ("columns", "encoding")}
+        settings |= {"ray.engine": self.engine, "ray.cpus": self.ray.cpus, "ray.gpus": self.num_gpus}
+        return identify(models, settings, vllm=self.engine == VLLM)
+
+    def read(self, file: Path) -> UserTable:
+        options: dict[str, Any] = {"on_bad_row": "skip", "encoding": self.part.get("encoding"), "keys": "data."}
+        columns = self.part.get("columns") or {}
+        return open_user_table(str(file), columns, join=" ".join, without=RESPONSE_COLUMNS, **options)
+
+    def load(self) -> ShardWriter:
+        from faithkit.hardware import describe_runner
+        from faithkit_workflows.answering.strategies import load_answerer
+
+        generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
+
+        def write(path: Path, rows: UserTable) -> ShareCounter:
+            shares = ShareCounter()
+
+            def count(values: Mapping[str, Any], example: "Example | None", answer: "Prediction | None") -> None:
+                judged = answer if answer is not None and answer.label is not None else None
+                shares.add(values, example, judged)  # an empty answer has no verdict
+
+            answers = answer_rows(rows, answerer, self.config["save_every_num_rows"])
+            write_scored(path, rows, answers, count, self.added)
+            return shares
+
+        return ShardWriter(describe_runner(generator), write)
+
+
+SCORE_SETTINGS = (
+    *("columns", "encoding", "by", "labels", "precision", "batch_tokens", "max_windows", "save_every_num_rows"),
+    *("threshold", "abstain_at"),
+)
+
+
+class Scoring(Work):
+    """Judges rows as `faithkit score SHARD on_bad_row=skip` does.
+
+    Args:
+        config: Of the command.
+    """
+
+    done = "scored"
+
+    def __init__(self, config: Mapping[str, Any]):
+        super().__init__(config, config["path"], RayOptions(**config["ray"]))
+        self.num_resamples = int(config["num_resamples"])
+
+    def identify(self) -> dict[str, Any]:
+        settings = {**{name: self.config.get(name) for name in SCORE_SETTINGS}, "ray.cpus": self.ray.cpus}
+        model = identify_model(self.place)
+        asked = model.get("described", {}).get("engine", {}).get("name")
+        return identify(model, settings, vllm=asked == VLLM)
+
+    def read(self, file: Path) -> UserTable:
+        return open_table_to_judge({**self.config, "path": str(file), "num_rows": None, "on_bad_row": "skip"})
+
+    def load(self) -> ShardWriter:
+        from faithkit.calibration.score_calibration import drop_unsure_labels
+        from faithkit_workflows.answering.write_answers import DetectorAnswerer
+        from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
+
+        config = self.config
+        detector = with_threshold(load_checkpoint(config), config.get("threshold"), self.place).detector
+
+        def write(path: Path, rows: UserTable) -> ShareCounter:
+            shares = ShareCounter(as_list(config["by"]))
+            verdicts = answer_rows(rows, DetectorAnswerer(detector), config["save_every_num_rows"])
+            write_scored(path, rows, drop_unsure_labels(verdicts, config["abstain_at"]), shares.add)
+            return shares
+
+        return ShardWriter(str(getattr(detector, "device", "none")), write)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +250,7 @@ class ShardWorker:
             with opened(work.data, shard) as file:
                 digest = hash_of(file)
                 rows = work.read(file)
-                check_columns(columns_of(work, rows), self.job.identity["columns"], shard)
+                check_columns(work.columns(rows), self.job.identity["columns"], shard)
                 shares = writer.write(made, rows)
             record = FinishedShard(
                 job=job_hash(work.data, self.job.identity),
@@ -157,11 +270,6 @@ class ShardWorker:
             rejects = [{**reject, "file": shard.name} for reject in rows.report.rejects]
             self.folder.commit(shard, made, rejects, record)
         return record
-
-
-def columns_of(work: Work, rows: UserTable) -> Columns:
-    """Gives the columns of a new shard with their types."""
-    return [(field.name, str(field.type)) for field in work.schema(rows)]
 
 
 def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from faithkit_workflows.ray.run_shards import work_on_shards
-from faithkit_workflows.ray.shard_work import Answering, Scoring
+from faithkit_workflows.ray.shard_worker import Answering, Scoring
 from tests.running import plain_config
 
 WORDS = "river city long old dog plays red great north tower seven twelve winter music".split()
