@@ -9,14 +9,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from data_modules.datasets.begin import GENERIC, GENERIC_OPTIONS, cut_knowledge, settle_generic
-from data_modules.reading.dataset import Source
+from data_modules.datasets.begin import GENERIC, BeginSource, cut_knowledge, settle_generic
 from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
-from faithkit.arguments import FAR, check_number
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
@@ -44,7 +42,7 @@ TAGS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit(Source):
+class Audit(BeginSource):
     """Gold and model responses with BEGIN labels; speech acts (VRM) are in `meta`.
 
     Any hallucination makes a response hallucinated; entailment, uncooperative or not, makes it faithful (the gold files
@@ -54,28 +52,17 @@ class Audit(Source):
         path: Folder `data-audit`, one of its folders, or one file.
         responses: Folder to read: gold, CTRL, DoHA, GPT2, or all.
         corpora: Corpus to read: wow, cmu, topical, or all.
-        generic: What becomes of generic responses: drop, hallucinated or faithful.
-        max_knowledge_words: Longer knowledge (CMU-DoG's sections) is cut to the sentences that share most with the
-            response; None leaves it whole.
     """
 
     name: ClassVar[str] = "audit"
     embedded_layout: ClassVar[str | None] = "audit"
     option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
-        "generic": GENERIC_OPTIONS,
+        **BeginSource.option_values,
         "corpora": ("all", *CORPORA),
         "responses": ("all", *FOLDERS),
     }
-    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     responses: str = "all"
     corpora: str = "all"
-    generic: str = "drop"
-    max_knowledge_words: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.max_knowledge_words is not None:
-            check_number("max_knowledge_words", self.max_knowledge_words, 1, FAR, whole=True)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         folders = FOLDERS if self.responses == "all" else (self.responses,)

@@ -64,20 +64,15 @@ def cut_knowledge(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Begin(Source):
-    """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
-
-    The group is the knowledge: the responses of several models to one text stay together.
+class BeginSource(Source):
+    """A dataset with BEGIN's labels.
 
     Args:
-        path: A file, or any folder above the files.
         generic: What becomes of generic responses: drop, hallucinated or faithful.
         max_knowledge_words: Longer knowledge is cut to the sentences that share most with the response; None leaves it
             whole.
     """
 
-    name: ClassVar[str] = "begin"
-    embedded_layout: ClassVar[str | None] = "begin"
     option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"generic": GENERIC_OPTIONS}
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"generic": HALLUCINATED}
     generic: str = "drop"
@@ -87,6 +82,20 @@ class Begin(Source):
         super().__post_init__()
         if self.max_knowledge_words is not None:
             check_number("max_knowledge_words", self.max_knowledge_words, 1, FAR, whole=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(BeginSource):
+    """Responses of GPT-2, T5, CTRL and DoHA with the message that they answer.
+
+    The group is the knowledge: the responses of several models to one text stay together.
+
+    Args:
+        path: A file, or any folder above the files.
+    """
+
+    name: ClassVar[str] = "begin"
+    embedded_layout: ClassVar[str | None] = "begin"
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)

@@ -196,9 +196,6 @@ class DiaHalu(Source):
             raise UserError(f"several versions are here: {names}", place=self.path, hint="set path to one file")
         return {ALL: files}
 
-    def layout(self) -> Mapping[str, Any]:
-        return {**super().layout(), "domains": sorted(chosen(self.domains))}
-
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         if self.labelled_by == MODEL:

@@ -86,9 +86,6 @@ class HaluEval(Source):
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, {ALL: [f"{task}_data.json" for task in TASKS]}, address=ADDRESS)
 
-    def layout(self) -> Mapping[str, object]:
-        return {**super().layout(), "tasks": sorted(chosen(self.tasks))}
-
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         task = row.layout(LAYOUTS)
         if not chosen(self.tasks) & {ANY, task}:

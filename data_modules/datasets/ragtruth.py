@@ -160,7 +160,7 @@ class RagTruth(Source):
         return dict.fromkeys(have or (ANY,), both)
 
     def layout(self) -> Mapping[str, Any]:
-        return {**super().layout(), "tasks": sorted(chosen(self.tasks)), "models": sorted(chosen(self.models))}
+        return {**super().layout(), "models": sorted(chosen(self.models))}
 
     def read_split(self, split: str, report: ReadReport) -> Records:
         """Yields the records of a split, in the order of the responses."""

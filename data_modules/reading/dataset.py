@@ -100,7 +100,8 @@ class Source(ABC):
 
     def layout(self) -> Mapping[str, Any]:
         """Returns the settings that change the records, for the cache key: all options but the path."""
-        return {option.name: getattr(self, option.name) for option in fields(self) if option.name != "path"}
+        settings = {option.name: getattr(self, option.name) for option in fields(self) if option.name != "path"}
+        return {**settings, **{option: sorted(chosen(settings[option])) for option in self.option_names}}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         """Yields the records of one row; what is dropped is counted in the report."""

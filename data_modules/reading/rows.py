@@ -13,6 +13,7 @@ from typing import Any
 
 from data_modules.reading.formats import Broken, Parsed, parse_csv, parse_json, parse_tsv
 from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import not_utf8
 
 Parser = Callable[[Path], Iterator[Parsed]]
 READERS: Mapping[str, Parser] = {
@@ -202,7 +203,7 @@ def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> It
             else:
                 yield Row(values, str(path), number, line)
     except UnicodeDecodeError as error:
-        raise _not_utf8(path) from error
+        raise not_utf8(path) from error
     except OSError as error:
         problem = (
             "the file does not exist" if isinstance(error, FileNotFoundError) else f"cannot read: {error.strerror}"
@@ -210,16 +211,3 @@ def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> It
         raise UserError(problem, place=str(path), hint=f"check {report.keys}path") from error
     if number < 0:
         raise UserError(NO_ROWS, place=str(path), hint="check that the download is complete")
-
-
-def _not_utf8(path: Path) -> UserError:
-    data = path.read_bytes()  # the decoder that failed saw one block, and knows no offset in the file
-    try:
-        data.decode()
-        start = 0
-    except UnicodeDecodeError as error:
-        start = error.start
-    place = f"{path}, line {data.count(10, 0, start) + 1}"
-    return UserError(
-        f"not UTF-8 text: byte {data[start]:#x} at offset {start}", place=place, hint="convert it to UTF-8"
-    )

@@ -21,6 +21,7 @@ from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import parse_parquet
 from data_modules.reading.shards import ShardFile
 from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import find_other_byte
 
 BYTE_ORDER_MARKS = {  # the longer ones first: UTF-32's begins as UTF-16's does
     codecs.BOM_UTF32_LE: "utf-32",
@@ -146,22 +147,11 @@ def _parse_text(path: Path, *, encoding: str | None, keys: str) -> Iterator[Pars
             problem = f"not {form.encoding} text: {shorten(str(error))}"
             hint = f"leave {keys}encoding out if the file is UTF-8, or name another"
             raise UserError(problem, place=str(path), hint=hint) from error
-        line, column, shown = _first_other_byte(path)
-        hint = f"{keys}encoding=cp1252 reads it as {shown!r}; or save the file as UTF-8"
-        problem = f"not UTF-8 text: the byte at position {column} of the line"
+        line, index, data = find_other_byte(path)
+        around = " ".join(data[max(0, index - 15) : index + 15].decode("cp1252", errors="replace").split())
+        hint = f"{keys}encoding=cp1252 reads it as {around!r}; or save the file as UTF-8"
+        problem = f"not UTF-8 text: the byte at position {index + 1} of the line"
         raise UserError(problem, place=f"{path}, line {line}", hint=hint) from error
-
-
-def _first_other_byte(path: Path) -> tuple[int, int, str]:
-    """Finds the line and position of the first byte that is not UTF-8, and the text around it as cp1252 reads it."""
-    with path.open("rb") as file:
-        for line, data in enumerate(file, start=1):
-            try:
-                data.decode()
-            except UnicodeDecodeError as error:
-                around = data[max(0, error.start - 15) : error.start + 15].decode("cp1252", errors="replace")
-                return line, error.start + 1, " ".join(around.split())
-    return 1, 1, ""  # changed since
 
 
 def _has_quotes(path: Path) -> bool:

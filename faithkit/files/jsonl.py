@@ -21,6 +21,8 @@ from faithkit.records import UNPARSED, Prediction
 __all__ = [
     "JsonlAppender",
     "disk_errors",
+    "find_other_byte",
+    "not_utf8",
     "parse_lines",
     "parse_prediction",
     "read_jsonl",
@@ -182,23 +184,33 @@ def read_numbered_jsonl(path: str | Path) -> Iterator[tuple[int, dict[str, Any]]
                 raise _no_row(text, value, f"{path}, line {line}")
             yield line, value
     except UnicodeDecodeError as error:
-        raise _not_utf8(path) from error
+        raise not_utf8(path) from error
     except FileNotFoundError as error:
         raise UserError("the file does not exist", place=str(path), hint="check the path") from error
     except (IsADirectoryError, PermissionError) as error:
         raise UserError(f"cannot be read: {error.strerror}", place=str(path), hint="name a readable file") from error
 
 
-def _not_utf8(path: str | Path) -> UserError:
-    """Finds the first line that is not UTF-8; the failed decoder does not know the line."""
+def find_other_byte(path: str | Path) -> tuple[int, int, bytes]:
+    """Finds the first byte that is not UTF-8, which a decoder that reads blocks does not know.
+
+    Returns:
+        The number of its line, its index in the line, and the line.
+    """
     with Path(path).open("rb") as file:
         for line, data in enumerate(file, start=1):
             try:
                 data.decode()
             except UnicodeDecodeError as error:
-                problem = f"not UTF-8 text: byte {data[error.start]:#x} at position {error.start + 1} of the line"
-                return UserError(problem, place=f"{path}, line {line}", hint="convert the file to UTF-8")
-    return UserError("the file changed while it was read", place=str(path), hint="read it again")
+                return line, error.start, data
+    raise UserError("the file changed while it was read", place=str(path), hint="read it again")
+
+
+def not_utf8(path: str | Path) -> UserError:
+    """Makes the error for a file that is not UTF-8, with the place of the first other byte."""
+    line, index, data = find_other_byte(path)
+    problem = f"not UTF-8 text: byte {data[index]:#x} at position {index + 1} of the line"
+    return UserError(problem, place=f"{path}, line {line}", hint="convert the file to UTF-8")
 
 
 def _no_row(text: str, value: Any, place: str) -> UserError:

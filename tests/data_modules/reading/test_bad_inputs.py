@@ -47,7 +47,7 @@ def test_missing_and_empty_files(tmp_path: Path, name: str) -> None:
     file.write_bytes(b"[]" if file.suffix in (".json", ".jsonl") else header)
     check_refused(name, file, "no data rows")
     file.write_bytes(whole[:-12] + b"\xff" + whole[-12:])
-    check_refused(name, file, "not UTF-8 text: byte 0xff at offset")
+    check_refused(name, file, "not UTF-8 text: byte 0xff at position")
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "json" in case[0]])

@@ -101,7 +101,7 @@ def test_a_rejected_row_keeps_its_number(tmp_path: Path, name: str, content: str
         ("a.json", '[{"x": ' + "[" * 100_000, "broken JSON|cut short"),
         ("a.csv", 'x,y\n1,"2\n', "broken CSV.*\n  at: .*line 2"),
         ("a.tsv", "x\tx\n1\t2\n", "names 'x' twice"),
-        ("a.jsonl", b'{"x": 1}\n{"x": "\xff"}\n', "byte 0xff at offset 16\n  at: .*line 2"),
+        ("a.jsonl", b'{"x": 1}\n{"x": "\xff"}\n', "byte 0xff at position 8 of the line\n  at: .*line 2"),
         ("a.json", "[]".encode("utf-16"), "not UTF-8"),
         ("a.parquet", "x", "kind '.parquet'"),
     ],

@@ -45,7 +45,7 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
     "deep lists in a row": (b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}\n", "broken JSON"),
     "deep objects": (b'{"a":' * 10_000, "broken JSON"),
     "a number of 5,000 digits": (b'{"a": ' + b"9" * 5_000 + b"}\n", "broken JSON"),
-    "UTF-16": (ROW.decode().encode("utf-16"), "not UTF-8 text: byte 0xff at offset 0"),
+    "UTF-16": (ROW.decode().encode("utf-16"), "not UTF-8 text: byte 0xff at position 1"),
     "blank lines": (b"\n \n\t\r\n\n", "the file has no data rows"),
     "nothing": (b"", "the file has no data rows"),
     "a byte order mark alone": (b"\xef\xbb\xbf", "the file has no data rows"),
