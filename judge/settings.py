@@ -1,7 +1,7 @@
 """The settings of a judge that are stored with its weights."""
 
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from faithkit.arguments import check_mapping, check_names, check_number, check_text
 from faithkit.calibration.score_calibration import ScoreCalibration
@@ -71,20 +71,12 @@ class Settings:
         )
 
 
-class StoredJudge(NamedTuple):
-    """A judge without its weights.
+def stored_judge(path: str) -> tuple[str, Settings | None]:
+    """Finds a trained judge by its run or hf/ folder, or any model by folder, local or hub name.
 
-    Args:
-        source: A folder for an engine.
-        settings: The settings of its training; None for an external model.
+    Returns:
+        A folder or a name for an engine, and the settings of its training; None for an external model.
     """
-
-    source: str
-    settings: Settings | None
-
-
-def stored_judge(path: str) -> StoredJudge:
-    """Finds a trained judge by its run or hf/ folder, or any model by folder, local or hub name."""
     folder = fetch_folder(path)
     settings = read_settings(folder, JUDGE, Settings.from_sidecar) if folder else None
-    return StoredJudge(str(folder or path), settings)
+    return str(folder or path), settings

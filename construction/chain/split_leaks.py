@@ -5,7 +5,7 @@ the held-out splits are indexed, and the training split is streamed past them, s
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ MAX_TEXTS = 50_000
 MAX_PAIRS = 20  # in a report
 RUN_LENGTH = 3  # words
 NUM_HASHES = 2**22  # columns of the runs; two runs rarely have one
-TRAIN = "train"
+TRAIN, PAIRS = "train", "pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +51,11 @@ class TextInSplit:
     text: str
 
 
-@dataclass(slots=True)
-class SharedTexts:
-    """Texts that occur in two splits.
-
-    Args:
-        lines: Named counts.
-        pairs: The closest near duplicates: both groups, the estimated share, both texts.
-    """
-
-    lines: dict[str, int] = field(default_factory=dict)
-    pairs: list[dict[str, Any]] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Converts to the form of the manifest."""
-        return {**self.lines, "pairs": self.pairs}
-
-
-def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | None) -> SharedTexts:
+def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | None) -> dict[str, Any]:
     """Counts the held-out texts that the training split also contains, exactly or nearly.
+
+    Returns:
+        Named counts, and `pairs`: the closest near duplicates with their groups, their share and their texts.
 
     Args:
         texts: Reads all texts; it is called twice.
@@ -91,11 +77,11 @@ def find_shared_texts(texts: Callable[[], Iterator[TextInSplit]], near: float | 
                 one = others[number]
                 pair = {"share": share, "train": one.group, "held_out": held_out[other].group}
                 close[other] = {**pair, "texts": [one.text[:200], held_out[other].text[:200]]}
-    found = SharedTexts({"different texts held out": len(held_out), "of them in train, word for word": len(equal)})
+    found: dict[str, Any] = {"different texts held out": len(held_out), "of them in train, word for word": len(equal)}
+    pairs = sorted((close[key] for key in close.keys() - equal), key=lambda pair: -pair["share"])
     if near is not None:
-        found.lines[f"of them in train nearly, a share of {near}"] = len(close.keys() - equal)
-    found.pairs = sorted((close[key] for key in close.keys() - equal), key=lambda pair: -pair["share"])[:MAX_PAIRS]
-    return found
+        found[f"of them in train nearly, a share of {near}"] = len(pairs)
+    return {**found, PAIRS: pairs[:MAX_PAIRS]}
 
 
 def _key(text: str) -> int:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from construction.chain.ask import Ask
 from construction.chain.chain import FOLDER, Chain
-from construction.chain.split_leaks import Division, TextInSplit, find_shared_texts
+from construction.chain.split_leaks import PAIRS, Division, TextInSplit, find_shared_texts
 from construction.chain.steps import KEY, AnyStep, Each, Row, Source, Step, join_branches, usable_rows
 from faithkit.environment import environment
 from faithkit.errors import UserError
@@ -40,7 +40,7 @@ def build_model(options: EngineOptions) -> TextEngine:
     if options.name != OPENAI and options.model:
         from judge.settings import stored_judge
 
-        options = replace(options, model=stored_judge(options.model).source)
+        options = replace(options, model=stored_judge(options.model)[0])
     return build_text_engine(options)
 
 
@@ -168,13 +168,15 @@ def report_written(
     kinds = +kinds
     lines = {f"split {split}": number for split, number in counts.items()} | dict(sorted(kinds.items()))
     lines |= {f"failed, {name}": number for name, number in sorted(failures.items())}
-    lines |= {f"{field} {name}": number for field, one in shared.items() for name, number in one.lines.items()}
+    lines |= {
+        f"{field} {name}": number for field, one in shared.items() for name, number in one.items() if name != PAIRS
+    }
     print_counts("what was built", "rows", lines)
     chain.manifest.result = {
         "rows": dict(counts),
         "kinds": dict(kinds),
         "failures": dict(failures),
-        "shared": {field: found.to_dict() for field, found in shared.items()},
+        "shared": shared,
     }
     chain.manifest.write()
     if sum(counts.values()):

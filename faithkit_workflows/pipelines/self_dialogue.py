@@ -10,6 +10,8 @@ dialogues are judged again. The output has its verdicts in fields of their own, 
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from construction.chain.ask import EnginePool, sampling
@@ -17,11 +19,12 @@ from construction.chain.chain import Chain, sign
 from construction.chain.replies import ReplyRules
 from construction.chain.steps import AT, FAILURE, KEY, AnyStep, Row, Source, Step, is_failed, usable_rows
 from construction.dialogues.topics import Topics
-from construction.dialogues.turn_edits import Edit, apply_edits, read_edits, write_turns
 from construction.dialogues.turns import AskTurn, DialogueRules, side_of, turn_name
 from construction.official_layouts import DIAHALU_FILE, VERDICT, dialogue_text, write_diahalu
+from construction.sheet import normalize_spaces, read_sheet, write_sheet
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
+from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import FIELD, TextPrompt, read_text, read_text_prompt
@@ -39,6 +42,8 @@ from faithkit_workflows.pipelines.run_chain import (
 TOPICS = "topics"
 VERDICTS, DIALOGUES, JUDGE = "verdicts", "dialogues", "judge"
 SHEET, EDITS, EDITS_FILE = "turns_to_edit.csv", "edits", "edits.jsonl"
+COLUMNS = ("dialogue", "round", "domain", "before", "text", "signs", "edit")
+FAILED = "the dialogue failed behind it"
 FIELDS = ("topic", "max_words")  # that a prompt may contain
 log = logging.getLogger("faithkit")
 
@@ -59,7 +64,8 @@ def run_self_dialogue(run: RunFolder, config: Mapping[str, Any]) -> None:
     if block["detector"]:
         rows = judge_dialogues(run, config, edited.rows)
     num_written = write_diahalu(run.path / OUTPUT / DIAHALU_FILE, rows())
-    num_turns = write_turns(sheet, edited.editable_rows(), block["edit_domains"])
+    editable = (row for row in edited.editable_rows() if row.get("domain") in block["edit_domains"])
+    num_turns = write_sheet(sheet, COLUMNS, (line for row in editable for line in sheet_lines(row)))
     chain.manifest.result = summarize_dialogues(rows(), num_written, block["rounds"])
     chain.manifest.write()
     log.info("written: %s; %s turns of A to review: %s", run.path / OUTPUT / DIAHALU_FILE, f"{num_turns:,}", sheet)
@@ -142,6 +148,41 @@ class DialoguePlan:
         return Step(name=self._step_name(place, name), work=work, after=(after,), branch=name, settings=settings)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A person's text that replaces a turn of A.
+
+    Args:
+        dialogue: The key of its row.
+        round: From 1.
+        before: The turn that it replaces.
+    """
+
+    dialogue: str
+    round: int
+    before: str
+    text: str
+
+    @property
+    def place(self) -> int:
+        """Gives the place of the turn."""
+        return 2 * (self.round - 1)
+
+    def applies_to(self, row: Row) -> bool:
+        """Checks whether the dialogue still has the turn that it replaces."""
+        turns = () if is_failed(row) else row["turns"]
+        return self.place < len(turns) and normalize_spaces(turns[self.place]) == self.before
+
+    def cut(self, row: Row) -> Row:
+        """Cuts the dialogue behind the edited turn."""
+        names = {turn_name(place) for place in range(self.place)}
+        marks = {mark: [turn for turn in row.get(mark, ()) if turn in names] for mark in ("cut", "refused", "edited")}
+        marks["edited"].append(turn_name(self.place))
+        rest = {name: value for name, value in row.items() if name not in ("ended", "failed", *marks)}
+        kept = {mark: turns for mark, turns in marks.items() if turns}
+        return {**rest, **kept, "turns": [*row["turns"][: self.place], self.text]}
+
+
 class EditedDialogues:
     """The dialogues of a chain, of which those that people edited are replaced by regenerated ones.
 
@@ -180,17 +221,22 @@ class EditedDialogues:
     def store(self, edits: Sequence[Edit]) -> str:
         """Stores edits as the next round, before they are applied."""
         number = f"{len(self.numbers()) + 1:02d}"
-        write_jsonl(self.run.path / number / EDITS_FILE, (edit.to_dict() for edit in edits))
+        write_jsonl(self.run.path / number / EDITS_FILE, (asdict(edit) for edit in edits))
         return number
 
     def regenerate(self, number: str) -> None:
         """Continues the dialogues of a round of edits from their edited turns."""
         stage = self.run.stage(number)
-        edits = [Edit(**row) for row in read_jsonl(stage.path / EDITS_FILE)]
-        cut, left_out = apply_edits(edits, self.editable_rows())
-        for why, others in left_out.items():
-            turns = ", ".join(f"{edit.dialogue} A{edit.round}" for edit in others[:3])
-            log.warning("edits/%s: %d not applied, %s: %s", number, len(others), why, turns)
+        waiting: dict[str, list[Edit]] = {}
+        for row in read_jsonl(stage.path / EDITS_FILE):
+            waiting.setdefault(row["dialogue"], []).append(Edit(**row))
+        cut: list[Row] = []
+        for row in self.editable_rows():  # of several edits of a dialogue the first counts
+            edits = sorted(waiting.get(row[KEY], ()), key=lambda edit: edit.round)
+            cut += [edit.cut(row) for edit in edits if edit.applies_to(row)][:1]
+        if num_left := sum(map(len, waiting.values())) - len(cut):
+            why = "their turns have changed, or are behind another edit"
+            log.warning("edits/%s: %d edits are not applied: %s", number, num_left, why)
         steps: list[AnyStep] = []
         writers = dict.fromkeys(row["branch"] for row in cut)
         for name in writers:
@@ -209,6 +255,45 @@ class EditedDialogues:
                 num_failed += is_failed(row)
         again = f"; {num_failed} failed: edit them once more, or retry_failed=true" if num_failed else ""
         log.info("edits/%s: %d dialogues regenerated%s", number, len(cut), again)
+
+
+def sheet_lines(row: Row) -> Iterator[dict[str, object]]:
+    """Makes a line of the table for each turn of A."""
+    turns: list[str] = row["turns"]
+    failed = [f"{FAILED}: {row['failed']}"] if "failed" in row else []
+    for place in range(0, len(turns), 2):
+        found = ["further turns were cut off"] if turn_name(place) in row.get("cut", ()) else []
+        yield {
+            "dialogue": row[KEY],
+            "round": place // 2 + 1,
+            "domain": row["domain"],
+            "before": turns[place - 1] if place else row["for_a"],
+            "text": turns[place],
+            "signs": ", ".join([*found, *failed] if place == len(turns) - 1 else found),
+        }
+
+
+def read_edits(path: Path) -> list[Edit]:
+    """Reads people's edits; an edit that is empty or equals the turn does not count.
+
+    Raises:
+        UserError: A round is no number, or a turn is edited twice.
+    """
+    found: dict[tuple[str, int], Edit] = {}
+    for place, cells in read_sheet(path, ("dialogue", "round", "text", "edit")):
+        text = normalize_spaces(cells["edit"])
+        if not text or text == normalize_spaces(cells["text"]):
+            continue
+        number = cells["round"].strip()
+        if not (number.isascii() and number.isdigit() and int(number)):
+            problem = f"round is {shorten(cells['round'])}"
+            raise UserError(problem, place=place, hint="leave dialogue and round as they were written")
+        edit = Edit(dialogue=cells["dialogue"], round=int(number), before=normalize_spaces(cells["text"]), text=text)
+        if (edit.dialogue, edit.round) in found:
+            problem = f"round {edit.round} of {shorten(edit.dialogue)} is edited twice"
+            raise UserError(problem, place=place, hint="keep one of the edits")
+        found[edit.dialogue, edit.round] = edit
+    return list(found.values())
 
 
 def judge_dialogues(
