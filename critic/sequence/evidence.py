@@ -18,7 +18,7 @@ on held-out domains.
 | Relative                          | Use it for                                                               |
 |-----------------------------------|--------------------------------------------------------------------------|
 | `critic.tagger.calibration_features`          | the same for tokens and sentences |
-| `faithkit.baselines.word_evidence` | the words alone, without a model |
+| `faithkit.baselines.counted_features` | the words alone, without a model |
 | `critic.token_support`            | the weakest tokens, by an encoder that is not fine-tuned |
 | `critic.losses.overlap_supervision`      | an encoder that learns which words the knowledge lacks |
 

@@ -3,7 +3,7 @@
 The page is self-contained: its Content-Security-Policy forbids the network and every script except those that it
 names by hash. Answers are data in a JSON block, and the script puts them in as text, never as markup, fifty at a time,
 so twenty thousand answers open. The report of several runs shows answers by the same parts
-(faithkit_workflows/compare/page.py).
+(faithkit_workflows/compare/comparison_page.py).
 """
 
 import html
