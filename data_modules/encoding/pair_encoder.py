@@ -42,7 +42,7 @@ class PairEncoder(Encoder):
             response. None reads all.
         max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
             keeps all, which is read in windows.
-        evidence: Adds the columns `EVIDENCE`, from word statistics of each pair (`faithkit.baselines.counted_features.word_evidence`).
+        evidence: Adds the columns `EVIDENCE`, word statistics of each pair (`faithkit.baselines.counted_features`).
         whole: Adds the column `RUNS` and, if `max_knowledge_words` is set, the column `WHOLE` (for
             `critic.token_support`).
     """
