@@ -5,7 +5,7 @@ import logging
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -81,20 +81,6 @@ SUFFIXES = (".txt", ".md")
 MAX_WORDS = 120  # of a passage
 
 
-@dataclass(frozen=True, slots=True)
-class Retrieved:
-    """Examples with what was found for those that had no knowledge.
-
-    Args:
-        num_found: Examples that got knowledge.
-        num_without: Examples that had none, found or not.
-    """
-
-    examples: list[Example]
-    num_found: int
-    num_without: int
-
-
 def read_passages(path: str) -> list[str]:
     """Reads the passages of a folder or file of texts, or `embedded`: the knowledge of the embedded corpus.
 
@@ -131,19 +117,14 @@ def split_passages(text: str) -> Iterator[str]:
             yield " ".join(passage)
 
 
-def with_retrieved(examples: Sequence[Example], index: Bm25, num_passages: int) -> Retrieved:
-    """Returns each example without knowledge the best passages, a paragraph each; others stay as they are."""
-    found, num_found, num_without = [], 0, 0
+def with_retrieved(examples: Sequence[Example], index: Bm25, num_passages: int) -> list[Example]:
+    """Gives each example without knowledge the best passages, a paragraph each; others stay as they are."""
+    found = []
     for example in examples:
-        if example.knowledge.strip():
-            found.append(example)
-            continue
-        num_without += 1
         last = example.history[-1].text if example.history else ""
-        passages = index.best(f"{last}\n{example.response}", num_passages)
-        num_found += bool(passages)
+        passages = () if example.knowledge.strip() else index.best(f"{last}\n{example.response}", num_passages)
         found.append(replace(example, knowledge="\n\n".join(passages)) if passages else example)
-    return Retrieved(found, num_found, num_without)
+    return found
 
 
 def fingerprint(passages: Sequence[str]) -> str:
@@ -161,15 +142,19 @@ def _read(file: Path) -> str:
         raise UserError(problem, place=str(file), hint=f"chmod u+r {file}") from error
 
 
-def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> Retrieved | None:
-    """Retrieves passages for the examples; returns None if `retrieval.path` is not set."""
+def retrieve(config: Mapping[str, Any], examples: Sequence[Example]) -> tuple[list[Example], dict[str, Any]] | None:
+    """Retrieves passages for the examples; returns them with a summary, or None if `retrieval.path` is not set."""
     options = RetrievalOptions(**(config.get("retrieval") or {}))
     if options.path is None:
         return None
-    found = with_retrieved(examples, _build_index(options.path), options.num_passages)
-    counts = (f"{found.num_found:,}", f"{found.num_without:,}", options.path)
+    index = _build_index(options.path)
+    found = with_retrieved(examples, index, options.num_passages)
+    num_found = sum(new is not old for new, old in zip(found, examples, strict=True))
+    num_without = sum(not example.knowledge.strip() for example in examples)
+    counts = (f"{num_found:,}", f"{num_without:,}", options.path)
     log.info("retrieval: %s of %s examples without knowledge got passages of %s", *counts)
-    return found
+    summary = {"passages": len(index.passages), "hash": fingerprint(index.passages)}
+    return found, summary | {"examples_found": num_found, "examples_without_knowledge": num_without}
 
 
 def with_knowledge(config: Mapping[str, Any], benchmark: Benchmark) -> Benchmark:
@@ -177,10 +162,7 @@ def with_knowledge(config: Mapping[str, Any], benchmark: Benchmark) -> Benchmark
     found = retrieve(config, benchmark.examples)
     if found is None:
         return benchmark
-    passages = _build_index(config["retrieval"]["path"]).passages
-    summary = {"passages": len(passages), "hash": fingerprint(passages)}
-    summary |= {"examples_found": found.num_found, "examples_without_knowledge": found.num_without}
-    return replace(benchmark, examples=found.examples, summary={**benchmark.summary, "retrieval": summary})
+    return replace(benchmark, examples=found[0], summary={**benchmark.summary, "retrieval": found[1]})
 
 
 @lru_cache(maxsize=1)

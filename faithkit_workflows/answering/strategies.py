@@ -57,20 +57,6 @@ class FeatureReader:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """The answer that is kept for an example.
-
-    Args:
-        num_draws: Number of the draw that gave it, from 1.
-        num_missing: Wanted features that it lacks.
-    """
-
-    candidate: Candidate
-    num_draws: int
-    num_missing: int
-
-
-@dataclass(frozen=True, slots=True)
 class Resampling:
     """Answers examples, drawing again while a wanted feature is missing; needs nucleus sampling.
 
@@ -94,35 +80,26 @@ class Resampling:
         check_controlled(self.generator.encoder.layout.control)
 
     def answer(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Prediction]:
-        """Returns the accepted answers, without labels."""
-        drawn = self.draw(examples, advance)
-        return [Prediction(id=e.id, text=kept.candidate.text) for e, kept in zip(examples, drawn, strict=True)]
-
-    def draw(self, examples: Sequence[Example], advance: Advance | None = None) -> list[Drawn]:
-        """Gives the kept answers with their draws and missing features."""
+        """Returns the first answers with all wanted features, or else those that lack the fewest, without labels."""
         wanted = control_tokens(self.generator.encoder.layout.control, self.control)
-        kept: dict[int, Drawn] = {}
+        kept: dict[int, tuple[int, str]] = {}  # missing features and text by example
         places = list(range(len(examples)))
         for number in range(self.max_draws):
             # The id seeds the random stream: each draw needs a different one.
             asked = [replace(examples[place], id=f"{examples[place].id}\n{number}") for place in places]
             found = self.generator.candidates(asked, decoding=self.decoding, control=self.control)
-            first = [samples[0] for samples in found]
-            answered = [
-                replace(e, response=drawn.text, label=None, spans=None) for e, drawn in zip(asked, first, strict=True)
-            ]
-            for place, drawn, tokens in zip(places, first, self.features(answered), strict=True):
+            texts = [samples[0].text for samples in found]
+            answered = [replace(e, response=text, label=None, spans=None) for e, text in zip(asked, texts, strict=True)]
+            for place, text, tokens in zip(places, texts, self.features(answered), strict=True):
                 missing = sum(token not in tokens for token in wanted)
-                best = kept.get(place)
-                if best is None or missing < best.num_missing:
-                    kept[place] = Drawn(drawn, number + 1, missing)
-            done = [place for place in places if not kept[place].num_missing or number + 1 == self.max_draws]
-            places = [place for place in places if kept[place].num_missing]
-            if advance and done:
-                advance(len(done))
-            if not places:
+                if place not in kept or missing < kept[place][0]:
+                    kept[place] = (missing, text)
+            unfinished = [place for place in places if kept[place][0] and number + 1 < self.max_draws]
+            if advance and len(unfinished) < len(places):
+                advance(len(places) - len(unfinished))
+            if not (places := unfinished):
                 break
-        return [kept[place] for place in range(len(examples))]
+        return [Prediction(id=example.id, text=kept[place][1]) for place, example in enumerate(examples)]
 
 
 class Answerer(Protocol):

@@ -53,7 +53,7 @@ def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[
         rows += found
         names.append(f"{len(found):,} rows of {dataset_of(block)}, {Path(block['path']).name}")
     retrieved = retrieve(config, rows) if rows else None
-    return retrieved.examples if retrieved else rows, "; ".join(names)
+    return retrieved[0] if retrieved else rows, "; ".join(names)
 
 
 def _read_untested_rows(block: Mapping[str, Any], benchmark: Benchmark, *, prefix: str) -> list[Example]:

@@ -47,8 +47,8 @@ def test_only_examples_without_knowledge_get_what_is_found_by_last_turn_and_resp
         example(knowledge=" ", response="Penguins"),
     ]
     found = with_retrieved(rows, index, 3)
-    assert found.examples[0].knowledge == "The Danube flows through ten countries.\n\nThe Rhine ends in the sea."
-    assert found.examples[1:] == rows[1:] and (found.num_found, found.num_without) == (1, 2)
+    assert found[0].knowledge == "The Danube flows through ten countries.\n\nThe Rhine ends in the sea."
+    assert found[1:] == rows[1:]
 
 
 def test_dialogues_are_judged_by_what_is_retrieved(language_models: dict[str, Path], tmp_path: Path) -> None:
