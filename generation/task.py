@@ -19,7 +19,6 @@ from data_modules.encoding.sequence_layout import CONTROL_TOKENS, TurnLayout, ad
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
-from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
@@ -33,7 +32,8 @@ from faithkit.training.row_metric import RowMetric
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
-from generation.control import OVERLAP, Ctrl, Terciles, control_tokens, fit_terciles, levels
+from generation.control import OVERLAP, Ctrl, Terciles, fit_terciles, levels
+from generation.generator import Generator
 from generation.objectives.objective import Objective, Step
 from generation.options import GeneratorOptions
 from generation.settings import Settings
@@ -241,36 +241,30 @@ class GeneratorTask:
         tests: TestResults[NDArray[np.float64]],
     ) -> Reports:
         """Measures the perplexity of each test set, and generates answers to a few of its examples."""
-        model = calibrated.predictor
+        model, tokenizer = calibrated.predictor, self.tokenizer
         model.set_attn_implementation("sdpa")
-        reports: Reports = {name: [] for name in tests}
-        for name, (examples, rows) in tests.items():
-            if not examples:
-                continue
-            number = training.num_examples
-            shown = examples[:: max(1, len(examples) // number)][:number] if number else []
-            answers, title = self.answers(model, shown), f"test/{name}"
-            origin = Provenance.of(name, examples, training.models)
-            options: dict[str, Any] = {"title": title, "num_resamples": training.num_resamples, "origin": origin}
-            reports[name].append(perplexity_report(examples, np.stack(rows), answers, **options))
-        return reports
-
-    def answers(self, model: Any, examples: Sequence[Example]) -> dict[str, str]:
-        """Answers examples by greedy decoding with the control tokens of a faithful answer; returns texts by id."""
-        if not examples:
-            return {}
-        layout, tokenizer = self.turns.layout, self.tokenizer
-        tokens = control_tokens(layout.control)
         engine = TransformersEngine(
             model,
             eos_id=tokenizer.eos_token_id,
             pad_id=tokenizer.pad_token_id,
             decoder_prefix=self.turns.decoder_prefix,
         )
-        contexts = self.turns.contexts(examples, Counter(), [tokens] * len(examples))
-        prompts = [Prompt(example.id, contexts.row(place)) for place, example in enumerate(examples)]
-        completions = engine.generate(prompts, Decoding(max_new_tokens=layout.max_response_length))
-        return {answer.id: tokenizer.decode(answer.ids, skip_special_tokens=True).strip() for answer in completions}
+        generator = Generator(engine, self.turns, Settings.from_sidecar(calibrated.sidecar))
+        reports: Reports = {name: [] for name in tests}
+        for name, (examples, rows) in tests.items():
+            if not examples:
+                continue
+            number = training.num_examples
+            shown = examples[:: max(1, len(examples) // number)][:number] if number else []
+            answers = {answer.id: answer.text for answer in generator.predict_examples(shown)}
+            origin = Provenance.of(name, examples, training.models)
+            options: dict[str, Any] = {
+                "title": f"test/{name}",
+                "num_resamples": training.num_resamples,
+                "origin": origin,
+            }
+            reports[name].append(perplexity_report(examples, np.stack(rows), answers, **options))
+        return reports
 
 
 def _on_device(batch: Mapping[str, Tensor], device: Any) -> dict[str, Tensor]:
