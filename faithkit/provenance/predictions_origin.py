@@ -6,15 +6,10 @@ model reads and of what it is compared with.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from heapq import merge
-from itertools import islice
-from operator import itemgetter
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from pydantic import ValidationError
@@ -28,7 +23,6 @@ from faithkit.settings.types import Block, NonNegativeInt, Text
 from faithkit.weights.used_model import UsedModel, describe_model
 
 HASH_BYTES = 16  # bytes of a hash
-NUM_HELD_ROWS = 10_000  # rows in memory at a time
 NUM_SHOWN_DIGITS = 8  # characters of it that a reader sees
 
 
@@ -53,17 +47,15 @@ class TestRows:
 
     @classmethod
     def of(cls, dataset: str, examples: Iterable[Example]) -> "TestRows":
-        """Describes the rows that some examples are; of many it holds a part, and sorts the others on the disk."""
+        """Describes the rows that some examples are; of any number of them none is held."""
         splits: set[str] = set()
-        hashes = {"rows": hashlib.blake2b(digest_size=HASH_BYTES), "gold": hashlib.blake2b(digest_size=HASH_BYTES)}
-        number = 0
-        with ExitStack() as files:
-            for _, read, compared in merge(*_sorted_parts(examples, splits, files), key=itemgetter(0)):
-                hashes["rows"].update(read.encode(errors="surrogatepass"))
-                hashes["gold"].update(compared.encode(errors="surrogatepass"))
-                number += 1
-        digests = {name: digest.hexdigest() for name, digest in hashes.items()}
-        return cls(dataset=dataset, split=", ".join(sorted(splits)), num_rows=number, **digests)
+        # The hashes of the rows are added up, so that their order changes nothing.
+        num_rows = rows = gold = 0
+        for example in examples:
+            splits.add(example.split)
+            num_rows, rows, gold = num_rows + 1, rows + _hash(_read(example)), gold + _hash(_compared(example))
+        sums = {"rows": _format_sum(rows), "gold": _format_sum(gold)}
+        return cls(dataset=dataset, split=", ".join(sorted(splits)), num_rows=num_rows, **sums)
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.split}, {self.num_rows:,} rows {self.rows[:NUM_SHOWN_DIGITS]}"
@@ -83,28 +75,13 @@ def _compared(example: Example) -> list[Any]:
     return [example.id, example.label, spans, list(example.tags), example.reference]
 
 
-def _sorted_parts(
-    examples: Iterable[Example], splits: set[str], files: ExitStack
-) -> list[Iterable[tuple[str, str, str]]]:
-    """Gives the rows in parts that are sorted by id: id, what is read, what is compared with.
+def _hash(values: list[Any]) -> int:
+    text = dumps(values).encode(errors="surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=HASH_BYTES).digest())
 
-    Args:
-        splits: Takes the rows' splits.
-        files: Closes the files of all parts but the last.
-    """
-    parts: list[Iterable[tuple[str, str, str]]] = []
-    rest = iter(examples)
-    while chunk := sorted(islice(rest, NUM_HELD_ROWS), key=lambda example: example.id):
-        splits.update(example.split for example in chunk)
-        rows = ((example.id, dumps(_read(example)), dumps(_compared(example))) for example in chunk)
-        if len(chunk) < NUM_HELD_ROWS:
-            parts.append(list(rows))
-            break
-        file: Any = files.enter_context(TemporaryFile("w+", encoding="utf-8", newline="\n"))  # noqa: SIM115
-        file.writelines(f"{json.dumps(row)}\n" for row in rows)
-        file.seek(0)
-        parts.append(tuple(json.loads(line)) for line in file)
-    return parts
+
+def _format_sum(total: int) -> str:
+    return f"{total % 256**HASH_BYTES:0{2 * HASH_BYTES}x}"
 
 
 class StoredRows(Block):
@@ -160,7 +137,7 @@ def write_origin(predictions: Path, dataset: str, examples: Iterable[Example], m
     stored = {
         "rows": TestRows.of(dataset, examples).to_dict(),
         "models": [model.to_dict() for model in models],
-        "predictions": _hash(predictions),
+        "predictions": _hash_file(predictions),
     }
     write_json(origin_path(predictions), stored)
 
@@ -174,7 +151,7 @@ def read_origin(predictions: Path) -> PredictionsOrigin:
         stored = StoredOrigin.model_validate(read_strict_json(path, hint=""))
     except (UserError, ValidationError):
         return PredictionsOrigin(reason=f"{path.name} is damaged")
-    if stored.predictions != _hash(predictions):
+    if stored.predictions != _hash_file(predictions):
         return PredictionsOrigin(reason=f"{predictions.name} was changed since {path.name} was written")
     models = tuple(_recognised(model) for model in stored.models)
     return PredictionsOrigin(rows=TestRows(**stored.rows.model_dump()), models=models)
@@ -195,5 +172,5 @@ def _is_here(path: str) -> bool:
     return (Path(path).expanduser() / "hf").is_dir() or (Path(path).expanduser() / "config.json").exists()
 
 
-def _hash(path: Path) -> str:
+def _hash_file(path: Path) -> str:
     return hash_files(path.parent, [path.name])[path.name]
