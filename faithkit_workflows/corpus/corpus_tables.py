@@ -1,7 +1,6 @@
 """Builds the tables of a corpus, with the papers' figures where they count the same."""
 
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +23,10 @@ from faithkit.published.published_tables import published_table
 from faithkit_workflows.corpus.corpus_stats import ALL, Basic, Bucket, CorpusStats, Counts, sort_labels
 
 RAGTRUTH = "ragtruth"
+PAPER = "  paper"
+NONE = "-"
+SHORT = dict(zip(CLASSES, ("entailed", "uncoop.", "generic", "partial", "full"), strict=True))
+Cells = tuple[str, ...]
 
 
 def build_corpus_tables(stats: CorpusStats, *, title: str = "", dataset: str = "", full: bool = False) -> list[Table]:
@@ -51,38 +54,44 @@ def build_corpus_tables(stats: CorpusStats, *, title: str = "", dataset: str = "
         if found:
             tables.append(_buckets(found, paper, f"{prefix}by length of the {by}"))
     if full and stats.classes:
-        tables += [
-            _classes(stats, f"{prefix}BEGIN's classes", dataset),
-            _acts(stats, f"{prefix}speech acts"),
-        ]
+        tables += [_classes(stats, f"{prefix}BEGIN's classes", dataset), _acts(stats, f"{prefix}speech acts")]
     if full and stats.extraction:
         tables.append(_extraction(stats, f"{prefix}copied from the knowledge"))
     return tables
 
 
+def _table(
+    title: str, names: str | Cells, heads: Sequence[str], rows: Iterable[Cells | None], *lines: str | None
+) -> Table:
+    """Builds a table with a caption of these lines; a row of None ends a section, that of the total is bold."""
+    table = new_number_table(title, names, heads, show_edge=True)
+    for cells in rows:
+        if cells is None:
+            table.add_section()
+        else:
+            style = "bold" if cells[0] == ALL else ""
+            # A cell that begins with spaces is one of ours, and they are to stay.
+            table.add_row(*(cell if cell[:1] == " " else Text(escape_terminal(cell), style=style) for cell in cells))
+    table.caption = Text("\n".join(filter(None, lines))) if lines else None
+    return table
+
+
 def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
-    names = ("sources", "responses", "context", "response", "hallucinated", "spans")
-    table = framed(title, "part", names)
-    for name, line in stats.basic.items():
-        add_row(table, name, *_basic_cells(line))
-        if dataset == RAGTRUTH and (row := basic_rows().get(name)):
-            table.add_row(
-                PAPER,
-                f"{row['sources']:,}",
-                f"{row['responses']:,}",
-                f"{row['context_mean']:,} / {row['context_max']:,}",
-                f"{row['response_mean']:,} / {row['response_max']:,}",
-                f"{row['hallucinated']:,} ({row['hallucinated_percent']:.1f}%)",
-                f"{row['spans']:,}",
-            )
-        elif row := count_rows(dataset).get(name):
-            share = row["hallucinated"] / row["responses"]
-            wrong = f"{row['hallucinated']:,} ({share:.1%})"
-            table.add_row(PAPER, NONE, f"{row['responses']:,}", NONE, NONE, wrong, NONE)
+    def rows() -> Iterator[Cells]:
+        for name, line in stats.basic.items():
+            yield name, *_basic_cells(line)
+            if dataset == RAGTRUTH and (row := basic_rows().get(name)):
+                sizes = (f"{row[f'{text}_mean']:,} / {row[f'{text}_max']:,}" for text in ("context", "response"))
+                wrong = f"{row['hallucinated']:,} ({row['hallucinated_percent']:.1f}%)"
+                yield PAPER, f"{row['sources']:,}", f"{row['responses']:,}", *sizes, wrong, f"{row['spans']:,}"
+            elif row := count_rows(dataset).get(name):
+                wrong = f"{row['hallucinated']:,} ({row['hallucinated'] / row['responses']:.1%})"
+                yield PAPER, NONE, f"{row['responses']:,}", NONE, NONE, wrong, NONE
+
     counts = stats.counts
-    lines = []
+    unjudged, lines = counts.num_responses - counts.num_judged, []
     if 0 < counts.num_judged < counts.num_responses:
-        lines.append(f"{counts.num_responses - counts.num_judged:,} responses have no label: shares are of the others")
+        lines.append(f"{unjudged:,} responses have no label: shares are of the others")
     if 0 < counts.num_marked < counts.num_responses:
         lines.append(f"{stats.num_unmarked:,} responses have no marked spans")
     lines.append("context and response: mean and maximum in words")
@@ -90,17 +99,16 @@ def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
         lines += [f"paper: {ragtruth_citation()}", part_note(counts.num_responses)]
     elif cited := published_counts(dataset)[1]:
         lines.append(f"paper: {cited}")
-    table.caption = Text("\n".join(filter(None, lines)))
-    return table
+    heads = ("sources", "responses", "context", "response", "hallucinated", "spans")
+    return _table(title, "part", heads, rows(), *lines)
 
 
-def _basic_cells(line: Basic) -> tuple[str, ...]:
-    context = f"{line.context.mean:,.0f} / {line.context.max:,}" if line.context.num_texts else NONE
+def _basic_cells(line: Basic) -> Cells:
     counts = line.counts
     return (
         f"{line.num_sources:,}",
         f"{counts.num_responses:,}",
-        context,
+        f"{line.context.mean:,.0f} / {line.context.max:,}" if line.context.num_texts else NONE,
         f"{line.response.mean:,.0f} / {line.response.max:,}",
         _share(counts),
         f"{counts.num_spans:,}" if counts.num_marked else NONE,
@@ -112,140 +120,116 @@ def _share(counts: Counts) -> str:
 
 
 def _models(stats: CorpusStats, title: str, published: bool) -> Table:
-    table = framed(title, ("generator", "task"), ("responses", "hallucinated", "spans", "density"))
-    for model, tasks in stats.models.items():
-        for place, (task, counts) in enumerate(tasks.items()):
-            add_row(
-                table,
-                "" if place else model,
-                task,
-                f"{counts.num_responses:,}",
-                _share(counts),
-                f"{counts.num_spans:,}" if counts.num_marked else NONE,
-                f"{counts.density:.2f}" if counts.num_marked else NONE,
-            )
-            if published and (row := model_rows().get((model.lower(), task))):
-                density = NONE if row["density"] is None else f"{row['density']:.2f}"
-                table.add_row("", PAPER, NONE, f"{row['hallucinated']:,}", f"{row['spans']:,}", density)
-        table.add_section()
-    if stats.has_spans:
-        table.caption = Text("density: spans per hundred words")
-    return table
+    def rows() -> Iterator[Cells | None]:
+        for model, tasks in stats.models.items():
+            for place, (task, counts) in enumerate(tasks.items()):
+                spans = (f"{counts.num_spans:,}", f"{counts.density:.2f}") if counts.num_marked else (NONE, NONE)
+                yield "" if place else model, task, f"{counts.num_responses:,}", _share(counts), *spans
+                if published and (row := model_rows().get((model.lower(), task))):
+                    density = NONE if row["density"] is None else f"{row['density']:.2f}"
+                    yield "", PAPER, NONE, f"{row['hallucinated']:,}", f"{row['spans']:,}", density
+            yield None
+
+    note = "density: spans per hundred words" if stats.has_spans else None
+    heads = ("responses", "hallucinated", "spans", "density")
+    return _table(title, ("generator", "task"), heads, rows(), *([note] if note else []))
 
 
 def _types(stats: CorpusStats, title: str) -> Table:
     labels = sort_labels(label for counts in stats.types.values() for label in counts)
-    table = framed(title, "part", tuple(label.replace("_", " ") for label in labels))
-    for name, counts in stats.types.items():
-        total = max(1, sum(counts.values()))
-        shares = (f"{counts.get(label, 0):,} ({counts.get(label, 0) / total:.0%})" for label in labels)
-        add_row(table, name, *shares)
-    return table
+    rows = (
+        (name, *(f"{counts.get(one, 0):,} ({counts.get(one, 0) / max(1, sum(counts.values())):.0%})" for one in labels))
+        for name, counts in stats.types.items()
+    )
+    return _table(title, "part", [label.replace("_", " ") for label in labels], rows)
 
 
 def _buckets(by_task: Mapping[str, list[Bucket]], paper: Mapping[str, Sequence[Row]], title: str) -> Table:
     marked = any(bucket.counts.num_marked for found in by_task.values() for bucket in found)
-    table = framed(title, "part", ("words", "responses", "hallucinated", *(["spans each"] if marked else [])))
-    for task, found in by_task.items():
-        for place, bucket in enumerate(found):
-            add_row(
-                table,
-                "" if place else task,
-                f"{'(' if place else '['}{bucket.low:,}, {bucket.high:,}]",
-                f"{bucket.counts.num_responses:,}",
-                f"{bucket.counts.share:.1%}",
-                *([f"{bucket.counts.spans_each:.2f}"] if marked else []),
-            )
-        for row in paper.get(task, ()):
-            table.add_row(PAPER, f"({row['low']:,}, {row['high']:,}]", NONE, NONE, f"{row['spans_each']:.2f}")
-        table.add_section()
-    return table
 
+    def rows() -> Iterator[Cells | None]:
+        for task, found in by_task.items():
+            for place, bucket in enumerate(found):
+                words, counts = f"{'(' if place else '['}{bucket.low:,}, {bucket.high:,}]", bucket.counts
+                spans = [f"{counts.spans_each:.2f}"] if marked else []
+                yield "" if place else task, words, f"{counts.num_responses:,}", f"{counts.share:.1%}", *spans
+            for row in paper.get(task, ()):
+                yield PAPER, f"({row['low']:,}, {row['high']:,}]", NONE, NONE, f"{row['spans_each']:.2f}"
+            yield None
 
-PAPER = "  paper"
-NONE = "-"
-framed = partial(new_number_table, show_edge=True)
-SHORT = dict(zip(CLASSES, ("entailed", "uncoop.", "generic", "partial", "full"), strict=True))
+    return _table(title, "part", ("words", "responses", "hallucinated", *(["spans each"] if marked else [])), rows())
 
 
 def _lengths(stats: CorpusStats, title: str) -> Table:
     """Shows lengths of responses, knowledge and previous turns."""
-    table = framed(title, "text", ("texts", "mean words", "median", "95%", "longest", "mean tokens"))
-    for name, units in stats.lengths.items():
-        words = units["words"]
-        cells = (f"{words.mean:.1f}", f"{words.median:.0f}", f"{words.high:.0f}", f"{words.max:,}")
-        add_row(table, name, f"{words.num_texts:,}", *cells, f"{units['tokens'].mean:.1f}")
-    table.caption = Text("tokens: words and punctuation marks; a knowledge counts once in each dialogue or source")
-    return table
+
+    def rows() -> Iterator[Cells]:
+        for name, units in stats.lengths.items():
+            words = units["words"]
+            cells = (f"{words.mean:.1f}", f"{words.median:.0f}", f"{words.high:.0f}", f"{words.max:,}")
+            yield name, f"{words.num_texts:,}", *cells, f"{units['tokens'].mean:.1f}"
+
+    heads = ("texts", "mean words", "median", "95%", "longest", "mean tokens")
+    note = "tokens: words and punctuation marks; a knowledge counts once in each dialogue or source"
+    return _table(title, "text", heads, rows(), note)
 
 
 def _dialogues(stats: CorpusStats, title: str, dataset: str) -> Table:
     """Shows FaithDial's Table 2, by split."""
-    table = framed(title, "split", ("dialogues", "turns", "each", "response", "before", "knowledge", "edited"))
     paper = size_rows(dataset)
-    for name, one in stats.dialogues.items():
-        tokens = (f"{number:.2f}" if number else NONE for number in (one.response, one.before, one.knowledge))
-        edited = NONE if one.edited is None else f"{one.edited:.1%}"
-        add_row(
-            table,
-            name,
-            f"{one.num_dialogues:,}",
-            f"{one.num_turns:,}" if one.num_turns else NONE,
-            f"{one.turns_each:.1f}" if one.num_turns else NONE,
-            *tokens,
-            edited,
-        )
-        if row := paper.get(name):
-            numbers = (f"{row[key]:.2f}" for key in ("response", "before", "knowledge"))
-            sizes = (f"{row['conversations']:,}", f"{row['turns']:,}", f"{row['turns_each']}")
-            table.add_row(PAPER, *sizes, *numbers, NONE)
-    rounds = [one.rounds for one in stats.dialogues.values() if one.rounds is not None]
+
+    def rows() -> Iterator[Cells]:
+        for name, one in stats.dialogues.items():
+            turns = (f"{one.num_turns:,}", f"{one.turns_each:.1f}") if one.num_turns else (NONE, NONE)
+            tokens = (f"{number:.2f}" if number else NONE for number in (one.response, one.before, one.knowledge))
+            yield name, f"{one.num_dialogues:,}", *turns, *tokens, NONE if one.edited is None else f"{one.edited:.1%}"
+            if row := paper.get(name):
+                numbers = (f"{row[key]:.2f}" for key in ("response", "before", "knowledge"))
+                yield PAPER, f"{row['conversations']:,}", f"{row['turns']:,}", f"{row['turns_each']}", *numbers, NONE
+
     lines = ["turns: of both speakers up to the last response; then mean tokens of the response, the turn before it"]
     lines[0] += " and its knowledge; edited: responses that differ from the original"
-    if rounds:
-        table_of = published_table("diahalu_sizes")
-        paper_rounds = (
-            f" (paper: {table_of.rows[0]['mean_rounds']:.2f}, {table_of.citation})" if dataset == "diahalu" else ""
-        )
-        lines.append(f"rounds of a dialogue: {sum(rounds) / len(rounds):.2f} in the mean{paper_rounds}")
+    if rounds := [one.rounds for one in stats.dialogues.values() if one.rounds is not None]:
+        theirs = published_table("diahalu_sizes")
+        cited = f" (paper: {theirs.rows[0]['mean_rounds']:.2f}, {theirs.citation})" if dataset == "diahalu" else ""
+        lines.append(f"rounds of a dialogue: {sum(rounds) / len(rounds):.2f} in the mean{cited}")
     if paper:
-        table_of = published_table("faithdial_sizes")
-        lines.append(f"paper: {table_of.citation}; {table_of.protocol}")
-    table.caption = Text("\n".join(lines))
-    return table
+        theirs = published_table("faithdial_sizes")
+        lines.append(f"paper: {theirs.citation}; {theirs.protocol}")
+    heads = ("dialogues", "turns", "each", "response", "before", "knowledge", "edited")
+    return _table(title, "split", heads, rows(), *lines)
 
 
 def _facet(stats: CorpusStats, name: str, title: str) -> Table:
     """Shows responses by the value of a facet, with the hallucinated share of each."""
     values, rates = stats.facets[name], stats.rates.get(name, {})
-    has_spans = stats.has_spans
-    more = (*(["hallucinated, %"] if rates else []), *(["density"] if has_spans else []))
-    table = framed(title, name.replace("_", " "), ("responses", "share", "words", *more))
-    total = sum(counts.num_responses for counts in values.values())
-    for value, counts in values.items():
-        cells = [
-            f"{counts.num_responses:,}",
-            f"{counts.num_responses / max(1, total):.1%}",
-            f"{counts.num_words / max(1, counts.num_responses):.1f}",
-        ]
-        cells += [format_metric(rates.get(value), digits=1, scale=100)] if rates else []
-        cells += [f"{counts.density:.2f}"] if has_spans else []
-        add_row(table, value, *cells)
-    if rates:
-        lines = ["95% intervals over groups" + ("; density: spans per hundred words" if has_spans else "")]
-        table.caption = Text("\n".join(lines))
-    return table
+    total = max(1, sum(counts.num_responses for counts in values.values()))
+
+    def rows() -> Iterator[Cells]:
+        for value, counts in values.items():
+            size = counts.num_responses
+            rate = [format_metric(rates.get(value), digits=1, scale=100)] if rates else []
+            density = [f"{counts.density:.2f}"] if stats.has_spans else []
+            words = f"{counts.num_words / max(1, size):.1f}"
+            yield value, f"{size:,}", f"{size / total:.1%}", words, *rate, *density
+
+    more = (*(["hallucinated, %"] if rates else []), *(["density"] if stats.has_spans else []))
+    note = "95% intervals over groups" + ("; density: spans per hundred words" if stats.has_spans else "")
+    heads = ("responses", "share", "words", *more)
+    return _table(title, name.replace("_", " "), heads, rows(), *([note] if rates else []))
 
 
 def _classes(stats: CorpusStats, title: str, dataset: str) -> Table:
     """Shows FaithDial's Table 1, by system."""
-    table = framed(title, "system", ("responses", *SHORT.values()))
     paper = begin_rows(dataset)
-    for system, counts in stats.classes.items():
-        total = sum(counts.values())
-        add_row(table, system or ALL, f"{total:,}", *(f"{counts[name] / max(1, total):.1%}" for name in CLASSES))
-        if row := paper.get(system):
-            table.add_row(PAPER, NONE, *(f"{row[name]:.1f}%" for name in CLASSES))
+
+    def rows() -> Iterator[Cells]:
+        for system, counts in stats.classes.items():
+            total = sum(counts.values())
+            yield system or ALL, f"{total:,}", *(f"{counts[name] / max(1, total):.1%}" for name in CLASSES)
+            if row := paper.get(system):
+                yield PAPER, NONE, *(f"{row[name]:.1f}%" for name in CLASSES)
+
     lines = [
         "full: hallucinated; partial: hallucinated and entailed; uncoop.: entailed, but no answer to the previous turn"
     ]
@@ -253,31 +237,26 @@ def _classes(stats: CorpusStats, title: str, dataset: str) -> Table:
         lines.append("tags of edited responses are those of the original")
     if paper:
         lines.append(f"paper: {published_table('faithdial_begin').citation}")
-    table.caption = Text("\n".join(lines))
-    return table
+    return _table(title, "system", ("responses", *SHORT.values()), rows(), *lines)
 
 
 def _acts(stats: CorpusStats, title: str) -> Table:
     """Shows the outer ring of FaithDial's Figure 2."""
-    names = [act for act in ACTS if any(act in counts for counts in stats.acts.values())]
-    sizes = {name: sum(counts[name] for counts in stats.classes.values()) for name in stats.acts}
-    table = framed(title, "speech act", tuple(SHORT[name] for name in stats.acts))
-    for act in names:
-        shares = (counts.get(act, 0) / max(1, sizes[name]) for name, counts in stats.acts.items())
-        add_row(table, act, *(f"{share:.0%}" for share in shares))
-    table.caption = Text("share of the class's responses that have the act; one may have several (VRM)")
-    return table
+    sizes = {name: max(1, sum(counts[name] for counts in stats.classes.values())) for name in stats.acts}
+    rows = (
+        (act, *(f"{counts.get(act, 0) / sizes[name]:.0%}" for name, counts in stats.acts.items()))
+        for act in ACTS
+        if any(act in counts for counts in stats.acts.values())
+    )
+    note = "share of the class's responses that have the act; one may have several (VRM)"
+    return _table(title, "speech act", [SHORT[name] for name in stats.acts], rows, note)
 
 
 def _extraction(stats: CorpusStats, title: str) -> Table:
     """Shows the means of FaithDial's Figure 3."""
-    table = framed(title, "", ("responses", "coverage", "density"))
-    for name, one in stats.extraction.items():
-        add_row(table, name, f"{one.num_responses:,}", f"{one.coverage:.2f}", f"{one.density:.2f}")
-    table.caption = Text("coverage: share of the tokens that are copied; density: mean length of the copied pieces")
-    return table
-
-
-def add_row(table: Table, *cells: str) -> None:
-    """Adds a row of plain texts, in bold for the total."""
-    table.add_row(*(Text(escape_terminal(cell), style="bold" if cells[0] == ALL else "") for cell in cells))
+    rows = (
+        (name, f"{one.num_responses:,}", f"{one.coverage:.2f}", f"{one.density:.2f}")
+        for name, one in stats.extraction.items()
+    )
+    note = "coverage: share of the tokens that are copied; density: mean length of the copied pieces"
+    return _table(title, "", ("responses", "coverage", "density"), rows, note)

@@ -125,10 +125,3 @@ def test_what_is_no_terminal_gets_plain_text_that_its_encoding_takes(monkeypatch
         assert stream.getvalue().encode(encoding)
         assert "\x1b" not in stream.getvalue()
         assert "+---" in stream.getvalue()
-
-
-def test_showing_a_table_as_text_leaves_it_fit_for_a_terminal():
-    table = metrics_table({"critic": {"f1": Metric(value=0.5)}}, title="test/begin")
-    before = table.box
-    render_text(table)
-    assert table.box is before

@@ -61,12 +61,6 @@ def test_one_who_reads_is_right_in_both_orders(
     assert "reply 1" in report.read_text() and shown.splitlines()[-1] == f"all figures: {report}"
 
 
-def test_what_cannot_be_read_is_invalid_where_answers_are_written(halludial: str, tmp_path: Path) -> None:
-    with ChatServer(answer=lambda messages, seed, sample: "Both of them.") as server:
-        ask(server, halludial, tmp_path / "run", "judge.written=true", "benchmark.num_rows=5")
-    assert metrics(tmp_path / "run")["invalid_rate"] == 1
-
-
 def test_a_run_that_is_begun_again_asks_nothing_twice(halludial: str, tmp_path: Path) -> None:
     cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
     with ChatServer(tells={"1": 0.6, "2": 0.3}) as server:

@@ -1,6 +1,5 @@
 """A detector of another package, declared by an entry point, works wherever a detector is named."""
 
-import csv
 import json
 import os
 import subprocess
@@ -57,18 +56,6 @@ def run(site: Path, folder: Path, *command: str) -> subprocess.CompletedProcess[
     )
     assert done.returncode == 0, done.stderr
     return done
-
-
-@pytest.mark.slow
-def test_score_uses_it(site: Path, tmp_path: Path) -> None:
-    table = tmp_path / "answers.csv"
-    table.write_text("knowledge,response\nthe river is long,IT IS SHORT\nthe river is long,it is long\n")
-    out = tmp_path / "scored.csv"
-    command = ["-m", "faithkit", "score", str(table), "checkpoint=shouting:0.5", f"output={out}", "run_dir=run"]
-    run(site, tmp_path, *command)
-    assert [row["label"] for row in csv.DictReader(out.open())] == ["hallucinated", "faithful"]
-    origin = json.loads((tmp_path / "run" / "predictions" / "answers.origin.json").read_text())
-    assert origin["models"][0]["kind"] == "shouting"
 
 
 def test_evaluate_a_cascade_best_of_n_and_a_test_use_it(site: Path, tmp_path: Path) -> None:

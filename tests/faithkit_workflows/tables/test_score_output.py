@@ -1,6 +1,5 @@
 """Scoring writes no file but its own, and verdicts on a table that was scored before stand beside the old ones."""
 
-import csv
 import json
 import os
 import shlex
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from construction.estimate.verdict_columns import VERDICT, added_names, newest_names, score_names
+from construction.estimate.verdict_columns import VERDICT
 from construction.estimate.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
@@ -164,17 +163,6 @@ def test_a_table_that_was_scored_is_scored_again_and_again(
         assert verdicts.scores.tolist() == [row[THIRD[1]] for row in found]
 
 
-def test_columns_of_one_detector_have_one_number_behind_all_that_are_there() -> None:
-    assert tuple(added_names(["a"], VERDICT).values()) == PLAIN
-    assert tuple(added_names(["probability"], VERDICT).values()) == SECOND
-    assert tuple(added_names(["faithkit_spans"], VERDICT).values()) == THIRD
-    assert added_names(["faithkit_label_9"], VERDICT)["spans"] == "faithkit_spans_10"
-    assert added_names(["faithkit_label_02", "label_2", "faithkit_labels"], VERDICT)["label"] == "label"
-    assert tuple(newest_names([*PLAIN, *SECOND, *THIRD]).values()) == THIRD
-    assert list(score_names("faithkit_label", [*PLAIN, *SECOND, *THIRD])) == ["faithkit_probability"]
-    assert list(score_names("faithkit_label", ["faithkit_label", "probability"])) == ["probability", "score"]
-
-
 def test_an_estimate_reads_the_newest_verdicts_or_those_that_are_named(tmp_path: Path) -> None:
     row: dict[str, str] = {"id": "a"}
     for names, label, probability in ((PLAIN, "faithful", "0.1"), (SECOND, "hallucinated", "0.8")):
@@ -202,12 +190,3 @@ def test_a_label_of_the_data_is_never_read_for_the_verdict(tmp_path: Path) -> No
         read_predictions(path)
     with pytest.raises(UserError, match=r"does not exist\n  at: .*none.csv\n  hint: check the path"):
         read_predictions(tmp_path / "none.csv")
-
-
-def test_the_scored_csv_has_each_name_once(tmp_path: Path) -> None:
-    row = {"knowledge": "k", "response": "r", "faithkit_spans": "[]"}
-    rows = read(write_csv(tmp_path / "rows.csv", [row]))
-    write_scored(tmp_path / "out.csv", rows, [Prediction(id="rows:0", label="faithful", score=0.5)])
-    with (tmp_path / "out.csv").open(newline="") as file:
-        header = next(csv.reader(file))
-    assert header == ["knowledge", "response", "faithkit_spans", *THIRD]
