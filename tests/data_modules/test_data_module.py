@@ -17,11 +17,6 @@ from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
 
 
-@pytest.fixture(scope="module")
-def encoder(tiny_bert: Path) -> PairEncoder:
-    return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
-
-
 @pytest.fixture
 def snli(tmp_path: Path) -> Path:
     rows = [
@@ -83,19 +78,6 @@ def test_another_content_another_layout_or_another_length_is_encoded_anew(snli: 
         )
     )
     assert len(keys) == 4
-
-
-def test_a_build_that_dies_leaves_no_half_cache(
-    snli: Path, encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
-    with monkeypatch.context() as patch:
-        patch.setattr(PairEncoder, "encode", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            module(snli, encoder)
-    left = (tmp_path / "home" / "encodings").iterdir()
-    assert all(path.suffix == ".lock" for path in left)
-    assert len(module(snli, encoder).subsets["train"][0])
 
 
 def test_batches_hold_the_texts_of_their_examples(snli: Path, encoder: PairEncoder) -> None:

@@ -73,22 +73,6 @@ def test_it_goes_on_from_any_step_with_other_processes(
         assert got == [sorted(batch) for batch in whole[step:]]
 
 
-def test_rows_before_the_first_step_are_not_encoded(
-    encoder: PairEncoder, write_shards: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = stream(write_shards((70,)), encoder, num_readers=1, num_buffer_rows=14)
-    seen: list[int] = []
-    encode = PairEncoder.encode
-
-    def noting(self: PairEncoder, rows: Any, counts: Counter[str]) -> Any:
-        seen.append(len(rows))
-        return encode(self, rows, counts)
-
-    monkeypatch.setattr(PairEncoder, "encode", noting)
-    indices(made, start=7)
-    assert seen == [14, 14], "of five buffers the one with the step and the last"
-
-
 def test_a_batch_is_what_its_rows_encode_to(encoder: PairEncoder, write_shards: Write) -> None:
     folder = write_shards()
     examples = [e for e, _ in Pairs(path=str(folder)).read_split("train", stream(folder, encoder).report)]

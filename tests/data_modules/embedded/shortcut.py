@@ -1,7 +1,4 @@
-"""Attacks on the corpus: classifiers that count and cannot read. Theirs is the score that a critic has to beat.
-
-python -m tests.data_modules.embedded.shortcut prints them, and the features that carry the strongest one.
-"""
+"""Attacks on the corpus: classifiers that count and cannot read. Theirs is the score that a critic has to beat."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,12 +8,10 @@ import numpy as np
 from scipy.sparse import csr_matrix, hstack
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.inspection import permutation_importance
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score, roc_auc_score
+from sklearn.metrics import f1_score
 
-from data_modules.embedded.corpus import generate
-from faithkit.baselines.counted_features import FEATURES, count_features, fit_counted_features
+from faithkit.baselines.counted_features import count_features, fit_counted_features
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import cased_words, unicode_words
 
@@ -105,26 +100,3 @@ def _common_words(examples: Sequence[Example], words: Sequence[str]) -> np.ndarr
 
 def _gold(examples: Sequence[Example]) -> np.ndarray:
     return np.array([e.label == HALLUCINATED for e in examples])
-
-
-def main() -> None:
-    """Prints the attacks on as many rows as the demo trains on."""
-    train, test = list(generate("train", 3200)), list(generate("test", 2000))
-    model = fit_counted_features(train)
-    assert model is not None
-    scores = model.score([e.knowledge for e in test], [e.response for e in test])
-    print(f"TF-IDF, logistic regression              {shortcut_baseline(train, test):.3f}")
-    print(f"the same with overlap counts             {shortcut_baseline(train, test, overlap=True):.3f}")
-    print(f"counted features, boosted trees          {counted_baseline(train, test):.3f}", end="")
-    print(f" (AUROC {roc_auc_score(_gold(test), scores):.3f})")
-    print(f"the same with 400 words                  {counted_words_baseline(train, test):.3f}")
-    importance = permutation_importance(
-        model.trees, _counted(test), _gold(test), n_repeats=5, random_state=0, scoring="roc_auc"
-    )
-    print("loss of AUROC where a feature is shuffled:")
-    for i in np.argsort(-importance.importances_mean)[:10]:
-        print(f"  {FEATURES[i]:38} {importance.importances_mean[i]:.4f}")
-
-
-if __name__ == "__main__":
-    main()

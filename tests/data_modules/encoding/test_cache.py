@@ -10,12 +10,11 @@ import pytest
 
 from data_modules.build import build_source
 from data_modules.datasets.nli import Snli
-from data_modules.embedded.layouts import WRITERS, written_layout
+from data_modules.embedded.layouts import WRITERS
 from data_modules.encoding.encoder import EncodedSplit
 from data_modules.encoding.encoding_cache import KEYS, Chunk, load_encoded, read_rows, write_rows
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
-from data_modules.encoding.tokens import load_tokenizer
 from faithkit.provenance.row_keys import RowKeys
 from tests.faults.processes import race
 
@@ -26,11 +25,6 @@ ROWS = {"train": 12, "validation": 6, "test": 6}
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_bert: Path) -> PairEncoder:
-    return PairEncoder(tokenizer=load_tokenizer(str(tiny_bert)), max_length=64)
 
 
 def content(encoded: EncodedSplit) -> tuple[Any, ...]:
@@ -57,18 +51,6 @@ def test_a_damaged_entry_is_encoded_again(
             assert content(load_encoded(source, "train", encoder)) == expected
         assert caplog.messages[0].endswith(f"{file!r} differs from what was written; building it again")
         assert (entry / file).read_bytes() == whole
-
-
-def test_the_entry_of_another_encoder_is_not_taken(home: Path, tmp_path: Path, encoder: PairEncoder) -> None:
-    source = Snli(path=str(WRITERS["snli"](tmp_path / "snli", ROWS)))
-    expected = content(load_encoded(source, "train", encoder))
-    (entry,) = (path for path in (home / "encodings").iterdir() if path.is_dir())
-    other = PairEncoder(tokenizer=encoder.tokenizer, max_length=16)
-    assert content(load_encoded(source, "train", other)) != expected
-    (second,) = (path for path in (home / "encodings").iterdir() if path.is_dir() and path != entry)
-    for path in second.iterdir():
-        (entry / path.name).write_bytes(path.read_bytes())
-    assert content(load_encoded(source, "train", encoder)) == expected
 
 
 LISTS = pa.LargeListArray.from_arrays(pa.array([0, 1, 3], pa.int64()), pa.array([1, 2, 3], pa.int32()))
@@ -135,13 +117,3 @@ def test_three_first_launches_at_once(home: Path, encoder: PairEncoder, round_nu
     assert others == [first, first]
     (entry,) = (path for path in (home / "embedded").iterdir() if path.is_dir())
     assert len((entry / "snli_1.0_train.jsonl").read_text().splitlines()) == 12
-
-
-@pytest.mark.parametrize("layout", WRITERS)
-def test_a_damaged_layout_is_written_again(home: Path, layout: str) -> None:
-    folder = Path(written_layout(layout, ROWS))
-    files = {path: path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()}
-    victim = max(files)
-    victim.write_bytes(files[victim][:-30])
-    assert written_layout(layout, ROWS) == str(folder)
-    assert {path: path.read_bytes() for path in folder.rglob("[!.]*") if path.is_file()} == files

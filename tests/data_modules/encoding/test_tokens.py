@@ -1,5 +1,6 @@
-"""Tokens of pairs equal those of the tokenizer, for every family, whatever the text."""
+"""Tokens of pairs and of words equal those of the tokenizer, for every family, whatever the text."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.tokens import load_tokenizer, tokenize
+from data_modules.encoding.tokens import _encode, _space_mark, load_tokenizer, tokenize
 from tests.data_modules.examples import example
-from tests.tiny import write_tokenizer
+from tests.tiny import WORDS, tiny_tokenizer, write_tokenizer
 
 KINDS = ("wordpiece", "bpe", "unigram")
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), min_size=1, max_size=60)
@@ -26,8 +27,6 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 @given(pairs=st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=4))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_pairs_encode_as_the_tokenizer_encodes_them(tokenizer: Any, pairs: list[tuple[str, str]]) -> None:
-    from collections import Counter
-
     encoder = PairEncoder(tokenizer=tokenizer, max_length=1000)
     columns = encoder.encode([example(knowledge=k, response=r) for k, r in pairs], Counter())
     batch = encoder.collate(columns)
@@ -39,8 +38,6 @@ def test_pairs_encode_as_the_tokenizer_encodes_them(tokenizer: Any, pairs: list[
 
 
 def test_long_knowledge_is_cut_at_its_end_and_counted(tokenizer: Any) -> None:
-    from collections import Counter
-
     encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
     long = "river stone music " * 20
     ids = encoder.collate(encoder.encode([example(knowledge=long, response="king")], counts))["input_ids"]
@@ -50,8 +47,6 @@ def test_long_knowledge_is_cut_at_its_end_and_counted(tokenizer: Any) -> None:
 
 
 def test_a_response_keeps_at_least_half_of_the_room(tokenizer: Any) -> None:
-    from collections import Counter
-
     encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
     columns = encoder.encode([example(knowledge="stone " * 50, response="river " * 50)], counts)
     assert int(columns["length"][0]) == 24
@@ -68,3 +63,37 @@ def test_equal_texts_are_tokenised_once_and_in_order(tokenizer: Any) -> None:
 
 def test_a_lone_surrogate_does_not_crash(tokenizer: Any) -> None:
     assert len(tokenize(tokenizer, ["a \ud800 b", "plain"])) == 2
+
+
+AWKWARD = [
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "\u00a0",
+    "\x00",
+    "\u0301",
+    "é",
+    "東京",
+    "don't",
+    "[SEP]",
+    "<mask>",
+    "1995",
+    "😀",
+    "'s",
+]
+TEXTS = st.lists(st.sampled_from([*WORDS, *AWKWARD, " ", " ", " "]), max_size=30).map("".join)
+
+
+@pytest.mark.parametrize(("kind", "mark"), [("wordpiece", ""), ("bpe", " "), ("unigram", None)])
+def test_which_tokenizers_cut_at_spaces(kind: str, mark: str | None) -> None:
+    assert _space_mark(tiny_tokenizer(kind).backend_tokenizer) == mark
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+@given(texts=st.lists(TEXTS, min_size=1, max_size=6))
+def test_words_give_the_ids_of_whole_texts(kind: str, texts: list[str]) -> None:
+    tokenizer = tiny_tokenizer(kind)
+    ids = tokenize(tokenizer, texts)
+    whole = _encode(tokenizer.backend_tokenizer, texts)
+    assert [ids.row(i).tolist() for i in range(len(texts))] == [whole.row(i).tolist() for i in range(len(texts))]

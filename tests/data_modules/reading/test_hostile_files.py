@@ -1,4 +1,4 @@
-"""Files that no corpus is: nested without end, of another encoding, devices, folders in the place of files."""
+"""What is no file: pipes, folders and devices in the place of files are refused, and never waited for."""
 
 import os
 import signal
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from data_modules.reading.rows import ReadReport, read_rows
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit_workflows.tables.user_table import open_user_table
@@ -15,7 +14,8 @@ from tests.data_modules.datasets import test_cmu_dog
 from tests.data_modules.official_rows import CASES, make, read, write_case
 
 EVERY = list(CASES)
-ROW = b'{"knowledge": "k", "response": "r"}\n'
+
+
 COLUMNS: dict[str, str | None] = dict.fromkeys(("knowledge", "response", "history", "id", "group"))
 
 
@@ -37,51 +37,6 @@ def check_refused(work: Callable[[], object], match: str) -> None:
 
 def endless(path: Path) -> None:
     path.symlink_to("/dev/zero")
-
-
-# A file's bytes, and the error; None: it is read.
-HOSTILE: dict[str, tuple[bytes, str | None]] = {
-    "deep lists": (b"[" * 10_000, "broken JSON"),
-    "deep lists in a row": (b'{"a": ' + b"[" * 10_000 + b"]" * 10_000 + b"}\n", "broken JSON"),
-    "deep objects": (b'{"a":' * 10_000, "broken JSON"),
-    "a number of 5,000 digits": (b'{"a": ' + b"9" * 5_000 + b"}\n", "broken JSON"),
-    "UTF-16": (ROW.decode().encode("utf-16"), "not UTF-8 text: byte 0xff at position 1"),
-    "blank lines": (b"\n \n\t\r\n\n", "the file has no data rows"),
-    "nothing": (b"", "the file has no data rows"),
-    "a byte order mark alone": (b"\xef\xbb\xbf", "the file has no data rows"),
-    "zeros": (bytes(100), "broken JSON"),
-    "a byte order mark": (b"\xef\xbb\xbf" + ROW, None),
-    "CRLF": (ROW.replace(b"\n", b"\r\n") * 2, None),
-    "a key given twice": (b'{"knowledge": 5, "knowledge": "k", "response": "r"}\n', None),
-    "NaN in other fields": (b'{"knowledge": "k", "response": "r", "x": NaN, "y": -Infinity}\n', None),
-    "half a surrogate pair": (b'{"knowledge": "\\ud800", "response": "r"}\n', None),  # refused when the text is read
-    "a line without an end": (ROW.rstrip(), None),
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
-def test_json_files_that_no_corpus_has(tmp_path: Path, name: str, suffix: str) -> None:
-    data, match = HOSTILE[name]
-    file = tmp_path / f"rows{suffix}"
-    file.write_bytes(data)
-    if match is None:
-        assert all(row.values["response"] == "r" for row in read_rows(file, ReadReport()))
-    else:
-        check_refused(lambda: list(read_rows(file, ReadReport())), match)
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_predictions_files_that_no_run_writes(tmp_path: Path, name: str) -> None:
-    (tmp_path / "p.jsonl").write_bytes(HOSTILE[name][0])
-    check_refused(lambda: read_predictions(tmp_path / "p.jsonl"), "p.jsonl")
-
-
-@pytest.mark.parametrize("suffix", [".tsv", ".csv"])
-@pytest.mark.parametrize("data", [b"\n\n\n", b"", bytes(100), b"a\tb\n\n\n", b"\xff\xfea\x00"])
-def test_tables_that_no_corpus_has(tmp_path: Path, suffix: str, data: bytes) -> None:
-    (tmp_path / f"rows{suffix}").write_bytes(data)
-    check_refused(lambda: list(read_rows(tmp_path / f"rows{suffix}", ReadReport())), "rows")
 
 
 @pytest.mark.parametrize("name", EVERY)

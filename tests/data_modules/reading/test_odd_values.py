@@ -10,7 +10,6 @@ import pytest
 from data_modules.reading.rows import ReadReport
 from data_modules.weak.wow_pairs import read_generations
 from faithkit.errors import UserError
-from faithkit.files.jsonl import read_predictions
 from faithkit.records import Prediction
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.user_table import open_user_table
@@ -32,14 +31,9 @@ def check_refused(work: Callable[[], object], match: str) -> None:
 # The change, and the error.
 WIKI_DATA: list[tuple[dict[str, Any], str]] = [
     ({"0": {"cast": [["nested"]]}}, r"'cast\[0\]' must be text, got \['nested'\]"),
-    ({"0": {"cast": {"a": "b"}}}, "'cast' must be text, got {'a': 'b'}"),
-    ({"0": {"cast": [5]}}, r"'cast\[0\]' must be text, got 5"),
-    ({"0": None}, "'section' must be text, got None"),
     ({"1": 5}, "'section' must be text, got 5"),
-    ({"1": ["a"]}, r"'section' must be text, got \['a'\]"),
     ({"1": "\ud800"}, "'section' is not valid text: half a surrogate pair"),
     ({"wikiDocumentIdx": "7"}, "'wikiDocumentIdx' must be a number, got '7'"),
-    ({"wikiDocumentIdx": True}, "'wikiDocumentIdx' must be a number, got True"),
 ]
 
 
@@ -64,12 +58,9 @@ SECTION = test_topical_chat.SECTION
 READING_SETS: list[tuple[Any, str]] = [
     ([], r"must be a JSON object, got \[\]"),
     ({"t_1": [5]}, r"'t_1' of the reading sets must be a JSON object, got \[5\]"),
-    ({"t_1": {"agent_1": [5]}}, "'agent_1' of the reading set must be a JSON object"),
     ({"t_1": {"agent_1": {"FS1": "x"}}}, "'FS1' of the reading set of agent_1 must be a JSON object, got 'x'"),
     ({"t_1": {"agent_1": {"FS1": {**SECTION, "fun_facts": 5}}}}, "'fun_facts' of section FS1 must be a list, got 5"),
-    ({"t_1": {"agent_1": {"FS1": {**SECTION, "fun_facts": [5]}}}}, "'fun_facts' must be text, got 5"),
     ({"t_1": {"agent_1": {"FS1": {"shortened_wiki_lead_section": "\ud800"}}}}, "is not valid text"),
-    ({"t_1": {**test_topical_chat.BUILT["t_1"], "article": 5}}, "'article' of the reading set must be a JSON object"),
     ({"t_1": {**test_topical_chat.BUILT["t_1"], "article": {"AS1": [5]}}}, "'article AS1' must be text"),
 ]
 
@@ -109,8 +100,6 @@ ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("decode", {**DECODE[0], "aggregated_contradiction_indices": 5}, "indices' must be a list, got 5"),
     ("decode", {**DECODE[0], "aggregated_contradiction_indices": [[1]]}, r"indices' must hold whole numbers, got \[1"),
     ("decode", {**DECODE[0], "conversation_id": ["c1"]}, "'conversation_id' must be text"),
-    ("decode", turn(agent_id=[1]), r"turn 0: field 'agent_id' must be text, got \[1\]"),
-    ("decode", turn(agent_id=0.5), "turn 0: field 'agent_id' must be text, got 0.5"),
     ("decode", turn(agent_id=True), "turn 0: field 'agent_id' must be text, got True"),
     ("faithdial", {**FAITHDIAL[0], "dialog_idx": "\ud800"}, "'dialog_idx' is not valid text"),
 ]
@@ -165,10 +154,3 @@ def test_half_a_surrogate_pair_is_written_back_as_its_escape(tmp_path: Path) -> 
     predictions = [Prediction(id=each.id, label="faithful", score=0.5) for each in rows.examples]
     write_scored(tmp_path / "out.csv", rows, predictions)
     assert "\\ud800" in (tmp_path / "out.csv").read_text()
-
-
-@pytest.mark.parametrize("label", [None, 5, ["a"], {}])
-def test_a_predicted_spans_label_is_text(tmp_path: Path, label: Any) -> None:
-    spans = [{"start": 0, "end": 1, "label": label}]
-    file = write(tmp_path / "p.jsonl", [{"id": "a", "label": "hallucinated", "spans": spans}])
-    check_refused(lambda: read_predictions(file), "a span's label must be text(.|\n)*p.jsonl, line 1")

@@ -1,9 +1,9 @@
 """Wrappers change one thing of a dataset, and forward all else, through wrappers of wrappers too."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -37,17 +37,6 @@ DECLARED: dict[str, Any] = {
 class Rare(Source):
     """A dataset that declares everything otherwise than the default."""
 
-    name: ClassVar[str] = DECLARED["name"]
-    default_split: ClassVar[str] = DECLARED["default_split"]
-    ids_repeat: ClassVar[bool] = DECLARED["ids_repeat"]
-    train_only: ClassVar[bool] = DECLARED["train_only"]
-    embedded_layout: ClassVar[str | None] = DECLARED["embedded_layout"]
-    embedded_options: ClassVar[Mapping[str, str]] = DECLARED["embedded_options"]
-    derived_from: ClassVar[str | None] = DECLARED["derived_from"]
-    files_stand_alone: ClassVar[bool] = DECLARED["files_stand_alone"]
-    options_for_all_rows: ClassVar[Mapping[str, Any]] = DECLARED["options_for_all_rows"]
-    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = DECLARED["option_values"]
-    option_names: ClassVar[Mapping[str, Sequence[str]]] = DECLARED["option_names"]
     every: bool = False
     shades: str = "all"
 
@@ -66,6 +55,10 @@ class Rare(Source):
 
     def excluding(self, excluded: Excluded) -> Source:
         return replace(self, every=True)
+
+
+for attribute in DECLARED.keys() - {"path"}:
+    setattr(Rare, attribute, DECLARED[attribute])
 
 
 EXCLUDED = Excluded.of([Example(id="x", source="x", split="x", group="x", knowledge="Fact 3.", response="x")])

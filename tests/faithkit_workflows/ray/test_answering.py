@@ -1,18 +1,15 @@
 """A folder of shards is answered as each of its files alone, with the same contract as scoring has."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from faithkit.errors import UserError
 from faithkit.settings.check import check_settings
-from faithkit.signals import Interrupted
 from faithkit_workflows.settings.prediction import GenerateSettings
-from tests.faithkit_workflows.ray.data import answer, in_process, rows, scored, untouched, write_jsonl, write_shards
+from tests.faithkit_workflows.ray.data import answer, rows, untouched, write_jsonl, write_shards
 from tests.running import compose, plain_config
 
 
@@ -51,21 +48,6 @@ def test_rows_need_no_response_and_keep_their_columns(finished: Path) -> None:
     table = pq.read_table(finished / "out")
     assert table.column_names == ["knowledge", "question", "day", "response"] and table.num_rows == 15
     assert any(table["response"].to_pylist())
-
-
-def test_an_interrupted_launch_goes_on_and_a_finished_one_answers_nothing(
-    finished: Path, tiny_llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(*arguments: Any) -> Iterator[Any]:
-        yield next(in_process(*arguments))
-        raise Interrupted
-
-    with pytest.raises(Interrupted, match="run the same command again"):
-        answer(finished / "data", tmp_path / "out", tiny_llama, run=stopped)
-    answer(finished / "data", tmp_path / "out", tiny_llama)
-    assert scored(tmp_path / "out") == scored(finished / "out")
-    answer(finished / "data", tmp_path / "out", tiny_llama, run=untouched)
-    assert "3 are answered already, 0 are left" in capsys.readouterr().out
 
 
 def test_a_detector_chooses_and_its_share_is_reported(
