@@ -141,7 +141,7 @@ def _judgement(example: Example) -> str:
 
 def _spans(example: Example) -> str:
     if example.spans is None:
-        hint = "use model.ask=verdict, or data with spans: data=ragtruth, spans"
+        hint = "use model.ask=verdict, or data with spans: data=ragtruth, pairs"
         raise UserError(f"example {shorten(example.id)} has no spans", place=example.source, hint=hint)
     return json.dumps({LIST_KEY: _parts(example)}, ensure_ascii=False)
 

@@ -123,7 +123,7 @@ def test_two_processes_take_the_steps_of_one(trainer: str, tmp_path: Path, tagge
     [
         ("embedded", ["data.num_train=60", "data.num_validation=40", "data.num_test=40"]),
         ("embedded", ["data.streaming=true", "data.num_train=60", "data.num_validation=40", "data.num_test=40"]),
-        ("spans", ["model.typed=false", "data.path=embedded"]),
+        ("pairs", ["model.typed=false", "data.path=embedded"]),
         ("xsum_tokens", ["model.max_windows=2", "data.test_fraction=0.4"]),
         ("ragtruth", ["data.fold=1", "data.num_folds=3", "data.split=train", "model.support_weight=0"]),
     ],
