@@ -13,7 +13,6 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -92,26 +91,17 @@ def wait_for(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     raise AssertionError(log.read_text()[-2000:])
 
 
-@pytest.fixture(scope="module")
-def local(weights: str) -> tuple[Any, Any]:
-    """The same weights in transformers, which says what is right."""
+def test_greedy_texts_are_those_of_transformers(engine: OpenAiEngine, weights: str) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     model = AutoModelForCausalLM.from_pretrained(weights, dtype=torch.float32).eval()
-    return model, AutoTokenizer.from_pretrained(weights)
-
-
-def read(local: tuple[Any, Any], request: Request) -> Any:
-    messages = [{"role": message.role, "content": message.content} for message in request.messages]
-    return local[1].apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=False)
-
-
-def test_greedy_texts_are_those_of_transformers(engine: OpenAiEngine, local: tuple[Any, Any]) -> None:
-    model, tokenizer = local
+    tokenizer = AutoTokenizer.from_pretrained(weights)
+    options = {"add_generation_prompt": True, "return_tensors": "pt", "return_dict": False}
     replies = {reply.id: reply for reply in engine.generate(REQUESTS, GREEDY)}
     for request in REQUESTS:
-        ids = read(local, request)
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        ids = tokenizer.apply_chat_template(messages, **options)
         written = model.generate(ids, max_new_tokens=GREEDY.max_new_tokens, do_sample=False, repetition_penalty=1.0)
         expected = tokenizer.decode(written[0, ids.shape[1] :], skip_special_tokens=True)
         reply = replies[request.id]

