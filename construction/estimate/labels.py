@@ -1,5 +1,6 @@
 """Reads people's labels of responses, with the waves in which they were drawn."""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ class Labels:
     Args:
         probabilities: That each labelled response was chosen, by any of the waves; empty if the file has none.
         without_waves: Ids of labels without waves.
+        skipped: Counts by reason.
         num_open: Responses of the last wave that are not labelled yet.
         open_at: The place of the first of them.
     """
@@ -35,9 +37,7 @@ class Labels:
     probabilities: dict[str, float] = field(default_factory=dict)
     waves: Sequence[Wave] = ()
     without_waves: Collection[str] = ()
-    num_unknown: int = 0
-    num_empty: int = 0
-    num_repeated: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
     num_open: int = 0
     open_at: str | None = None
 
@@ -53,7 +53,8 @@ class Labels:
             hint = "are they of another file? label_columns.id=NAME names their column of ids"
             raise UserError(f"none of {num_unknown:,} labels is of these responses", place=path, hint=hint)
         probabilities = {name: value for name, value in self.probabilities.items() if name in ids}
-        return replace(self, values=values, probabilities=probabilities, num_unknown=num_unknown)
+        skipped = self.skipped + Counter({"of ids that have no verdict": num_unknown})
+        return replace(self, values=values, probabilities=probabilities, skipped=skipped)
 
     def inclusion(self, num_rows: int) -> tuple[dict[str, float], list[Wave]]:
         """Gives the probability that each label was drawn, and the waves of the draw.
@@ -110,14 +111,14 @@ def read_labels(path: str, columns: Mapping[str, str]) -> Labels:
         UserError: A column is missing, a label is none, or an id has two different labels.
     """
     values, probabilities = dict[str, float](), dict[str, float]()
-    num_empty = num_repeated = 0
+    skipped = Counter[str]()
     waves, without_waves, unlabelled = dict[str, None](), set[str](), dict[str, str]()
     for number, row in enumerate(read_rows(Path(path), ReadReport())):
         if not number:
             require_columns(row, path, [(f"label_columns.{key}", name) for key, name in columns.items()])
         name, given = read_name(row, columns["id"]), row.values.get(columns["label"])
         if given is None or not str(given).strip():
-            num_empty += 1
+            skipped["still empty"] += 1
             if row.values.get(WAVES) not in (None, ""):
                 unlabelled.setdefault(name, row.place)
             continue
@@ -129,7 +130,7 @@ def read_labels(path: str, columns: Mapping[str, str]) -> Labels:
             if values[name] != label:
                 hint = "keep one of them: construct.py pipeline=annotate adjudicates several annotators"
                 raise UserError(f"id {shorten(name)} is labelled twice, and differently", place=row.place, hint=hint)
-            num_repeated += 1
+            skipped["given twice alike, counted once"] += 1
             continue
         values[name] = label
         if (text := row.values.get(WAVES)) not in (None, ""):
@@ -147,8 +148,7 @@ def read_labels(path: str, columns: Mapping[str, str]) -> Labels:
         probabilities=probabilities,
         waves=_parse_waves(next(iter(waves), ""), path),
         without_waves=without_waves,
-        num_empty=num_empty,
-        num_repeated=num_repeated,
+        skipped=skipped,
         num_open=len(places),
         open_at=next(iter(places), None),
     )

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from pyarrow.dataset import dataset
 from tqdm.auto import tqdm
 
 from construction.estimate.labels import LABELS, read_name, read_number, require_columns
@@ -327,13 +328,11 @@ class _ShardReader:
             hint = "run the same command again when the shards no longer change"
             raise UserError("the shard was written while it was read", place=shard.name, hint=hint)
         names = [name for name in _schema(file).names if name in (*TEXTS, self.id_column)]
-        chosen, first, found = np.array(rows), start, dict[int, dict[str, str]]()
-        for batch in _batches(file, [*names, self.names["label"]]):
-            here = chosen[(chosen >= first) & (chosen < first + batch.num_rows)]
-            for row, values in zip(here.tolist(), batch.take(pa.array(here - first)).to_pylist(), strict=True):
-                id_ = str(values[self.id_column]) if self.id_column else place_name(shard.name, row - start)
-                found[row] = {"id": id_, **_texts(values)}
-            first += batch.num_rows
+        taken = dataset(file, format="parquet").take(pa.array(np.array(rows) - start), columns=names or None)
+        found = {}
+        for row, values in zip(rows, taken.to_pylist(), strict=True):
+            id_ = str(values[self.id_column]) if self.id_column else place_name(shard.name, row - start)
+            found[row] = {"id": id_, **_texts(values)}
         return found
 
 

@@ -196,14 +196,8 @@ def _log_notes(table: VerdictTable, labels: Labels | None) -> None:
     is_random = not labels.waves and not labels.probabilities
     how = ", taken as drawn at random: a manual choice makes the rate wrong" if is_random else ""
     log.info("%s labels%s", f"{len(labels.values):,}", how)
-    counts = {
-        "of ids that have no verdict": labels.num_unknown,
-        "still empty": labels.num_empty,
-        "given twice alike, counted once": labels.num_repeated,
-    }
-    for what, number in counts.items():
-        if number:
-            log.info("labels %s: %s", what, f"{number:,}")
+    for what, number in labels.skipped.items():
+        log.info("labels %s: %s", what, f"{number:,}")
     if labels.num_open and labels.values:
         log.info("the last wave is labelled in part: the rate is right if chance chose that part, and wrong otherwise")
 
