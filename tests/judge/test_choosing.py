@@ -3,7 +3,7 @@
 import pytest
 
 from faithkit.records import Example, Turn
-from judge.questions import COMPARATIVE, Asker, parse_number
+from judge.questions import COMPARATIVE, Asker
 from tests.judge.engines import SetEngine
 
 ASKED = (Turn(speaker="seeker", text="How many?"),)
@@ -38,9 +38,3 @@ def test_one_that_fails_shifts_no_other() -> None:
     rows = [ROW, (EXAMPLE, {"first": "fails", "second": "b"}), ROW]
     found = list(Asker(engine, COMPARATIVE).answers(rows))
     assert [one.choice for one in found] == ["1", None, "1"] and found[1].text == "too long"
-
-
-def test_a_number_stands_at_the_beginning() -> None:
-    assert [parse_number(text) for text in ("The answer is: 2", "**2**", "1st", "2 or 1", "1.5", "")] == [
-        "2", "2", None, None, None, None
-    ]  # fmt: skip

@@ -11,7 +11,6 @@ import pytest
 from faithkit.errors import UserError
 from faithkit_workflows import construct
 from tests.faithkit.statistics.estimate_coverage import responses
-from tests.faithkit.statistics.test_prediction_powered import far_off
 from tests.running import compose
 
 NAMES = {1.0: "hallucinated", 0.0: "faithful"}
@@ -229,21 +228,6 @@ def test_labels_and_verdicts_that_cannot_be_used_are_refused(tmp_path: Path, pre
         path = write(tmp_path / f"verdicts{place}.csv", rows)
         with pytest.raises(UserError, match=problem):
             estimate(tmp_path / f"other{place}", path, "pipeline.label_next=1")
-
-
-def test_an_estimate_beyond_0_says_why_it_is_the_labels_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scores, labels, _ = far_off(0.05)
-    verdicts = [{"id": row, "label": int(score > 0.5), "score": score} for row, score in enumerate(scores)]
-    path = write(tmp_path / "verdicts.csv", verdicts)
-    given = [{"id": n, "label": int(labels[n])} for n in np.flatnonzero(np.isfinite(labels))]
-    people = f"pipeline.labels={write(tmp_path / 'labels.csv', given)}"
-    found = estimate(tmp_path / "run", path, people, "pipeline.power=1")
-    assert found["rate"] == found["rate_labels"] and found["rate"]["value"] == pytest.approx(0.05)
-    shown = capsys.readouterr().out
-    assert "** with the detector beyond 0 or 100: the labels alone" in shown
-    assert "either class" not in shown and "weight of the detector" not in shown
 
 
 def test_labels_of_one_class_give_an_exact_interval_and_no_correction(tmp_path: Path, predictions: Path) -> None:
