@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from critic.runtime.onnx_model import load_graph
 from critic.weights import longest_sequence
@@ -13,30 +13,18 @@ from faithkit.weights.load import check_vocabulary, import_transformers, load_co
 from faithkit.weights.resolve import fetch_folder, loading
 
 
-class DetectorSettings(Protocol):
-    """Settings that must match the model."""
-
-    @property
-    def max_length(self) -> int: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-
-
-Settings = TypeVar("Settings", bound=DetectorSettings)
-
-
-class LoadedCheckpoint(NamedTuple, Generic[Settings]):
+class LoadedCheckpoint(NamedTuple):
     """A model in fp32 or its ONNX graph, with tokenizer, device, and settings (None without faithkit.json)."""
 
     model: Any
     tokenizer: Any
     device: str
-    settings: Settings | None
+    settings: Any
 
 
 def load_checkpoint(
-    path: str, auto: str, kind: str, build: Callable[[Sidecar], Settings], device: str | None, *, onnx: bool = False
-) -> LoadedCheckpoint[Settings]:
+    path: str, auto: str, kind: str, build: Callable[[Sidecar], Any], device: str | None, *, onnx: bool = False
+) -> LoadedCheckpoint:
     """Loads a model from a path; no code in it is executed.
 
     Args:
@@ -80,7 +68,7 @@ def _check_architecture(config: Any, source: str, auto: str, kind: str) -> None:
         raise UserError(problem, place=source, hint=f"give a trained {kind}, or train one from these weights")
 
 
-def _check_settings(model: Any, settings: DetectorSettings, folder: Path) -> None:
+def _check_settings(model: Any, settings: Any, folder: Path) -> None:
     """Refuses a faithkit.json with other labels, or a longer sequence, than the weights have."""
     labels, longest = tuple(model.config.id2label.values()), longest_sequence(model)
     problem = ""

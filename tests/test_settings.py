@@ -133,8 +133,8 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     from faithkit.statistics.bootstrap import Groups
     from judge.task import _compute_metrics as of_a_judge
 
-    critic = of_a_critic(np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.4]]), np.array([1, 0, 1], np.int8))
-    tagger = of_a_tagger(np.array([0, 0, 1]), np.array([0.5, -1.0, 0.2]), np.array([1, 0, 0]), np.array([2, 3, 4]))
+    critic = of_a_critic(np.arange(3), np.array([[0.1, 0.9, 1], [0.8, 0.2, 0], [0.3, 0.4, 1]]))
+    tagger = of_a_tagger(np.array([[0, 0], [0, 1], [1, 0]]), np.array([[0.5, 1, 2], [-1.0, 0, 3], [0.2, 0, 4]]))
     groups = Groups.of("ab")
     generator = language_model_statistic(groups, np.ones((2, 3)))(np.ones((1, 2)))
     constant = {"gold_rate", "majority_accuracy", "majority_macro_f1", "predicted_rate"}  # nothing to choose by

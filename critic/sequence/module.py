@@ -52,7 +52,7 @@ class CriticModule(EncoderModule[CriticOptions]):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)
                 self.span_head = TokenHead(self.model.config.hidden_size)
-        self.validation = RowMetric(_compute_metrics)
+        self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """Computes the logits [rows, classes]."""
@@ -98,17 +98,11 @@ class CriticModule(EncoderModule[CriticOptions]):
         self.log_validation(self.validation, "macro_f1")
 
 
-def _compute_metrics(numbers: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
-    """Computes the metrics of the labelled rows, whose values are two logits and the label."""
-    labelled = values[values[:, 2] >= 0]
-    return validation_metrics(labelled[:, :2], labelled[:, 2].astype(np.int8))
-
-
-def validation_metrics(logits: NDArray, labels: NDArray) -> dict[str, float]:
-    """Computes the classification metrics at threshold 0.5, and the loss.
+def validation_metrics(_: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
+    """Computes the classification metrics at threshold 0.5, and the loss, of the labelled rows.
 
     Args:
-        logits: [rows, classes].
-        labels: [rows], 1 for hallucinated.
+        values: Two logits and the label of each row, 1 for hallucinated and below 0 without a label [rows, 3].
     """
-    return score_validation(ScoreCalibration().scores(log_odds(logits)), labels)
+    labelled = values[values[:, 2] >= 0]
+    return score_validation(ScoreCalibration().scores(log_odds(labelled[:, :2])), labelled[:, 2].astype(np.int8))

@@ -190,7 +190,7 @@ class Critic:
     @classmethod
     def of(
         cls,
-        loaded: LoadedCheckpoint[Settings],
+        loaded: LoadedCheckpoint,
         path: str,
         *,
         batch_tokens: int | None = None,

@@ -53,7 +53,8 @@ def fit_calibration(
         calibration, char_f1 = fit_spans(replace(calibration, response_weights=()), answers, probability, examples)
         calibration = replace(calibration, response_threshold=calibration.char_threshold, aim=BY_TOKENS)
         scores = answers.worst(probability)  # [responses]
-        response_f1 = compute_f1(calibration.is_hallucinated(scores), gold)
+        predicted = calibration.is_hallucinated(scores)
+        response_f1 = float(2 * (predicted & (gold > 0)).sum() / max(1, predicted.sum() + gold.sum()))
     else:
         weights, bias, note = fit_line(answers.response_evidence(probability), gold)
         calibration = replace(calibration, response_weights=(*weights, bias), aim=aim)
@@ -75,11 +76,6 @@ def fit_calibration(
         "notes": [text for text in notes if text],
     }
     return calibration, report
-
-
-def compute_f1(predicted: NDArray[np.bool_], gold: NDArray[np.int8]) -> float:
-    """Computes the F1 of hallucinated responses."""
-    return float(2 * (predicted & (gold > 0)).sum() / max(1, predicted.sum() + gold.sum()))
 
 
 def wrong_tokens(answers: Answers, examples: Sequence[Example]) -> NDArray[np.int8]:

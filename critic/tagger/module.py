@@ -54,7 +54,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         self.set_up(model)
         if options.token_support:
             self.freeze_encoder()
-        self.validation = RowMetric(_compute_metrics)
+        self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
         """Computes the logits of the answers' tokens [tokens, classes]."""
@@ -116,24 +116,19 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         self.log_validation(self.validation, "char_f1")
 
 
-def _compute_metrics(keys: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
-    """Computes the metrics of all tokens from their answers and places, log-odds, tags and lengths."""
-    return validation_metrics(keys[:, 0], *values.T)
-
-
-def validation_metrics(answer: NDArray, odds: NDArray, tags: NDArray, characters: NDArray) -> dict[str, float]:
+def validation_metrics(keys: NDArray[np.int64], values: NDArray[np.float64]) -> Mapping[str, float]:
     """Computes F1 of characters and of responses, each at its best threshold, AUROC and the loss.
 
     Args:
-        answer: The answer of each token, ascending.
-        odds: Log-odds of hallucinated.
-        tags: 0 outside, above 0 within a gold span, below 0 not counted.
-        characters: Number of characters of each token.
+        keys: The answer of each token, ascending, and its place [tokens, 2].
+        values: Log-odds of hallucinated; the tag, 0 outside, above 0 within a gold span, below 0 not counted; and the
+            number of characters [tokens, 3].
     """
     from sklearn.metrics import roc_auc_score
 
-    counted = tags >= 0
-    answer, odds, characters, wrong = answer[counted], odds[counted], characters[counted], tags[counted] > 0
+    counted = values[:, 1] >= 0
+    answer, (odds, tags, characters) = keys[counted, 0], values[counted].T
+    wrong = tags > 0
     _, place = np.unique(answer, return_inverse=True)
     worst = np.full(int(place.max(initial=-1)) + 1, -np.inf)
     np.maximum.at(worst, place, odds)

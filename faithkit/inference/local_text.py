@@ -136,7 +136,9 @@ def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngi
         window = check_places(load_config(AutoConfig, source), source, options.max_length)
         build = _load_vllm if options.engine == VLLM else _load_transformers
         engine, used = build(source, tokenizer, options, window, adapters)
-    identity = _identity(source, tokenizer, f"{options.engine} {used}")
+    # The hashes of the weights: a folder with other weights is another model.
+    template = hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()[:8]
+    identity = f"{options.engine} {used} {describe_model(source).weights or source} {template}"
     if adapters:
         identity = f"{identity} {describe_model(model).weights}"
     return LocalTextEngine(engine, MessageTokens(tokenizer), window=window, identity=identity)
@@ -175,9 +177,3 @@ def _load_vllm(
         adapters=adapters,
     )
     return engine, engine.precision
-
-
-def _identity(source: str, tokenizer: Any, how: str) -> str:
-    """Identifies the weights by their hashes, so that a folder with other weights is another model."""
-    template = hashlib.sha256(str(tokenizer.chat_template).encode()).hexdigest()[:8]
-    return f"{how} {describe_model(source).weights or source} {template}"

@@ -169,14 +169,14 @@ def test_a_token_is_read_where_it_is_supported_best() -> None:
 
 def test_validation_metrics_by_hand() -> None:
     logits = np.array([[2.0, 0.0], [0.0, 2.0], [0.0, 2.0], [2.0, 0.0]])
-    found = critic_metrics(logits, np.array([0, 1, 0, 0], np.int8))
+    found = critic_metrics(np.arange(4), np.column_stack([logits, [0, 1, 0, 0]]))
     assert (found["accuracy"], found["macro_f1"]) == pytest.approx((0.75, (0.8 + 2 / 3) / 2))
-    answer, tags, characters = np.array([7, 7, 7, 9, 9]), np.array([1, 0, 1, 0, -1]), np.array([4, 3, 2, 5, 9])
-    found = tagger_metrics(answer, np.array([3.0, -1.0, 2.0, -2.0, 1.0]), tags, characters)
+    keys, others = np.array([[7] * 3 + [9] * 2, range(5)]).T, [[1, 0, 1, 0, -1], [4, 3, 2, 5, 9]]
+    found = tagger_metrics(keys, np.array([[3.0, -1.0, 2.0, -2.0, 1.0], *others]).T)
     assert found["char_f1"] == found["response_f1"] == found["token_auroc"] == found["response_auroc"] == 1
-    found = tagger_metrics(answer, np.array([3.0, 2.5, 2.0, 4.0, 9.0]), tags, characters)
+    found = tagger_metrics(keys, np.array([[3.0, 2.5, 2.0, 4.0, 9.0], *others]).T)
     assert (found["char_f1"], found["response_f1"]) == pytest.approx((2 * 6 / (6 + 14), 2 / 3))
-    untagged = tagger_metrics(np.zeros(2, int), np.zeros(2), np.array([-1, -1]), np.ones(2))
+    untagged = tagger_metrics(keys, np.array([[0.0, -1.0, 1.0]] * 5))
     assert untagged == {"char_f1": 0.0, "response_f1": 0.0, "loss": 0.0}
 
 

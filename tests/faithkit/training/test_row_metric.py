@@ -8,9 +8,7 @@ import pytest
 import torch
 from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryF1Score
 
-from critic.sequence.module import _compute_metrics as critic_figures
 from critic.sequence.module import validation_metrics as critic_metrics
-from critic.tagger.module import _compute_metrics as tagger_figures
 from critic.tagger.module import validation_metrics as tagger_metrics
 from faithkit.metrics.perplexity import language_model_statistic
 from faithkit.statistics.bootstrap import Groups
@@ -21,6 +19,8 @@ from tests.running import ROOT
 RNG = np.random.default_rng(4)
 LOGITS = RNG.normal(size=(40, 2)).round(1).astype(np.float32)  # rounded, so that scores tie
 LABELS = RNG.integers(-1, 2, 40)
+VALUES = np.column_stack([LOGITS, LABELS.astype(np.float32)])
+COUNTED = VALUES[LABELS >= 0].astype(np.float64)
 
 
 def filled(metric: RowMetric, values: np.ndarray, order: np.ndarray) -> RowMetric:
@@ -33,25 +33,23 @@ def filled(metric: RowMetric, values: np.ndarray, order: np.ndarray) -> RowMetri
 
 
 def test_the_critics_figures_are_those_of_its_labelled_rows_in_any_order() -> None:
-    values = np.column_stack([LOGITS, LABELS.astype(np.float32)])
-    wanted = critic_metrics(LOGITS[LABELS >= 0].astype(np.float64), LABELS[LABELS >= 0].astype(np.int8))
-    assert filled(RowMetric(critic_figures), values, RNG.permutation(40)).compute() == wanted
+    wanted = critic_metrics(np.arange(len(COUNTED)), COUNTED)
+    assert filled(RowMetric(critic_metrics), VALUES, RNG.permutation(40)).compute() == wanted
 
 
 def test_a_row_that_comes_twice_counts_once() -> None:
-    values = np.column_stack([LOGITS, LABELS.astype(np.float32)])
-    metric = filled(RowMetric(critic_figures), values, np.arange(40))
+    metric = filled(RowMetric(critic_metrics), VALUES, np.arange(40))
     once = metric.compute()
-    assert filled(metric, values, np.arange(5)).compute() == once
+    assert filled(metric, VALUES, np.arange(5)).compute() == once
     metric.reset()
-    assert filled(metric, values, np.arange(20)).compute() != once, "a validation begins with no rows"
+    assert filled(metric, VALUES, np.arange(20)).compute() != once, "a validation begins with no rows"
 
 
 def test_torchmetrics_agrees_to_fp32() -> None:
     counted = LABELS >= 0
     probability = torch.from_numpy(LOGITS[counted]).softmax(1)[:, 1]
     gold = torch.from_numpy(LABELS[counted])
-    ours = critic_metrics(LOGITS[counted].astype(np.float64), LABELS[counted].astype(np.int8))
+    ours = critic_metrics(np.arange(len(COUNTED)), COUNTED)
     for name, theirs in (("f1", BinaryF1Score()), ("accuracy", BinaryAccuracy()), ("auroc", BinaryAUROC())):
         assert ours[name] == pytest.approx(float(theirs(probability, gold)), abs=1e-6), name
 
@@ -61,10 +59,10 @@ def test_the_taggers_figures_are_those_of_all_tokens() -> None:
     place = np.arange(40) - np.searchsorted(answers, answers)
     odds, tags, characters = RNG.normal(size=40).round(1), RNG.integers(-1, 3, 40), RNG.integers(1, 9, 40)
     columns = np.column_stack([odds, tags, characters]).astype(np.float32)
-    metric = RowMetric(tagger_figures)
+    metric = RowMetric(tagger_metrics)
     order = RNG.permutation(40)
     metric.update(torch.from_numpy(np.stack([answers[order], place[order]], axis=1)), torch.from_numpy(columns[order]))
-    assert metric.compute() == tagger_metrics(answers, odds.astype(np.float32).astype(float), tags, characters)
+    assert metric.compute() == tagger_metrics(np.stack([answers, place], axis=1), columns.astype(np.float64))
 
 
 def test_the_generators_figures_are_those_of_all_rows() -> None:
