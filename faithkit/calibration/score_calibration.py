@@ -73,14 +73,10 @@ def log_odds(logits: NDArray[Any], hallucinated: Sequence[bool] = IS_HALLUCINATE
     return np.logaddexp.reduce(values[:, chosen], axis=1) - np.logaddexp.reduce(values[:, ~chosen], axis=1)
 
 
-def label_confidence(label: str | None, probability: float) -> float:
-    """Computes the probability that a label is right from P(hallucinated)."""
-    return probability if label == HALLUCINATED else 1 - probability
-
-
 def is_unsure(label: str | None, probability: float, abstain_at: float | None) -> bool:
     """Checks whether a label is less likely to be right than required; None requires nothing."""
-    return abstain_at is not None and label_confidence(label, probability) < abstain_at
+    confidence = probability if label == HALLUCINATED else 1 - probability
+    return abstain_at is not None and confidence < abstain_at
 
 
 def drop_unsure_labels(predictions: Iterable[Prediction], abstain_at: float | None) -> Iterator[Prediction]:

@@ -110,7 +110,9 @@ def suppression_metrics(
     }
     silent = Prediction(id="silent", label=FAITHFUL)
     picked[MARKS_NOTHING] = [[rows[i] for i in tied_candidates([silent] * len(rows), FEWEST)] for rows in choices]
-    by_model = {chosen[name]: [_rows_of_model(rows, names, name) for rows in choices] for name in chosen}
+    by_model = {
+        chosen[name]: [[row for row in rows if names[row].lower() == name] for rows in choices] for name in chosen
+    }
     statistic = _statistic(choices, gold, picked, by_model)
     counts = {
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
@@ -149,10 +151,6 @@ def _find_models(models: Iterable[str] | None, names: Sequence[str]) -> dict[str
         have = ", ".join(spelt.values()) or "none"
         raise UserError(f"no response is by {missing[0]!r}", hint=f"the data has responses by {have}")
     return {model: spelt[model] for model in wanted}
-
-
-def _rows_of_model(rows: Sequence[int], names: Sequence[str], name: str) -> list[int]:
-    return [row for row in rows if names[row].lower() == name]
 
 
 def _statistic(

@@ -49,13 +49,9 @@ def split_by_spans(text: str, *layers: Sequence[Span]) -> list[Piece]:
     bounds = sorted({0, len(text), *inner})
     pieces: list[Piece] = []
     for start, end in pairwise(bounds):
-        over = [_covering(spans, start, end) for spans in layers]
+        over = [[n for n, span in enumerate(spans) if span.start <= start and end <= span.end] for spans in layers]
         pieces.append((text[start:end], *over) if any(over) else text[start:end])
     return pieces
-
-
-def _covering(spans: Sequence[Span], start: int, end: int) -> list[int]:
-    return [place for place, span in enumerate(spans) if span.start <= start and end <= span.end]
 
 
 def build_row(

@@ -86,7 +86,9 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         cells += collect_transfers(trained_on, Results(metrics=found))
         facts = {name: origin.to_dict() for name, origin in origins.items()}
         write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
-    sources = {name: _describe(options["path"]) for name, options in {**block["train"], **block["test"]}.items()}
+    paths = {name: options["path"] for name, options in {**block["train"], **block["test"]}.items()}
+    embedded = "the embedded corpus in its layout"
+    sources = {name: embedded if path == EMBEDDED else Path(path).name for name, path in paths.items()}
     table = transfer_table(cells, sources=sources, chosen_on=chosen_on, threshold_aim=block["threshold_aim"])
     write_reports(run, {NAME: [_report(table, origins)], **answers}, ReportOptions.of(config))
     return EvaluationResult(metrics)
@@ -193,10 +195,6 @@ def _describe_choice(checkpoint: str, tested: str | None) -> str:
     if data.get("split") is not None:
         return f"{data.get('validation_fraction', 0):.0%} of the groups of its {data['split']} split"
     return "the validation split that is tested" if tested == VALIDATION else "its validation split"
-
-
-def _describe(path: str) -> str:
-    return "the embedded corpus in its layout" if path == EMBEDDED else Path(path).name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,18 +91,15 @@ def _predict_texts(detector: Any, knowledge: Any, response: Any, history: Any) -
             group=str(number),
             knowledge=join_passages(read_passages("knowledge", row_knowledge)),
             history=tuple(
-                Turn(speaker=who or "user", text=text) for who, text in read_turns("history", _as_turns(row_history))
+                Turn(speaker=who or "user", text=text)
+                for who, text in read_turns("history", [turns] if isinstance(turns, str) else turns or [])
             ),
             response=row_response,
         )
-        for number, (row_knowledge, row_response, row_history) in enumerate(rows)
+        for number, (row_knowledge, row_response, turns) in enumerate(rows)
     ]
     predictions = list(detector.predict_examples(examples))
     return predictions[0] if isinstance(response, str) else predictions
-
-
-def _as_turns(history: Any) -> Any:
-    return [history] if isinstance(history, str) else history or []
 
 
 def _probability(verdict: Any) -> float | None:

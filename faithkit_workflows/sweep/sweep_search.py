@@ -81,7 +81,8 @@ class OptunaSearch:
         for _ in range(self.left):
             with self.lock:
                 trial = self.study.ask(fixed_distributions=self.space)
-                settings = {head: _written(trial.params[head]) for head in self.space}
+                drawn = {head: trial.params[head] for head in self.space}
+                settings = {head: one if isinstance(one, str) else repr(one) for head, one in drawn.items()}
                 job = make_job(settings, self.known, number=len(self.known))
                 self.known[job.name] = job
                 self.trials[job.name] = trial
@@ -132,10 +133,6 @@ def distribution_of(head: str, override: Any) -> Any:
         return CategoricalDistribution(list(override.sweep_string_iterator()))
     except ValueError as error:
         raise UserError(f"{override.input_line}: {error}", hint=f"write '{head}=interval(LOW,HIGH)'") from error
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else repr(value)
 
 
 def _read(text: str, distribution: Any) -> Any:
