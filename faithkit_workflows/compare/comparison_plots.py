@@ -1,6 +1,6 @@
 """Plots the comparison as SVG: learning curves, precision-recall curves, and reliability diagrams."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +35,13 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
         return None
 
     def draw() -> "Figure":
-        figure, panels = _new_panels(len(names), width=9, height=2.6)
-        for axes, name in zip(panels, names, strict=True):
+        columns = min(len(names), 2)
+        rows = -(-len(names) // columns)
+        figure, _ = new_figure(9, 2.6 * rows + 0.4, rows=rows, columns=columns)
+        for axes in figure.axes[len(names) :]:
+            axes.set_visible(False)
+        handles: dict[Any, Any] = {}
+        for axes, name in zip(figure.axes, names, strict=False):
             for line, (place, found) in enumerate(curves.items()):
                 if name not in found:
                     continue
@@ -48,7 +53,9 @@ def plot_curves(runs: Sequence[Run]) -> bytes | None:
                 axes.plot(*zip(*points, strict=True), **style)
             axes.set_title(plot_name(name))
             axes.set_xlabel("step")
-        _shared_legend(figure, columns=2, min_entries=2)
+            handles |= zip(*axes.get_legend_handles_labels()[::-1], strict=True)
+        if len(handles) > 1:
+            figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=2)
         return figure
 
     return render_svg(draw)
@@ -81,52 +88,63 @@ def plot_precision_recall(compared: ComparedSet) -> bytes | None:
     """Plots precision by recall of each system's scores, and marks the system's threshold."""
     from sklearn.metrics import precision_recall_curve
 
-    scored = _select_scored(compared)
-    if not scored:
-        return None
+    def draw(axes: "Axes", line: int, name: str, outcomes: Outcomes) -> None:
+        rows = outcomes.scored
+        precision, recall, _ = precision_recall_curve(outcomes.gold[rows], outcomes.scores[rows])
+        kept = _thin(len(recall) - 1)  # the last point, recall 0, belongs to no score
+        axes.plot(recall[kept], precision[kept], label=plot_name(name), drawstyle="steps-post", **_line_style(line))
+        called = outcomes.called[rows] == 1
+        if called.any():
+            correct = int((outcomes.gold[rows] * called).sum())
+            point = correct / max(int(outcomes.gold[rows].sum()), 1), correct / int(called.sum())
+            mark: dict[str, Any] = {"color": COLOURS[line], "markeredgecolor": "black", "zorder": 3}
+            axes.plot(*point, MARKERS[line], markersize=8, **mark)
+            lowest = f"{outcomes.scores[rows][called].min():.2f}"
+            axes.annotate(lowest, point, xytext=(6, 6), textcoords="offset points", fontsize=8)
+        if line == 0:
+            share = float(np.mean(outcomes.gold))
+            head = f"share of hallucinated rows, {share:.0%}"
+            axes.axhline(share, color=GREY, linewidth=0.8, linestyle=":", label=head)
 
-    def draw() -> "Figure":
-        figure, axes = new_figure(6.4, 4.6)
-        for line, (name, outcomes) in enumerate(scored.items()):
-            rows = outcomes.scored
-            precision, recall, _ = precision_recall_curve(outcomes.gold[rows], outcomes.scores[rows])
-            kept = _thin(len(recall) - 1)  # the last point, recall 0, belongs to no score
-            axes.plot(recall[kept], precision[kept], label=plot_name(name), drawstyle="steps-post", **_line_style(line))
-            called = outcomes.called[rows] == 1
-            if called.any():
-                correct = int((outcomes.gold[rows] * called).sum())
-                point = correct / max(int(outcomes.gold[rows].sum()), 1), correct / int(called.sum())
-                mark: dict[str, Any] = {"color": COLOURS[line], "markeredgecolor": "black", "zorder": 3}
-                axes.plot(*point, MARKERS[line], markersize=8, **mark)
-                lowest = f"{outcomes.scores[rows][called].min():.2f}"
-                axes.annotate(lowest, point, xytext=(6, 6), textcoords="offset points", fontsize=8)
-        share = float(np.mean(next(iter(scored.values())).gold))
-        axes.axhline(share, color=GREY, linewidth=0.8, linestyle=":", label=f"share of hallucinated rows, {share:.0%}")
-        _percent_axes(axes, "recall of hallucinated rows", "precision")
-        legend_above(axes, "Precision by recall; marks: the threshold of each, with its lowest score")
-        return figure
-
-    return render_svg(draw)
+    title = "Precision by recall; marks: the threshold of each, with its lowest score"
+    return _plot_systems(compared, draw, title, "recall of hallucinated rows", "precision")
 
 
 def plot_reliability(compared: ComparedSet) -> bytes | None:
     """Plots the share of hallucinated rows by score, in ten bins; the size of points is that of the bins."""
+
+    def draw(axes: "Axes", line: int, name: str, outcomes: Outcomes) -> None:
+        if line == 0:
+            axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", label="calibrated")
+        rows = outcomes.scored
+        bins = reliability(outcomes.scores[rows], outcomes.gold[rows], NUM_BINS)
+        x, y = [one.mean_score for one in bins], [one.hallucinated for one in bins]
+        sizes = [8 + 200 * one.count / int(rows.sum()) for one in bins]
+        axes.plot(x, y, label=plot_name(name), **_line_style(line))
+        axes.scatter(x, y, s=sizes, color=COLOURS[line], marker=MARKERS[line])
+
+    axis_names = "P(hallucinated), mean of a bin", "share of hallucinated rows"
+    return _plot_systems(compared, draw, "Reliability", *axis_names)
+
+
+def _plot_systems(
+    compared: ComparedSet, draw_system: Callable[["Axes", int, str, Outcomes], None], title: str, x: str, y: str
+) -> bytes | None:
+    """Plots shares of the systems with scores, one after the other; None where there are none."""
     scored = _select_scored(compared)
     if not scored:
         return None
 
     def draw() -> "Figure":
         figure, axes = new_figure(6.4, 4.6)
-        axes.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle=":", label="calibrated")
         for line, (name, outcomes) in enumerate(scored.items()):
-            rows = outcomes.scored
-            bins = reliability(outcomes.scores[rows], outcomes.gold[rows], NUM_BINS)
-            x, y = [one.mean_score for one in bins], [one.hallucinated for one in bins]
-            sizes = [8 + 200 * one.count / int(rows.sum()) for one in bins]
-            axes.plot(x, y, label=plot_name(name), **_line_style(line))
-            axes.scatter(x, y, s=sizes, color=COLOURS[line], marker=MARKERS[line])
-        _percent_axes(axes, "P(hallucinated), mean of a bin", "share of hallucinated rows")
-        legend_above(axes, "Reliability")
+            draw_system(axes, line, name, outcomes)
+        for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
+            axis.set_major_formatter(percent_axis())
+            axis.set_label_text(label)
+        axes.set_xlim(-0.02, 1.02)
+        axes.set_ylim(-0.02, 1.05)
+        legend_above(axes, title)
         return figure
 
     return render_svg(draw)
@@ -146,34 +164,8 @@ def _select_scored(compared: ComparedSet) -> dict[str, Outcomes]:
     return found
 
 
-def _new_panels(count: int, *, width: float, height: float) -> "tuple[Figure, list[Axes]]":
-    """Opens a figure with panels in two columns."""
-    columns = min(count, 2)
-    rows = -(-count // columns)
-    figure, _ = new_figure(width, height * rows + 0.4, rows=rows, columns=columns)
-    for axes in figure.axes[count:]:
-        axes.set_visible(False)
-    return figure, list(figure.axes[:count])
-
-
-def _shared_legend(figure: "Figure", *, columns: int, min_entries: int = 1) -> None:
-    handles: dict[Any, Any] = {}
-    for axes in figure.axes:
-        handles |= zip(*axes.get_legend_handles_labels()[::-1], strict=True)
-    if len(handles) >= min_entries:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower left", ncols=columns)
-
-
 def _line_style(line: int) -> dict[str, Any]:
     return {"color": COLOURS[line], "linewidth": 1.4, "linestyle": ("-", "--", "-.", ":")[line % 4]}
-
-
-def _percent_axes(axes: "Axes", x: str, y: str) -> None:
-    for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
-        axis.set_major_formatter(percent_axis())
-        axis.set_label_text(label)
-    axes.set_xlim(-0.02, 1.02)
-    axes.set_ylim(-0.02, 1.05)
 
 
 def _thin(count: int) -> NDArray[np.intp]:
