@@ -16,7 +16,7 @@ from construction.annotation.schemes import Scheme
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 
-STOP, SKIP = "stop", "skip"
+STOP = "stop"  # or skip
 HINT = "correct it in Label Studio and export again, or set pipeline.on_bad_annotation=skip to leave it out"
 
 

@@ -26,7 +26,7 @@ from construction.annotation.schemes import Scheme
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_numbered_jsonl
 
-MAJORITY, SEVERE, EXPERT, HAND = RULES = ("majority", "severe", "expert", "hand")
+MAJORITY, SEVERE, EXPERT = "majority", "severe", "expert"  # or hand: a person decides every difference
 DECISION = "decision"  # field of a person's answers in to_decide.jsonl
 
 
@@ -61,7 +61,7 @@ def settle(
     """Settles every annotated row, in the order of the rows.
 
     Args:
-        rule: One of `RULES`; a person's decision takes precedence.
+        rule: majority, severe, expert or hand; a person's decision takes precedence.
         expert: The expert's answers by row, for the rule `expert`; the expert is no annotator then.
         decisions: A person's decisions, by row.
         min_annotators: Rows with fewer stay open.

@@ -138,7 +138,7 @@ def _is_english(text: str, words: list[str]) -> bool:
     return foreign <= english or foreign < FOREIGN_SHARE * len(words)
 
 
-FACTUAL, FAITHFULNESS = INDUCED_KINDS = ("factual", "faithfulness")
+INDUCED_KINDS = ("factual", "faithfulness")
 MAX_MORE_WORDS = 6  # than the reference has (HalluDial, Tables 13 and 14)
 TOO_MANY_WORDS, NO_EXPLANATION, SAME = "over six words more", "no explanation", "the reference itself"
 _REPLY = re.compile(r"^[\s#*]*hallucinated (?:reply|response)[#*]*\s*:[\s*]*", re.IGNORECASE)

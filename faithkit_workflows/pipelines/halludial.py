@@ -8,28 +8,26 @@ does not support it), each with its explanation from one reply. The dataset's re
 hallucination that has over six words more than the reference, or whose quoted part is not in the reply, fails.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from construction.chain.ask import Ask, EnginePool, ModelReply, sampling
 from construction.chain.chain import Chain
 from construction.chain.replies import NO_EXPLANATION, ReplyRules, cut_turns, find_induced_fault, read_induced
+from construction.chain.split_leaks import Division
 from construction.chain.steps import AT, KEY, AnyStep, Row, RowFailed, Step, usable_rows
 from construction.dialogues.dialogue_turns import DialogueTurns, last_turn, turn_values
 from construction.official_layouts import INDUCED, SPONTANEOUS, write_halludial
-from faithkit.files.atomic import atomic_folder
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit_workflows.pipelines.judgements import FIELDS, ask_judge, detect_hallucinations
 from faithkit_workflows.pipelines.run_chain import (
-    OUTPUT,
     annotator_of,
+    build_benchmark,
     build_model,
-    division_of,
-    report_written,
-    run_chain,
     writers_of,
 )
 from judge.reply import locate_all, quoted_parts
@@ -40,27 +38,23 @@ NOT_LOCATED = "the quoted part is not in the reply"
 
 def run_spontaneous(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Samples replies, annotates them, and writes both."""
-    steps = spontaneous_steps(config)
-    _build(run, config, SPONTANEOUS, steps, lambda chain: usable_rows(chain.rows(ANNOTATE)))
+
+    def rows(chain: Chain) -> Iterator[Row]:
+        return usable_rows(chain.rows(ANNOTATE))
+
+    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
+        return write_halludial(folder, SPONTANEOUS, rows(chain), division)
+
+    build_benchmark(run, config, spontaneous_steps(config), rows, write)
 
 
 def run_induced(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Generates hallucinations, and writes them with the faithful replies."""
-    _build(run, config, INDUCED, induced_steps(config), induced_rows)
 
+    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
+        return write_halludial(folder, INDUCED, induced_rows(chain), division)
 
-def _build(
-    run: RunFolder,
-    config: Mapping[str, Any],
-    scenario: str,
-    steps: list[AnyStep],
-    rows: Callable[[Chain], Iterator[Row]],
-) -> None:
-    chain = run_chain(run, config, steps)
-    if chain is not None:
-        with atomic_folder(run.path / OUTPUT, replace=True) as folder:
-            counts = write_halludial(folder, scenario, rows(chain), division_of(config))
-        report_written(run, config, chain, counts, lambda: rows(chain))
+    build_benchmark(run, config, induced_steps(config), induced_rows, write)
 
 
 def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:

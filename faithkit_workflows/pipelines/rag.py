@@ -18,6 +18,7 @@ from typing import Any
 from construction.chain.ask import Ask, ModelReply, sampling
 from construction.chain.chain import Chain
 from construction.chain.replies import CUT, REFUSAL, ReplyRules
+from construction.chain.split_leaks import Division
 from construction.chain.steps import KEY, AnyStep, Row, RowFailed, Source, Step, usable_rows
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED, write_ragtruth
 from data_modules.datasets.ragtruth import SOURCE_FIELDS, SOURCES, TASKS, rows_with_ids
@@ -25,22 +26,14 @@ from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_folder
 from faithkit.files.hashes import hash_files
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
-from faithkit_workflows.pipelines.run_chain import (
-    OUTPUT,
-    build_model,
-    division_of,
-    report_written,
-    run_chain,
-    writers_of,
-)
+from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of
 
 QA, SUMMARY, DATA = "QA", "Summary", "Data2txt"
 MAX_WORDS, WORD_RATIO = 200, 4  # of a summary: at most 200 words and a quarter of the text's (RAGTruth, Table 9)
-KEEP, DROP = NULLS = ("keep", "drop")
+KEEP, DROP = "keep", "drop"
 PROMPTS = {
     QA: ("rag_qa", "question", "passages"),
     SUMMARY: ("rag_summary", "max_words", "document"),
@@ -51,18 +44,16 @@ QUALITY = {None: GOOD, REFUSAL: REFUSED, CUT: TRUNCATED}
 
 def run_rag(run: RunFolder, config: Mapping[str, Any]) -> None:
     """Generates the responses, and writes them in RAGTruth's layout."""
-    prompts = read_prompts(config)
-    chain = run_chain(run, config, rag_steps(config, prompts))
-    if chain is None:
-        return
-    nulls = config["pipeline"]["nulls"]
+    prompts, nulls = read_prompts(config), config["pipeline"]["nulls"]
 
     def prompt_of(row: Row) -> str:
         return prompts[row["task"]].fill(**prompt_values(row, nulls))
 
-    with atomic_folder(run.path / OUTPUT, replace=True) as folder:
-        counts = write_ragtruth(folder, chain.rows("inputs"), responses(chain), division_of(config), prompt_of)
-    report_written(run, config, chain, counts, lambda: responses(chain), group="source_id", fields=("response",))
+    def write(folder: Path, chain: Chain, division: Division) -> Mapping[str, int]:
+        return write_ragtruth(folder, chain.rows("inputs"), responses(chain), division, prompt_of)
+
+    steps = rag_steps(config, prompts)
+    build_benchmark(run, config, steps, responses, write, group="source_id", fields=("response",))
 
 
 def read_prompts(config: Mapping[str, Any]) -> dict[str, TextPrompt]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from rich.text import Text
@@ -16,7 +17,7 @@ from construction.chain.split_leaks import PAIRS, Division, TextInSplit, find_sh
 from construction.chain.steps import KEY, AnyStep, Each, Row, Source, Step, join_branches, usable_rows
 from faithkit.environment import environment
 from faithkit.errors import UserError
-from faithkit.files.atomic import write_text
+from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.text import OPENAI, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
@@ -122,32 +123,32 @@ def show_dry_run(steps: Sequence[AnyStep]) -> None:
     print_tables(table)
 
 
-def division_of(config: Mapping[str, Any]) -> Division:
-    """Gives the division into splits that a configuration asks for."""
-    return Division({"test": config["pipeline"]["test_fraction"]}, config["seed"])
-
-
-def report_written(
+def build_benchmark(
     run: RunFolder,
     config: Mapping[str, Any],
-    chain: Chain,
-    counts: Mapping[str, int],
-    rows: Callable[[], Iterator[Row]],
+    steps: Sequence[AnyStep],
+    rows: Callable[[Chain], Iterator[Row]],
+    write: Callable[[Path, Chain, Division], Mapping[str, int]],
     *,
     group: str = "dialogue",
     fields: Sequence[str] = ("knowledge", "response"),
 ) -> None:
-    """Prints counts and leaks of the rows that were written, and stores both in the manifest.
+    """Runs a chain, writes its rows, and reports counts and leaks, which the manifest stores; or shows a dry run.
 
     Args:
-        counts: Rows by split.
-        rows: Reads the rows again.
+        rows: Reads the rows to write.
+        write: Writes them into a folder, and counts them by split.
         group: The field that splits keep together.
         fields: Texts that should not occur in two splits.
     """
-    division = division_of(config)
+    chain = run_chain(run, config, steps)
+    if chain is None:
+        return
+    division = Division({"test": config["pipeline"]["test_fraction"]}, config["seed"])
+    with atomic_folder(run.path / OUTPUT, replace=True) as folder:
+        counts = write(folder, chain, division)
     kinds: Counter[str] = Counter()
-    for row in rows():
+    for row in rows(chain):
         kinds[f"model {row.get('model') or 'none'}"] += 1
         kinds[f"label {row.get('label')}"] += "label" in row
         kinds["verdict weighed, not written"] += "verdict_weighed" in row
@@ -159,7 +160,7 @@ def report_written(
     shared = {
         field: find_shared_texts(
             lambda field=field: (  # type: ignore[misc]
-                TextInSplit(division.split_of(row[group]), row[group], row[field]) for row in rows()
+                TextInSplit(division.split_of(row[group]), row[group], row[field]) for row in rows(chain)
             ),
             config["pipeline"]["near_duplicates"],
         )
@@ -172,12 +173,8 @@ def report_written(
         f"{field} {name}": number for field, one in shared.items() for name, number in one.items() if name != PAIRS
     }
     print_counts("what was built", "rows", lines)
-    chain.manifest.result = {
-        "rows": dict(counts),
-        "kinds": dict(kinds),
-        "failures": dict(failures),
-        "shared": shared,
-    }
+    result = {"rows": dict(counts), "kinds": dict(kinds), "failures": dict(failures), "shared": shared}
+    chain.manifest.result = result
     chain.manifest.write()
     if sum(counts.values()):
         log.info("written: %s", run.path / OUTPUT)
