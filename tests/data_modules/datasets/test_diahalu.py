@@ -105,28 +105,6 @@ def test_turns_stand_as_the_text_has_them(tmp_path: Path) -> None:
     assert counts["rounds without a judged turn"] == 1
 
 
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"index": '[[2,"Funny"]]'}, "'index' has the type 'Funny'; known: non-factual, incoherence"),
-        ({"index": '[["x","Irrelevance"]]'}, r"'index' must be a list of \[turn, type\], got 'x'"),
-        ({"index": "none"}, r"'index' must be a list of \[turn, type\], got 'none'"),
-        ({"index": {"2": "Irrelevance"}}, r"'index' must be a list of \[turn, type\]"),
-        ({"index": "[[2,5]]"}, r"'index' must be a list of \[turn, type\]"),
-        ({"text": "Hello\nA1: Hi"}, "'text' must begin with a turn, as A1: "),
-        ({"text": ""}, "'text' is empty"),
-        ({"label": "Halu"}, "'label' is 'Halu'; known: '1', '0'"),
-        ({"domain": "Sports"}, "'domain' is 'Sports'; known: knowledge, task, chit-chat, reasoning"),
-        ({"ID": None}, "'ID' must be text, got None"),
-    ],
-)
-def test_bad_rows(tmp_path: Path, change: dict[str, Any], match: str) -> None:
-    file = write(tmp_path / "DiaHalu.jsonl", [DIAHALU[1], {**ROW, **change}])
-    with pytest.raises(UserError, match=f"{match}(.|\n)*DiaHalu.jsonl, line 2"):
-        read(make("diahalu", file))
-    assert len(read(make("diahalu", file), on_bad_row="skip")[0]) == 1
-
-
 def test_a_table_saved_as_csv_gives_the_same(tmp_path: Path) -> None:
     as_lines = read(make("diahalu", write(tmp_path / "a" / "DiaHalu_V2.jsonl", DIAHALU)))[0]
     (tmp_path / "b").mkdir()

@@ -69,20 +69,3 @@ def test_a_target_without_a_verdict_is_a_bad_row(tmp_path: Path, target: str) ->
 def test_a_verdict_is_a_whole_word(tmp_path: Path, target: str, label: str) -> None:
     file = write(tmp_path / "induced_test.json", [{**HALLUDIAL[0], "target": target}])
     assert read(make("halludial", file))[0][0].label == label
-
-
-@pytest.mark.parametrize(
-    ("change", "match"),
-    [
-        ({"turn": "1"}, "'turn' must be a whole number from 0, got '1'"),
-        ({"turn": -1}, "'turn' must be a whole number from 0, got -1"),
-        ({"dialogue_history": "Hello [Human]: hi"}, r"'dialogue_history' must begin with \[Human\]: or"),
-        ({"dialogue_history": ["hi"]}, "'dialogue_history' must be text"),
-        ({"dialogue_id": None}, "'dialogue_id' must be text, got None"),
-        ({"knowledge": " "}, "'knowledge' is empty"),
-    ],
-)
-def test_other_bad_rows(tmp_path: Path, change: dict[str, object], match: str) -> None:
-    file = write(tmp_path / "induced_test.json", [{**HALLUDIAL[0], **change}])
-    with pytest.raises(UserError, match=match):
-        read(make("halludial", file))

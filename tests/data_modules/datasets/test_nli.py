@@ -157,23 +157,3 @@ def test_decode_pairs_as_faithdials_release_makes_them(tmp_path: Path) -> None:
     outside = {**several, "aggregated_contradiction_indices": [9, 5]}
     with pytest.raises(UserError, match="names turn 9, and there are 6"):
         read(make("decode", write(tmp_path / "test.jsonl", [outside]), official=True))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"turns": []}, "'turns' is empty"),
-        ({"turns": [*DECODE[0]["turns"][:3], {"agent_id": 0, "text": " "}]}, "the last turn is empty"),
-        ({"turns": [{"text": "x"}]}, "turn 0: field 'agent_id' is missing"),
-        ({"turns": [{"agent_id": 0, "text": 3}]}, "turn 0: field 'text' must be text"),
-        ({"turns": ["x"]}, "turn 0: must be a JSON object"),
-        ({"is_contradiction": None}, "'is_contradiction' is None; known: 'true', 'false'"),
-        ({"record_id": 3}, "'record_id' must be text"),
-        ({"record_id": "r2"}, "id 'r2' was already given"),
-    ],
-)
-def test_bad_decode_rows(tmp_path: Path, change: dict, message: str) -> None:
-    path = write(tmp_path / "test.jsonl", [DECODE[1], {**DECODE[0], **change}])
-    with pytest.raises(UserError, match=rf"{message}[\s\S]*line 2"):
-        read(make("decode", path))
-    assert len(read(make("decode", path), on_bad_row="skip")[0]) == 1

@@ -130,7 +130,6 @@ WORD = "Lake Orvel is deep."
         ({"start": 15, "end": 14}, r"labels\[0\]: field 'start' is 15, behind its 'end' 14"),
         ({"end": 14}, "'start' and 'end' are both 14: the span holds nothing"),
         ({"text": "dee"}, "field 'text' is 'dee', but the answer has 'deep' at 14 to 18"),
-        ({"start": -1}, "field 'start' must be a whole number from 0, got -1"),
         ({"start": "14"}, "field 'start' must be a whole number from 0, got '14'"),
         ({"end": None}, "field 'end' must be a whole number"),
         ({"label_type": "Some Conflict"}, "field 'label_type' is 'Some Conflict'; known: 'evident conflict'"),
@@ -151,9 +150,6 @@ def test_a_span_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], mes
     ("change", "message"),
     [
         ({"response": ""}, "field 'response' is empty"),
-        ({"response": " \n\t"}, "field 'response' is empty"),
-        ({"response": "\ud83d"}, "field 'response' is not valid text: half a surrogate pair at 0"),
-        ({"response": None}, "field 'response' must be text"),
         ({"labels": None}, "field 'labels' must be a list"),
         ({"labels": ["deep"]}, r"labels\[0\]: must be a JSON object"),
         ({"id": "0"}, "field 'id' is '0', which was already given by line 1"),

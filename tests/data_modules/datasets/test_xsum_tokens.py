@@ -1,13 +1,11 @@
 """Token labels as spans of characters."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from data_modules.datasets.xsum_tokens import align
 from data_modules.reading.rows import BadRow
-from faithkit.errors import UserError
 from tests.data_modules.official.spans import XSUM_TOKENS
 from tests.data_modules.official_rows import labels, make, read, write
 
@@ -43,25 +41,3 @@ def test_quotes_may_be_escaped_on_either_side(summary: str, tokens: list[str]) -
 def test_tokens_that_are_not_the_summarys(summary: str, tokens: list[str], message: str) -> None:
     with pytest.raises(BadRow, match=message):
         align(summary, tokens)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"labels": [0, 1]}, "'labels' has 2 entries for 4 tokens"),
-        ({"labels": [0, 1, 2, 0]}, r"'labels\[2\]' must be 0 or 1, got 2"),
-        ({"labels": None}, "field 'labels' must be a list"),
-        ({"tokens": ["a"]}, "'labels' has 4 entries for 1 tokens"),
-        ({"tokens": [1, 2, 3, 4]}, r"field 'tokens\[0\]' must be text"),
-        ({"summary": " "}, "field 'summary' is empty"),
-        ({"source": ""}, "field 'source' is empty"),
-        ({"summary": "\ud83d a b c"}, "half a surrogate pair"),
-    ],
-)
-def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    rows = [XSUM_TOKENS[1], {**XSUM_TOKENS[0], **change}]
-    source = make("xsum_tokens", write(tmp_path / "xsum_token_labels.jsonl", rows))
-    with pytest.raises(UserError, match=message) as caught:
-        read(source)
-    assert "line 2" in str(caught.value)
-    assert len(read(source, on_bad_row="skip")[0]) == 1

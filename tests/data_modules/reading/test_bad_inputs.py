@@ -2,11 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from data_modules.registry import SOURCES
 from faithkit.errors import UserError
+from tests.data_modules.official.inference import DECODE
+from tests.data_modules.official.judgements import DIAHALU, HALLUDIAL, HALUEVAL_GENERAL
+from tests.data_modules.official.spans import XSUM_TOKENS
 from tests.data_modules.official_rows import CASES, FLAT, make, read, write, write_case
 
 EVERY = list(CASES)
@@ -118,3 +122,51 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
 def test_an_option_takes_its_values_alone(name: str, option: str, value: str) -> None:
     with pytest.raises(UserError, match=f"{option} is '{value}'\n  hint: use "):
         SOURCES[name](path="x", **{option: value})  # type: ignore[call-arg]
+
+
+# By dataset: the file, a good row, and another row; then what makes this one bad, and the error.
+ROWS = {
+    "decode": ("test.jsonl", DECODE[1], DECODE[0]),
+    "diahalu": ("DiaHalu.jsonl", DIAHALU[1], DIAHALU[0]),
+    "halueval": ("general_data.json", HALUEVAL_GENERAL[0], HALUEVAL_GENERAL[1]),
+    "halludial": ("induced_test.json", HALLUDIAL[2], HALLUDIAL[0]),
+    "xsum_tokens": ("xsum_token_labels.jsonl", XSUM_TOKENS[1], XSUM_TOKENS[0]),
+}
+BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
+    ("decode", {"turns": []}, "'turns' is empty"),
+    ("decode", {"turns": [*DECODE[0]["turns"][:3], {"agent_id": 0, "text": " "}]}, "the last turn is empty"),
+    ("decode", {"turns": [{"text": "x"}]}, "turn 0: field 'agent_id' is missing"),
+    ("decode", {"turns": ["x"]}, "turn 0: must be a JSON object"),
+    ("decode", {"is_contradiction": None}, "'is_contradiction' is None; known: 'true', 'false'"),
+    ("decode", {"record_id": "r2"}, "id 'r2' was already given"),
+    ("diahalu", {"index": '[[2,"Funny"]]'}, "'index' has the type 'Funny'; known: non-factual, incoherence"),
+    ("diahalu", {"index": '[["x","Irrelevance"]]'}, r"'index' must be a list of \[turn, type\], got 'x'"),
+    ("diahalu", {"index": "none"}, r"'index' must be a list of \[turn, type\], got 'none'"),
+    ("diahalu", {"index": {"2": "Irrelevance"}}, r"'index' must be a list of \[turn, type\]"),
+    ("diahalu", {"index": "[[2,5]]"}, r"'index' must be a list of \[turn, type\]"),
+    ("diahalu", {"text": "Hello\nA1: Hi"}, "'text' must begin with a turn, as A1: "),
+    ("diahalu", {"label": "Halu"}, "'label' is 'Halu'; known: '1', '0'"),
+    ("diahalu", {"domain": "Sports"}, "'domain' is 'Sports'; known: knowledge, task, chit-chat, reasoning"),
+    ("diahalu", {"ID": None}, "'ID' must be text, got None"),
+    ("halueval", {"hallucination": "maybe"}, "'hallucination' is 'maybe'; known: 'yes', 'no'"),
+    ("halueval", {"hallucination_spans": "Mount"}, "'hallucination_spans' must be a list"),
+    ("halueval", {"chatgpt_response": " "}, "'chatgpt_response' is empty"),
+    ("halludial", {"turn": "1"}, "'turn' must be a whole number from 0, got '1'"),
+    ("halludial", {"turn": -1}, "'turn' must be a whole number from 0, got -1"),
+    ("halludial", {"dialogue_history": "Hello [Human]: hi"}, r"'dialogue_history' must begin with \[Human\]: or"),
+    ("halludial", {"dialogue_id": None}, "'dialogue_id' must be text, got None"),
+    ("xsum_tokens", {"labels": [0, 1]}, "'labels' has 2 entries for 4 tokens"),
+    ("xsum_tokens", {"labels": [0, 1, 2, 0]}, r"'labels\[2\]' must be 0 or 1, got 2"),
+    ("xsum_tokens", {"labels": None}, "field 'labels' must be a list"),
+    ("xsum_tokens", {"tokens": [1, 2, 3, 4]}, r"field 'tokens\[0\]' must be text"),
+    ("xsum_tokens", {"summary": "\ud83d a b c"}, "half a surrogate pair"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "message"), BAD_ROWS)
+def test_a_row_that_cannot_be_right(tmp_path: Path, name: str, change: dict[str, Any], message: str) -> None:
+    file, good, row = ROWS[name]
+    path = write(tmp_path / file, [good, {**row, **change}])
+    assert f"{file}, line" in check_refused(name, path, message)
+    examples, counts = read(make(name, path), on_bad_row="skip")
+    assert len(examples) == counts["rejected: bad row"] == 1
