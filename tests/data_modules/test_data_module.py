@@ -160,21 +160,3 @@ def test_too_few_groups_are_told_with_their_number_and_the_setting(
 def test_a_wrong_part_is_explained(parts: list[dict[str, Any]]) -> None:
     with pytest.raises(UserError):
         build_mix(parts)
-
-
-def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(
-    encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from data_modules.embedded import layouts
-    from data_modules.reading.dataset import read_examples
-    from data_modules.reading.rows import ReadReport
-    from data_modules.registry import SOURCES
-
-    monkeypatch.setattr(layouts, "EMBEDDED_ROWS", {"train": 60, "validation": 30, "test": 30})
-    for name in sorted(set(SOURCES) - {"embedded"}):
-        examples = list(read_examples(build_source(name, "embedded"), None, ReadReport()))
-        assert examples, name
-        if name == "dropped_support":
-            assert {e.label for e in examples} == {"hallucinated"} and all(e.spans for e in examples)
-        elif name not in ("wow", "faithdial", "weak_wow", "cmu_dog", "topical_chat"):
-            assert {e.label for e in examples} == {"faithful", "hallucinated"}, name

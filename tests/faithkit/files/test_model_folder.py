@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.detector import CRITIC, TAGGER
-from faithkit.errors import UserError
+from faithkit.detector import TAGGER
 from faithkit.files.atomic import write_json
-from faithkit.files.model_folder import SIDECAR, Sidecar, check_folder, read_sidecar, repair_hint, seal
+from faithkit.files.model_folder import SIDECAR, Sidecar, read_sidecar, repair_hint
 from faithkit.files.run_folder import RunFolder, log
 from faithkit.words import VERSION
 
@@ -28,33 +27,6 @@ def test_a_model_made_with_other_words_is_told(
     finally:
         log.removeHandler(caplog.handler)
     assert ("train again" in caplog.text) == warns
-
-
-FILES = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
-
-
-@pytest.fixture
-def sealed(tmp_path: Path) -> Path:
-    """A folder of ours whose files hold nothing but what is looked at before a model is made."""
-    for name in FILES:
-        (tmp_path / name).write_text("{}")
-    seal(tmp_path, {"kind": CRITIC})
-    return tmp_path
-
-
-def test_a_folder_that_is_as_it_was_written_is_taken(sealed: Path) -> None:
-    check_folder(sealed)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_a_file_that_is_gone_or_another_is_named(name: str, sealed: Path) -> None:
-    whole = (sealed / name).read_text()
-    (sealed / name).write_text(whole + " ")
-    with pytest.raises(UserError, match=f"{name} was changed or damaged"):
-        check_folder(sealed)
-    (sealed / name).unlink()
-    with pytest.raises(UserError, match=f"{name}'? is missing"):
-        check_folder(sealed)
 
 
 def test_a_runs_own_folder_is_written_again_by_its_training(tmp_path: Path) -> None:
