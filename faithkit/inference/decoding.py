@@ -1,6 +1,7 @@
 """The interface of engines: prompts, the settings of decoding, completions."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
@@ -133,10 +134,14 @@ class Engine(Protocol):
 
 def check_prompts(prompts: Sequence[Prompt]) -> None:
     """Checks that prompts have unique ids and are not empty."""
-    if len({prompt.id for prompt in prompts}) < len(prompts):
-        seen: set[str] = set()
-        twice = next(p.id for p in prompts if p.id in seen or seen.add(p.id))  # type: ignore[func-returns-value]
-        raise UserError(f"two prompts have the id {shorten(twice)}", hint="make the ids of the data unique")
+    check_unique_ids("prompts", [prompt.id for prompt in prompts])
     empty = [prompt.id for prompt in prompts if not len(prompt.ids)]
     if empty:
         raise UserError(f"the prompt {shorten(empty[0])} has no tokens", hint="give the model something to read")
+
+
+def check_unique_ids(what: str, ids: Sequence[str]) -> None:
+    """Checks that ids are unique."""
+    twice = [id_ for id_, count in Counter(ids).items() if count > 1]
+    if twice:
+        raise UserError(f"two {what} have the id {shorten(twice[0])}", hint="make the ids of the data unique")

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from faithkit.errors import UserError, shorten
-from faithkit.inference.decoding import Decoding
+from faithkit.inference.decoding import Decoding, check_unique_ids
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
@@ -101,9 +100,4 @@ class TextEngine(Protocol):
 
 def check_requests(requests: Sequence[Request]) -> None:
     """Checks that the ids of requests are unique."""
-    seen: set[str] = set()
-    for request in requests:
-        if request.id in seen:
-            problem = f"two requests have the id {shorten(request.id)}"
-            raise UserError(problem, hint="make the ids of the data unique")
-        seen.add(request.id)
+    check_unique_ids("requests", [request.id for request in requests])

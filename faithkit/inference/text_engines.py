@@ -90,17 +90,12 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         engine = load_local(options.model, LocalOptions(engine=name, **local))
     if options.cache is None:
         return engine
+    from faithkit.files.cache import cache_dir
     from faithkit.inference.reply_cache import CachedEngine
 
+    path = cache_dir() / CACHE_FILE if options.cache == AUTO else Path(options.cache).expanduser()
     # Replies of a server are stored at once; losing a batch of a local model costs only time.
-    return CachedEngine(engine, cache_path(options.cache), commit_every=1 if options.name == OPENAI else LOCAL_BATCH)
-
-
-def cache_path(cache: str) -> Path:
-    """Returns the file that keeps replies."""
-    from faithkit.files.cache import cache_dir
-
-    return cache_dir() / CACHE_FILE if cache == AUTO else Path(cache).expanduser()
+    return CachedEngine(engine, path, commit_every=1 if options.name == OPENAI else LOCAL_BATCH)
 
 
 def _best_local() -> str:

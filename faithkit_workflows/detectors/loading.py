@@ -3,13 +3,12 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from faithkit.detector import BUILT_IN, CRITIC, JUDGE, Detector, DetectorKind, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
-from faithkit.weights.resolve import HUB_NAME, hub_adapters, loading
+from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from faithkit_workflows.detectors.cascade import Band, Cascade
 from faithkit_workflows.detectors.llm_judge import describe_judge, load_judge, log_usage
@@ -172,8 +171,7 @@ def _kind_of_folder(checkpoint: str) -> DetectorKind:
     from transformers import AutoConfig
 
     kinds = detector_kinds()
-    is_hub_name = not Path(checkpoint).expanduser().exists() and HUB_NAME.fullmatch(checkpoint)
-    folder = hub_adapters(checkpoint) if is_hub_name else find_folder(checkpoint)
+    folder = hub_adapters(checkpoint) if is_hub_name(checkpoint) else find_folder(checkpoint)
     if folder and (sidecar := read_sidecar(folder)):
         if sidecar.kind not in kinds:
             problem = f"{checkpoint} is a {sidecar.kind}; a {', '.join([*kinds][:-1])} or {[*kinds][-1]} is needed"
