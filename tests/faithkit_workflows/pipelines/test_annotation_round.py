@@ -39,7 +39,7 @@ def rows(tmp_path):
 @pytest.fixture
 def written(rows, tmp_path):
     run = tmp_path / "run"
-    options = (f"pipeline.path={rows}", "pipeline.dataset=spans", "pipeline.suggest=gold", f"run_dir={run}")
+    options = (f"pipeline.path={rows}", "pipeline.dataset=pairs", "pipeline.suggest=gold", f"run_dir={run}")
     construct_here("pipeline=annotate", *options)
     return run
 
@@ -137,7 +137,7 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
     run = tmp_path / "judged"
     options = (
         "pipeline.scheme=likert",
-        "pipeline.dataset=spans",
+        "pipeline.dataset=pairs",
         f"pipeline.path={rows}",
         f"pipeline.systems={systems}",
     )
