@@ -159,16 +159,6 @@ def _read_judge_figures(benchmark: str) -> list[JudgeFigures]:
 Row = Mapping[str, Any]
 
 
-def basic_rows() -> dict[str, Row]:
-    """Gives Table 2 by task, `all` too; the summaries' two corpora are two tasks."""
-    return {row["task"]: row for row in published_table("ragtruth_basic").rows}
-
-
-def model_rows() -> dict[tuple[str, str], Row]:
-    """Gives Table 3 by model in lower case and task, `all` too."""
-    return {(row["model"], row["task"]): row for row in published_table("ragtruth_models").rows}
-
-
 def bucket_rows(by: str) -> dict[str, list[Row]]:
     """Gives Table 4 by task, shortest bucket first.
 
@@ -190,20 +180,10 @@ def ragtruth_citation() -> str:
 
 def part_note(num_responses: int) -> str:
     """Says of how many responses the paper's figures are, where ours are fewer or more."""
-    whole = basic_rows()["all"]["responses"]
+    whole = published_table("ragtruth_basic").by("task")[ALL]["responses"]
     if num_responses == whole:
         return ""
     return f"these are {num_responses:,} responses, the paper's {whole:,}: counts differ, and shares are of a part"
-
-
-def begin_rows(dataset: str) -> dict[str, Row]:
-    """Gives FaithDial's Table 1 by system; nothing for other data than the audit."""
-    return {row["system"]: row for row in published_table("faithdial_begin").rows} if dataset == "audit" else {}
-
-
-def size_rows(dataset: str) -> dict[str, Row]:
-    """Gives FaithDial's Table 2 by split; nothing for other data."""
-    return {row["split"]: row for row in published_table("faithdial_sizes").rows} if dataset == "faithdial" else {}
 
 
 def count_rows(dataset: str) -> dict[str, Row]:

@@ -71,6 +71,10 @@ class PublishedTable:
     note: str | None
     rows: tuple[Mapping[str, Any], ...]
 
+    def by(self, *columns: str) -> dict[Any, Mapping[str, Any]]:
+        """Gives the rows by the value of a column, or of several, that names them."""
+        return {row[columns[0]] if len(columns) == 1 else tuple(row[one] for one in columns): row for row in self.rows}
+
     @property
     def citation(self) -> str:
         """Names authors, year, version and table, and who cites them where that is not the paper itself."""

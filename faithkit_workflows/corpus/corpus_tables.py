@@ -9,15 +9,11 @@ from faithkit.metrics.begin_tags import ACTS, CLASSES
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table
 from faithkit.published.figures import (
     Row,
-    basic_rows,
-    begin_rows,
     bucket_rows,
     count_rows,
-    model_rows,
     part_note,
     published_counts,
     ragtruth_citation,
-    size_rows,
 )
 from faithkit.published.published_tables import published_table
 from faithkit_workflows.corpus.corpus_stats import ALL, Basic, Bucket, CorpusStats, Counts, sort_labels
@@ -77,10 +73,12 @@ def _table(
 
 
 def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:
+    paper = published_table("ragtruth_basic").by("task") if dataset == RAGTRUTH else {}
+
     def rows() -> Iterator[Cells]:
         for name, line in stats.basic.items():
             yield name, *_basic_cells(line)
-            if dataset == RAGTRUTH and (row := basic_rows().get(name)):
+            if row := paper.get(name):
                 sizes = (f"{row[f'{text}_mean']:,} / {row[f'{text}_max']:,}" for text in ("context", "response"))
                 wrong = f"{row['hallucinated']:,} ({row['hallucinated_percent']:.1f}%)"
                 yield PAPER, f"{row['sources']:,}", f"{row['responses']:,}", *sizes, wrong, f"{row['spans']:,}"
@@ -120,12 +118,14 @@ def _share(counts: Counts) -> str:
 
 
 def _models(stats: CorpusStats, title: str, published: bool) -> Table:
+    paper = published_table("ragtruth_models").by("model", "task") if published else {}
+
     def rows() -> Iterator[Cells | None]:
         for model, tasks in stats.models.items():
             for place, (task, counts) in enumerate(tasks.items()):
                 spans = (f"{counts.num_spans:,}", f"{counts.density:.2f}") if counts.num_marked else (NONE, NONE)
                 yield "" if place else model, task, f"{counts.num_responses:,}", _share(counts), *spans
-                if published and (row := model_rows().get((model.lower(), task))):
+                if row := paper.get((model.lower(), task)):
                     density = NONE if row["density"] is None else f"{row['density']:.2f}"
                     yield "", PAPER, NONE, f"{row['hallucinated']:,}", f"{row['spans']:,}", density
             yield None
@@ -176,7 +176,7 @@ def _lengths(stats: CorpusStats, title: str) -> Table:
 
 def _dialogues(stats: CorpusStats, title: str, dataset: str) -> Table:
     """Shows FaithDial's Table 2, by split."""
-    paper = size_rows(dataset)
+    paper = published_table("faithdial_sizes").by("split") if dataset == "faithdial" else {}
 
     def rows() -> Iterator[Cells]:
         for name, one in stats.dialogues.items():
@@ -221,7 +221,7 @@ def _facet(stats: CorpusStats, name: str, title: str) -> Table:
 
 def _classes(stats: CorpusStats, title: str, dataset: str) -> Table:
     """Shows FaithDial's Table 1, by system."""
-    paper = begin_rows(dataset)
+    paper = published_table("faithdial_begin").by("system") if dataset == "audit" else {}
 
     def rows() -> Iterator[Cells]:
         for system, counts in stats.classes.items():

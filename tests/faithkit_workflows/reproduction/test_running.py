@@ -1,11 +1,6 @@
 """Steps are run once, resumed after a kill, and compared with the paper's figures."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -39,7 +34,6 @@ from faithkit_workflows.reproduction.table_steps import (
     run_steps,
     step_state,
 )
-from tests.running import ROOT, SMALL
 
 DESCRIBE = Step(
     name="describe",
@@ -163,29 +157,3 @@ def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Pat
     assert none and none.value == none.low == 0.0 and none.n == 10
     assert Share("s", ("classes", "b"), "x").read(tmp_path) is None
     assert Difference(Metric("s", "test/a/b"), "t").read(tmp_path) is None
-
-
-@pytest.mark.slow
-def test_a_killed_training_is_resumed(tmp_path: Path, tiny_bert: Path) -> None:
-    few = ("data.num_train=640", "callbacks.save_every_seconds=0.01", "logger=none", "callbacks.num_examples=0")
-    arguments = ("model=critic", f"model.weights={tiny_bert}", *SMALL, *few, "model.num_epochs=2")
-    step = Step(name="killed", script="train", arguments=arguments)
-    program = (
-        "import sys\nfrom pathlib import Path\nfrom faithkit_workflows.reproduction.table_steps import run_steps\n"
-        "from faithkit_workflows.reproduction.table_steps import Place, Step\n"
-        "step = Step(name='killed', script='train', arguments=tuple(sys.argv[2:]))\n"
-        "run_steps([step], Place(scale='local', out=Path(sys.argv[1])))"
-    )
-    begun = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path), *arguments], cwd=ROOT, start_new_session=True
-    )
-    last, until = tmp_path / "steps" / "killed" / "checkpoints" / "last.ckpt", time.monotonic() + 120
-    while not last.exists() and time.monotonic() < until and begun.poll() is None:
-        time.sleep(0.02)
-    os.killpg(begun.pid, signal.SIGKILL)
-    begun.wait()
-    place = Place(scale=LOCAL, out=tmp_path)
-    assert last.exists() and step_state(step, place) == BEGUN
-    assert run_steps([step], place) == {} and step_state(step, place) == DONE
-    assert (place.folder("killed") / "metrics.json").exists()
-    assert "going on" in (tmp_path / "steps" / "killed.log").read_text("utf-8")
