@@ -68,9 +68,8 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     log.info("model: %s; %s", config["checkpoint"], describe_runner(generator))
     reports: dict[str, list[Report]] = {}
     for name, examples in sets.items():
-        path = run.predictions / f"{name}.jsonl"
-        options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
-        answers = write_with_origin(path, name, examples, answerer, models, **options)
+        by_id = write_with_origin(run, config, name, examples, answerer, models)
+        answers = [by_id[example.id] for example in examples]
         origin = Provenance.of(name, examples, models)
         shown = answers_table(examples, answers, limit=config["num_examples"], title=name)
         leaks = [leaks_table(origin, f"{name}, leaks")] if origin.leaked.any() else []

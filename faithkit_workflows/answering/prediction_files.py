@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from faithkit.files.jsonl import write_jsonl
+from faithkit.files.run_folder import RunFolder
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
@@ -17,26 +19,28 @@ from faithkit_workflows.detectors.loading import LoadedDetector
 
 
 def write_with_origin(
-    path: Path,
+    run: RunFolder,
+    config: Mapping[str, Any],
     name: str,
     examples: Sequence[Example],
     answerer: Answerer,
     models: Sequence[UsedModel],
     *,
-    chunk_size: int,
-    texts: bool = True,
-) -> list[Prediction]:
-    """Writes answers as `write_answers` does, and records which models answered which rows.
+    dataset: str | None = None,
+) -> dict[str, Prediction]:
+    """Writes answers to a run's predictions, records which models answered which rows, and returns them by id.
 
     Args:
-        name: The dataset of the rows.
+        config: A script's settings, with `save_every_num_rows` and `save_texts`.
+        name: The name of the file.
         models: The models that took part in the answers.
-        texts: Also writes the texts of each example, so that the file can be read alone.
+        dataset: The dataset of the rows, if it is not the file's name.
     """
-    line = partial(to_line, texts=texts, generated=not isinstance(answerer, DetectorAnswerer))
-    answers = write_answers(path, examples, answerer, chunk_size=chunk_size, line_of=line)
-    write_origin(path, name, examples, models)
-    return answers
+    path = run.predictions / f"{name}.jsonl"
+    line = partial(to_line, texts=config["save_texts"], generated=not isinstance(answerer, DetectorAnswerer))
+    answers = write_answers(path, examples, answerer, chunk_size=config["save_every_num_rows"], line_of=line)
+    write_origin(path, dataset or name, examples, models)
+    return {answer.id: answer for answer in answers}
 
 
 def write_given(
@@ -57,13 +61,12 @@ def write_given(
 
 
 def predict_and_write(
-    path: Path, name: str, examples: Sequence[Example], loaded: LoadedDetector, *, chunk_size: int, texts: bool = True
+    run: RunFolder, config: Mapping[str, Any], name: str, examples: Sequence[Example], loaded: LoadedDetector
 ) -> tuple[dict[str, Prediction], Provenance]:
     """Predicts examples with a detector and writes the predictions; returns them by id, and their provenance."""
-    answerer = DetectorAnswerer(loaded.detector)
-    written = write_with_origin(path, name, examples, answerer, loaded.models, chunk_size=chunk_size, texts=texts)
+    predictions = write_with_origin(run, config, name, examples, DetectorAnswerer(loaded.detector), loaded.models)
     loaded.log_usage()
-    return {prediction.id: prediction for prediction in written}, Provenance.of(name, examples, loaded.models)
+    return predictions, Provenance.of(name, examples, loaded.models)
 
 
 def read_provenance(

@@ -138,10 +138,7 @@ def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) ->
     cascade = run_cascade(run, config, benchmark) if cascade_options(config).is_on else None
     loaded = cascade.loaded if cascade else load_configured(config, benchmark)
     log_models(loaded)
-    path, chunk_size = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-    predictions, origin = predict_and_write(
-        path, benchmark.name, benchmark.examples, loaded, chunk_size=chunk_size, texts=config["save_texts"]
-    )
+    predictions, origin = predict_and_write(run, config, benchmark.name, benchmark.examples, loaded)
     if num_missed := getattr(loaded.detector, "num_unlocated", 0):
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.

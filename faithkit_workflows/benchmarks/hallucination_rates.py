@@ -158,11 +158,8 @@ def _judge(
         for turn in turns
         if replies[turn.id]
     ]
-    path = run.predictions / f"{case.file}.jsonl"
     answerer = DetectorAnswerer(loaded.detector)
-    options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
-    written = write_with_origin(path, case.file, examples, answerer, loaded.models, **options)
-    predictions = {prediction.id: prediction for prediction in written}
+    predictions = write_with_origin(run, config, case.file, examples, answerer, loaded.models)
     return Turns(
         called=np.array([_is_hallucinated(predictions.get(turn.id)) for turn in turns]),
         replied=np.array([bool(replies[turn.id]) for turn in turns]),

@@ -60,9 +60,7 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
     else:
         asker, log_usage = load_asker(config, COMPARATIVE)
         loaded = LoadedDetector(ComparingJudge(asker), [describe_judge(config)], log_usage)
-        path, chunk_size = run.predictions / f"{benchmark.name}.jsonl", config["save_every_num_rows"]
-        texts = config["save_texts"]
-        given, origin = predict_and_write(path, benchmark.name, rows, loaded, chunk_size=chunk_size, texts=texts)
+        given, origin = predict_and_write(run, config, benchmark.name, rows, loaded)
     report = comparison_report(
         rows,
         given,

@@ -164,10 +164,8 @@ def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[B
     load = cache(lambda: _load_answerer(config))
 
     def answer(benchmark: Benchmark) -> dict[str, Prediction]:
-        path, models = run.predictions / f"{benchmark.name}.jsonl", [describe_model(config["checkpoint"])]
-        options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
-        answers = write_with_origin(path, benchmark.name, benchmark.examples, load(), models, **options)
-        return {prediction.id: prediction for prediction in answers}
+        models = [describe_model(config["checkpoint"])]
+        return write_with_origin(run, config, benchmark.name, benchmark.examples, load(), models)
 
     return answer
 

@@ -76,7 +76,10 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         for name, benchmark in tests.items():
             origin = Provenance.of(benchmark.name, benchmark.examples, [model])
             cell = f"{benchmark.name}-by-{trained_on}"
-            predictions = _judge(run, critic, cell, benchmark, origin, config)
+            log.info("predicting %s", cell)
+            predictions = write_with_origin(
+                run, config, cell, benchmark.examples, DetectorAnswerer(critic), [model], dataset=benchmark.name
+            )
             scored = _score(benchmark, predictions, origin, config["num_resamples"])
             found |= full_names("test", name, scored)
             metrics |= full_names("test", benchmark.name, prefix_metrics(f"{trained_on}_", scored))
@@ -104,17 +107,6 @@ def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
         alerts=tuple(f"{name}: {line}" for name, one in origins.items() for line in one.alerts),
         facts={"models": [model for one in origins.values() for model in one.to_dict()["models"]]},
     )
-
-
-def _judge(
-    run: RunFolder, critic: Critic, cell: str, benchmark: Benchmark, origin: Provenance, config: Mapping[str, Any]
-) -> dict[str, Prediction]:
-    log.info("predicting %s", cell)
-    path = run.predictions / f"{cell}.jsonl"
-    options = {"chunk_size": config["save_every_num_rows"], "texts": config["save_texts"]}
-    answerer = DetectorAnswerer(critic)
-    written = write_with_origin(path, benchmark.name, benchmark.examples, answerer, origin.models, **options)
-    return {prediction.id: prediction for prediction in written}
 
 
 def _score(

@@ -98,17 +98,15 @@ def _predict(
     run: RunFolder, config: Mapping[str, Any], inputs: list[Example]
 ) -> tuple[Mapping[str, Prediction], list[UsedModel], list[str]]:
     """Returns the predictions of all rows, the models that made them, and notes."""
-    path, texts = run.predictions / f"{NAME}.jsonl", config.get("save_texts", True)
     if config["predictions"]:
         given = read_predictions(config["predictions"])
         origin = read_provenance(config["predictions"], NAME, inputs, checkpoint=config["checkpoint"])
         kept = {example.id: given[example.id] for example in inputs if example.id in given}
         align_predictions(inputs, kept)  # reports missing predictions before any work
-        write_given(path, inputs, kept, texts=texts)
+        write_given(run.predictions / f"{NAME}.jsonl", inputs, kept, texts=config["save_texts"])
         return kept, list(origin.models), list(origin.notes)
     loaded = load_configured(config)
-    chunk_size = config["save_every_num_rows"]
-    predictions, _ = predict_and_write(path, NAME, inputs, loaded, chunk_size=chunk_size, texts=texts)
+    predictions, _ = predict_and_write(run, config, NAME, inputs, loaded)
     return predictions, loaded.models, []
 
 
