@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.dialogues import read_transcript, verdict_of
-from data_modules.reading.fields import identifier
+from data_modules.reading.fields import identifier, whole_number
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
@@ -69,7 +69,7 @@ class HalluDial(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         scenario = _scenario_of(row.file) or (None if self.scenario == BOTH else self.scenario)
-        dialogue, turn, target = identifier(row, "dialogue_id"), _turn(row), row.text("target")
+        dialogue, turn, target = identifier(row, "dialogue_id"), whole_number(row, "turn"), row.text("target")
         label = verdict_of(target)
         if label is None:
             raise BadRow(f"field 'target' is {shorten(target)}; known: what begins with Yes or No")
@@ -92,10 +92,3 @@ def _scenario_of(file: str) -> str | None:
     """Returns the scenario that a file's name or its folder's names."""
     path = Path(file)
     return next((s for s in SCENARIOS for name in (path.name, path.parent.name) if name.startswith(s)), None)
-
-
-def _turn(row: Row) -> int:
-    turn = row.values["turn"]
-    if not isinstance(turn, int) or isinstance(turn, bool) or turn < 0:
-        raise BadRow(f"field 'turn' must be a whole number from 0, got {shorten(turn)}")
-    return turn

@@ -117,7 +117,7 @@ def read_spans(
 
 
 def _bounds(item: Row, answer: str) -> tuple[int, int]:
-    start, end = _offset(item, "start"), _offset(item, "end")
+    start, end = (whole_number(item, name, COUNTING) for name in ("start", "end"))
     if end > len(answer):
         raise BadRow(f"field 'end' is {end}, but the answer has {len(answer)} characters", hint=COUNTING)
     if start > end:
@@ -131,10 +131,11 @@ def _bounds(item: Row, answer: str) -> tuple[int, int]:
     return start, end
 
 
-def _offset(item: Row, name: str) -> int:
+def whole_number(item: Row, name: str, hint: str | None = None) -> int:
+    """Returns the whole number under `name`, at least 0."""
     value = item.values.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise BadRow(f"field {name!r} must be a whole number from 0, got {shorten(value)}", hint=COUNTING)
+        raise BadRow(f"field {name!r} must be a whole number from 0, got {shorten(value)}", hint=hint)
     return value
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from data_modules.embedded.layouts.common import write_json, write_jsonl
+from data_modules.embedded.layouts.common import write_json
 from data_modules.embedded.layouts.dialogue_corpora import FILES, write_faithdial
 from data_modules.embedded.layouts.judged import write_halludial
 from data_modules.embedded.layouts.span_layout import write_ragtruth
+from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from tests.paper_scale.random_weights import corpus_texts, write_weights
 from tests.running import plain_config, train_here

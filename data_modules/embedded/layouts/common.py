@@ -88,11 +88,6 @@ def write_json_object(path: Path, values: Mapping[str, Any]) -> None:
     write_text(path, [json.dumps(values, ensure_ascii=False, indent=1), "\n"])
 
 
-def write_jsonl(path: Path, items: Iterable[Any]) -> None:
-    """Writes one JSON object a line."""
-    write_text(path, (json.dumps(item, ensure_ascii=False) + "\n" for item in items))
-
-
 def write_tsv(
     path: Path, header: Sequence[str], rows: Iterable[Sequence[str]], end: str = "\n", bom: bool = False
 ) -> None:

@@ -15,11 +15,11 @@ from data_modules.embedded.layouts.common import (
     turns,
     write_csv,
     write_json,
-    write_jsonl,
     write_tsv,
 )
 from data_modules.embedded.layouts.nli_layout import CONTRADICTIONS
 from data_modules.reading.fields import SPEAKER_MARKS
+from faithkit.files.jsonl import write_jsonl
 
 _INDUCED_SHARE = 3 / 8  # of all rows, as in the release
 _INDUCED_START = 12_000_000  # other dialogues than those of the spontaneous scenario

@@ -14,10 +14,10 @@ from data_modules.embedded.layouts.common import (
     nli_pair,
     sizes,
     turns,
-    write_jsonl,
     write_text,
     write_tsv,
 )
+from faithkit.files.jsonl import write_jsonl
 
 MNLI_FILES = {
     "train": ("multinli_1.0_train.jsonl",),
@@ -29,6 +29,7 @@ GENRES = (
     ("fiction", "government", "slate", "telephone", "travel"),
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
+
 _UNSURE_EVERY = 40  # one pair in this many has no label that most annotators agreed on
 _MISMATCHED_START = 12_000_000
 

@@ -1,6 +1,5 @@
-"""Corpora with marked spans: RAGTruth, token labels on summaries of XSum, and the plain layouts."""
+"""Corpora with marked spans: RAGTruth, token labels on summaries of XSum, and a user's table."""
 
-import csv
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,9 @@ from data_modules.embedded.dialogue import REMARK_RATE
 from data_modules.embedded.domains import DOMAINS, knowledge_wording
 from data_modules.embedded.facts import DialogueState, Fact, draw_facts, draw_unknown_relation, write_sentences
 from data_modules.embedded.hallucinate import added_clause, true_clause, wrong_clause
-from data_modules.embedded.layouts.common import NumRows, sizes, write_jsonl
+from data_modules.embedded.layouts.common import NumRows, sizes, write_csv
 from data_modules.embedded.phrasing import PERSONAL, Clause, Mark, Plan, Random01, draw_plan, pick, word, write_reply
+from faithkit.files.jsonl import write_jsonl
 from faithkit.records import FAITHFUL, HALLUCINATED
 
 MODELS = {"chat-small": 0.25, "chat-medium": 0.15, "chat-large": 0.08}  # rates of hallucinated sentences
@@ -170,7 +170,6 @@ LABELS = {
 }
 REFUSAL = "Unable to answer based on given passages."
 REFUSAL_EVERY = 50  # one answer in this many refuses, though the source would answer the question
-SPAN_FILES = {"train": "train.jsonl", "validation": "validation.jsonl", "test": "test.jsonl"}
 
 
 def write_ragtruth(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
@@ -255,34 +254,22 @@ def _escaped(text: str) -> str:
     return text.lower().replace("'", "\\'")
 
 
-def _plain(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
+def write_pairs(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+    """Writes a table as anyone may have it: train.csv, validation.csv and test.csv with a word as label."""
+    header = ("id", "group", "knowledge", "question", "response", "label", "spans", "model")
+    for split, size in sizes(num_rows).items():
+        write_csv(folder / f"{split}.csv", header, _pairs(split, size, seed))
+    return folder
+
+
+def _pairs(split: str, size: int, seed: int) -> Iterator[tuple[str, ...]]:
     for source in rag_sources(split, size, seed):
+        group, knowledge = f"{split}-{source.number}", " ".join(source.passages)
         for answer in source.answers:
             spans = [
                 {"start": m.start, "end": m.end, "label": m.type, "text": answer.text[m.start : m.end]}
                 for m in answer.marks
             ]
-            yield {
-                "id": f"{split}-{source.number}:{answer.model}",
-                "group": f"{split}-{source.number}",
-                "context": " ".join(source.passages),
-                "question": source.question,
-                "answer": answer.text,
-                "spans": spans,
-                "model": answer.model,
-            }
-
-
-def write_pairs(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes a table as anyone may have it: train.csv, validation.csv and test.csv with a word as label."""
-    for split, size in sizes(num_rows).items():
-        path = (folder / SPAN_FILES[split]).with_suffix(".csv")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(["id", "group", "knowledge", "question", "response", "label", "spans", "model"])
-            for row in _plain(split, size, seed):
-                cells = [row[name] for name in ("id", "group", "context", "question", "answer")]
-                label = HALLUCINATED if row["spans"] else FAITHFUL
-                writer.writerow([*cells, label, json.dumps(row["spans"]), row["model"]])
-    return folder
+            label = HALLUCINATED if spans else FAITHFUL
+            made = (knowledge, source.question, answer.text, label, json.dumps(spans), answer.model)
+            yield (f"{group}:{answer.model}", group, *made)
