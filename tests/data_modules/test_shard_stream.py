@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import pytorch_lightning as pl
+import torch
 from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
@@ -18,7 +19,6 @@ from data_modules.shard_stream import ShardStream
 from data_modules.splits import MixPart
 from faithkit.errors import UserError
 from tests.data_modules.conftest import rows_of, write_shard
-from tests.data_modules.test_streaming import Recorder
 
 Write = Callable[..., Path]
 ROWS, BATCH = 74, 7
@@ -119,6 +119,27 @@ def test_a_checkpoint_goes_on_with_the_same_shards_alone(encoder: PairEncoder, w
     write_shard(folder / "train-00002.parquet", rows_of(23))
     with pytest.raises(UserError, match=r"differ from those that this training began with: train-00002\.parquet"):
         stream(folder, encoder).check_pins(pins)
+
+
+class Recorder(pl.LightningModule):
+    """Remembers which rows it was given; keeps a checkpoint of the step before `step`."""
+
+    def __init__(self, step: int, path: Path):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.step, self.path = step, path
+        self.seen: list[list[int]] = []
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        self.seen.append(batch["index"].tolist())
+        return self.weight.sum()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        if self.global_step == self.step:
+            self.trainer.save_checkpoint(self.path)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
 @pytest.mark.filterwarnings("ignore")

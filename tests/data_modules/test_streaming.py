@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
-import torch
 from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
@@ -180,48 +178,3 @@ def test_streaming_is_refused_where_it_cannot_work(
 ) -> None:
     with pytest.raises(UserError, match=message):
         DataModule([MixPart(corpus())], encoder, DataOptions(streaming=True, **options), plan).setup()
-
-
-class Recorder(pl.LightningModule):
-    """Remembers which rows it was given; keeps a checkpoint of the step before `step`."""
-
-    def __init__(self, step: int, path: Path):
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(1))
-        self.step, self.path = step, path
-        self.seen: list[list[int]] = []
-
-    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
-        self.seen.append(batch["index"].tolist())
-        return self.weight.sum()
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        if self.global_step == self.step:
-            self.trainer.save_checkpoint(self.path)
-
-    def configure_optimizers(self) -> Any:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("step", [1, 4, 13, 17, 25])
-def test_lightning_resumes_within_an_epoch(encoder: PairEncoder, tmp_path: Path, step: int) -> None:
-    def fit(checkpoint: Path | None = None) -> list[list[int]]:
-        data = DataModule([MixPart(corpus())], encoder, DataOptions(batch_size=BATCH, num_epochs=2, streaming=True))
-        module = Recorder(step, tmp_path / "last.ckpt")
-        trainer = pl.Trainer(
-            max_epochs=1,
-            accelerator="cpu",
-            logger=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            enable_checkpointing=False,
-            limit_val_batches=0,
-            default_root_dir=tmp_path,
-        )
-        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
-        return module.seen
-
-    whole = fit()
-    assert len(whole) == 26
-    assert fit(tmp_path / "last.ckpt") == whole[step:]

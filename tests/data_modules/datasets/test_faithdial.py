@@ -58,10 +58,7 @@ def test_untagged_turns_have_no_label(tmp_path: Path) -> None:
     [
         ({**TURN, "BEGIN": ["Entailed"]}, "'BEGIN' has 'Entailed'; known: hallucination"),
         ({**TURN, "BEGIN": "Entailment"}, "'BEGIN' must be a list"),
-        ({**TURN, "history": None}, "'history' must be a list"),
         ({**TURN, "history": ["a", 3]}, r"'history\[1\]' must be text, got 3"),
-        ({**TURN, "response": ""}, "'response' is empty"),
-        ({**TURN, "knowledge": None}, "'knowledge' must be text, got None"),
         ({**TURN, "original_response": 4}, "'original_response' must be text"),
         ("hello", "must be a JSON object, got 'hello'"),
     ],
