@@ -119,7 +119,7 @@ def main(cfg: Any) -> None:
     console = Console(highlight=False)
     try:
         talk(answerer, input, console)
-    except (EOFError, KeyboardInterrupt):
+    except EOFError:
         console.print()
 
 

@@ -184,8 +184,9 @@ def plot_rates(stats: CorpusStats) -> "Figure | None":
     whole = stats.rates[""][ALL].value
     top = max(metric.high or metric.value for found in shown.values() for metric in found.values())
     for axes, (name, found) in zip(figure.axes, shown.items(), strict=True):
-        bounds = [(m.value, m.value - (m.low or m.value), (m.high or m.value) - m.value) for m in found.values()]
-        values, below, above = zip(*bounds, strict=True)
+        values = [metric.value for metric in found.values()]
+        below = [m.value - (m.value if m.low is None else m.low) for m in found.values()]
+        above = [(m.value if m.high is None else m.high) - m.value for m in found.values()]
         places = range(len(values))
         axes.errorbar(values, places, xerr=[below, above], fmt="o", color=COLOURS[0], capsize=2.5, markersize=4.5)
         axes.axvline(whole, color="#888888", linewidth=0.8, linestyle="--")

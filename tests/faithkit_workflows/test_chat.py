@@ -110,8 +110,8 @@ class Terminal:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["ctrl-d", "ctrl-c"])
-def test_in_a_terminal_it_ends_cleanly(end: str, tiny_llama: Path) -> None:
+@pytest.mark.parametrize(("end", "exit_code"), [("ctrl-d", 0), ("ctrl-c", 130)])
+def test_in_a_terminal_it_ends_cleanly(end: str, exit_code: int, tiny_llama: Path) -> None:
     ours, theirs = pty.openpty()
     terminal = Terminal(ours)
     options = [f"checkpoint={tiny_llama}", "decoding=greedy", "decoding.max_new_tokens=4"]
@@ -129,7 +129,7 @@ def test_in_a_terminal_it_ends_cleanly(end: str, tiny_llama: Path) -> None:
     else:
         errors = _interrupted(process)
     os.close(ours)
-    assert process.returncode == 0 and b"Traceback" not in errors, errors
+    assert process.returncode == exit_code and b"Traceback" not in errors, errors
 
 
 def _interrupted(process: subprocess.Popen[bytes]) -> bytes:

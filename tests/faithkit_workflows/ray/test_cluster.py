@@ -136,25 +136,6 @@ def test_answers_are_the_same_on_a_cluster_whose_worker_is_killed(
 
 
 @pytest.mark.slow
-def test_rates_over_scored_shards_are_the_same_on_a_cluster_and_on_one_machine(
-    cluster: Any, data: Path, trained: Path, tmp_path: Path
-) -> None:
-    score(data, tmp_path / "scored", trained)
-    labels = tmp_path / "labels.csv"
-    texts = dict.fromkeys(text for path in sorted(data.glob("*.jsonl")) for text in texts_of(path))
-    labels.write_text("id,label\n" + "".join(f"{text},{place % 3 == 0:d}\n" for place, text in enumerate(texts)))
-    given = ["pipeline=estimate", f"pipeline.predictions={tmp_path / 'scored'}", f"pipeline.labels={labels}"]
-    given += ["pipeline.columns.id=knowledge", "pipeline.by=model", "pipeline.num_resamples=50"]
-    found = {}
-    for name, options in {"ray": ["engine=ray", f"ray.address={cluster.address}"], "here": ["engine=none"]}.items():
-        process = start("faithkit_workflows.construct", *given, f"run_dir={tmp_path / name}", *options)
-        code, _, errors = end(process)
-        assert code == 0, errors
-        found[name] = json.loads((tmp_path / name / "metrics.json").read_text())["metrics"]
-    assert found["ray"] == found["here"] and "test/scored/by/a/rate" in found["ray"]
-
-
-@pytest.mark.slow
 def test_a_driver_that_is_killed_goes_on_and_reads_no_finished_shard_again(
     cluster: Any, data: Path, trained: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
