@@ -1,6 +1,6 @@
 """Reads published figures, each file one table of one paper, and refuses a file whose figures were changed.
 
-A correction changes the file and its checksum here.
+A correction changes the file, its checksum here, and the one that tests/faithkit/test_published.py pins.
 """
 
 import hashlib
