@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, delete, disk_errors
@@ -41,7 +42,7 @@ def write_sharded(path: Path, checkpoint: Mapping[str, Any], *, previous: Path |
         UserError: A process cannot write its files; every process raises it.
     """
     plain, tensors = split_tensors(checkpoint)
-    named = {tensor_name(keys): value for keys, value in tensors.items()}
+    named = dict(_untied({tensor_name(keys): value for keys, value in tensors.items()}))
     with ExitStack() as stack:
         is_first = dist.get_rank() == 0
         folder, *_ = _together(lambda: stack.enter_context(_new_folder(path, previous)) if is_first else path)
@@ -159,6 +160,16 @@ def _stored_tensors(folder: Path) -> dict[str, tuple[tuple[int, ...], torch.dtyp
         if sum(math.prod(chunk.sizes) for chunk in stored.chunks) == math.prod(stored.size):
             found[name] = tuple(stored.size), stored.properties.dtype
     return found
+
+
+def _untied(tensors: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Copies tensors that share the memory of another one, such as tied embeddings: safetensors refuses them."""
+    known: set[int] = set()
+    for name, tensor in tensors.items():
+        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        memory = local.untyped_storage().data_ptr()
+        yield name, tensor.clone() if memory in known and local.numel() else tensor
+        known.add(memory)
 
 
 def _file_numbers(tensors: Mapping[str, Any]) -> dict[str, int]:

@@ -209,3 +209,11 @@ def one_cannot_write(path: str) -> None:
 @pytest.mark.slow
 def test_all_processes_raise_the_error_of_one_and_the_old_folder_stays(tmp_path: Path) -> None:
     in_processes(2, one_cannot_write, str(tmp_path))
+
+
+def test_tied_weights_are_written_and_read(group: None, tmp_path: Path) -> None:
+    checkpoint = sharded(whole())
+    checkpoint["state_dict"]["tied"] = checkpoint["state_dict"]["w0"]
+    write_sharded(tmp_path / "last.ckpt", checkpoint, previous=None)
+    found = read_checkpoint(tmp_path / "last.ckpt")["state_dict"]
+    assert torch.equal(found["tied"], whole()["state_dict"]["w0"])
