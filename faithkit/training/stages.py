@@ -40,7 +40,7 @@ def stages(run: RunFolder, config: Mapping[str, Any]) -> Iterator[Stage]:
         stage.checkpoints.mkdir(parents=True, exist_ok=True)
         write_config(stage.config, first_config)
         yield Stage(stage, first_config, job)
-    model = {**config["model"], "task": {**config["model"]["task"], "weights": str(stage.hf)}}
+    model = {**config["model"], "weights": str(stage.hf)}
     yield Stage(run, {**config, "data": data, "model": model}, LAST_STAGE)
 
 

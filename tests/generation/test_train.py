@@ -17,13 +17,15 @@ from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.cli import explain
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_sidecar
+from faithkit.files.run_folder import RunFolder
 from faithkit.records import Turn
 from faithkit.training.checkpoints import read_checkpoint
+from faithkit.training.stages import stages
 from generation.export import export
 from generation.settings import Settings
 from generation.task import GeneratorModule
 from tests.data_modules.examples import example
-from tests.running import SMALL_GENERATOR, run, train_here
+from tests.running import SMALL_GENERATOR, plain_config, run, train_here
 
 INFONCE = ["objective=infonce", "data.negatives=null", "model.max_response_length=90"]
 
@@ -176,6 +178,12 @@ def test_two_stages_are_one_run_that_resumes_wherever_it_broke(
     resume_here(tmp_path / "run", monkeypatch)
     assert (tmp_path / "run" / "stage1-wow" / "train.log").read_text() == before, "a finished stage is left alone"
     assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
+def test_the_second_stage_begins_with_the_model_of_the_first(tmp_path: Path) -> None:
+    config = plain_config("train", "model=t5", "data=wow_then_faithdial")
+    first, last = stages(RunFolder(tmp_path), config)
+    assert last.config["model"] == {**config["model"], "weights": str(first.run.hf)}
 
 
 @pytest.mark.slow
