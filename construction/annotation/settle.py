@@ -211,7 +211,7 @@ def read_answers(path: Path, scheme: Scheme, rows: Mapping[str, AnnotationRow], 
     """Reads a person's answers by row: JSON lines of {"id", "answers"}, or {"id", "decision"} of a `to_decide` file.
 
     Args:
-        key: The field of the answers. Lines whose decision is null are still open.
+        key: The field of the answers. Lines without a decision are still open.
 
     Raises:
         UserError: A row that the project does not have, a row twice, or an answer that its question does not allow.

@@ -90,7 +90,7 @@ class Score:
         return {"label": self.label, "probability": self.probability}
 
 
-class Cuts(TypedDict, total=False):
+class Thresholds(TypedDict, total=False):
     """The probabilities that decide labels; see `Critic.score`."""
 
     threshold: float | None
@@ -233,14 +233,16 @@ class Critic:
         return f"Critic({self.name!r}, threshold={self.calibration.threshold:.4g}, device={str(self.device)!r})"
 
     @overload
-    def score(self, knowledge: Knowledge, response: str, history: History = None, **cuts: Unpack[Cuts]) -> Score: ...
+    def score(
+        self, knowledge: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
+    ) -> Score: ...
     @overload
     def score(
         self,
         knowledge: Sequence[Knowledge],
         response: list[str],
         history: Sequence[History] | None = None,
-        **cuts: Unpack[Cuts],
+        **thresholds: Unpack[Thresholds],
     ) -> list[Score]: ...
     @arguments.explain_keywords
     def score(

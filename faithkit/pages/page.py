@@ -74,8 +74,9 @@ def write_page(
             pairs = keep_first(pairs, lambda pair: pair[1].label == gold_label(pair[0]), max_rows)
             notes.append(f"Of {one.name} {max_rows:,} of {len(one.examples):,} answers are here, mistakes first.")
         facts = _facts(one)
-        rows = [(*(pair if texts else _without_texts(*pair)), texts) for pair in pairs]
-        blocks |= answer_blocks(place, [(example, [said], has_text) for example, said, has_text in rows], facts)
+        shown = pairs if texts else [_without_texts(*pair) for pair in pairs]
+        rows = [(example, [prediction], texts) for example, prediction in shown]
+        blocks |= answer_blocks(place, rows, facts)
         described.append(describe_set(one.name, [one.name], facts))
     has_spans = any(p.spans for one in sets for p in one.predictions.values()) or any(
         example.spans for one in sets for example in one.examples

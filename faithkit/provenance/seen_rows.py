@@ -41,7 +41,7 @@ class SeenRows:
 
     Args:
         lists: By use and kind the shortened keys, sorted, each once.
-        unknown_bases: Models that it was trained from, whose training rows are unknown.
+        unknown_bases: Models that it was trained from and that have no record of their training rows.
     """
 
     lists: Mapping[List, Keys]

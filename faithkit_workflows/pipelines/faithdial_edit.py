@@ -216,7 +216,7 @@ def check_candidate(row: Row, prediction: Prediction | None, *, max_copied_words
 
 
 def best_proposals(rows: Iterable[Row], branches: Sequence[str]) -> Iterator[Row]:
-    """Chooses the best candidate of each turn; a turn whose candidates all failed gets the reasons.
+    """Chooses the best candidate of each turn; a turn without a valid candidate gets the reasons.
 
     Args:
         rows: As a chain joins branches: the candidates of a turn follow each other, in the order of the branches.

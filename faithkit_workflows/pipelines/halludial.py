@@ -58,7 +58,7 @@ def run_induced(run: RunFolder, config: Mapping[str, Any]) -> None:
 
 
 def spontaneous_steps(config: Mapping[str, Any]) -> list[AnyStep]:
-    """Makes the steps, one sampling step for each model, whose replies must keep to construction/chain/replies.py."""
+    """Makes the steps, one sampling step for each model; construction/chain/replies.py has the rules for replies."""
     block, folder = config["pipeline"], config["prompts"]
     build = EnginePool(build_model, places=1)  # a model that replies and judges is loaded once
     prompt = read_text_prompt("construction", "reply", "max_words", "knowledge", "history", folder=folder)

@@ -62,20 +62,20 @@ def bert_scores(checked: Sequence[Checked], f1: Similarity) -> list[list[float]]
         f1: Gives rescaled F1.
     """
     parts = {text: split_sentences(text) for one in checked for text in one.samples}
-    pairs = dict.fromkeys((said, part) for one in checked for said, text in one.pairs for part in parts[text])
-    found = f1.score([said for said, _ in pairs], [part for _, part in pairs])
+    pairs = dict.fromkeys((sentence, part) for one in checked for sentence, text in one.pairs for part in parts[text])
+    found = f1.score([sentence for sentence, _ in pairs], [part for _, part in pairs])
     alike = dict(zip(pairs, np.asarray(found, np.float64).tolist(), strict=True))
 
-    def best(said: str, text: str) -> float:
-        return max((alike[said, part] for part in parts[text]), default=0.0)
+    def best(sentence: str, text: str) -> float:
+        return max((alike[sentence, part] for part in parts[text]), default=0.0)
 
-    return [[1 - fmean(best(said, text) for text in one.samples) for said in one.sentences] for one in checked]
+    return [[1 - fmean(best(sentence, text) for text in one.samples) for sentence in one.sentences] for one in checked]
 
 
 def nli_scores(checked: Sequence[Checked], model: Entailment) -> list[list[float]]:
     """Asks an NLI model whether the samples contradict; a critic has one other class, which counts as contradiction."""
     pairs = [pair for one in checked for pair in one.pairs]
-    found = model.entailment([said for said, _ in pairs], [text for _, text in pairs])
+    found = model.entailment([sentence for sentence, _ in pairs], [text for _, text in pairs])
     against = found[:, CONTRADICTION] if found[:, CONTRADICTION].any() else found[:, NEUTRAL]
     return _means(checked, (against / (against + found[:, ENTAILMENT])).tolist())
 
@@ -97,8 +97,8 @@ def ngram_scores(checked: Sequence[Checked], *, order: int = 1, unlikeliest: boo
         texts = [*one.sentences, *chain.from_iterable(map(split_sentences, one.samples))]
         whole = [gram for text in texts for gram in grams(text)]
         counts, before = Counter(whole), Counter(gram[:-1] for gram in whole)
-        surprises = [[log(before[gram[:-1]] / counts[gram]) for gram in grams(said)] or [0.0] for said in one.sentences]
-        found.append([max(own) if unlikeliest else fmean(own) for own in surprises])
+        surprises = [[log(before[gram[:-1]] / counts[gram]) for gram in grams(text)] or [0.0] for text in one.sentences]
+        found.append([max(values) if unlikeliest else fmean(values) for values in surprises])
     return found
 
 
@@ -108,7 +108,7 @@ def prompted_scores(checked: Sequence[Checked], engine: TextEngine, prompt: Text
     Args:
         prompt: With the fields `context` and `sentence`.
     """
-    asked = [prompt.messages(context=text, sentence=said) for one in checked for said, text in one.pairs]
+    asked = [prompt.messages(context=text, sentence=sentence) for one in checked for sentence, text in one.pairs]
     replies = ask(engine, asked, Decoding(max_new_tokens=4), Form(choices=CHOICES))
     verdicts = (read_verdict(reply.texts[0]) if reply.texts else UNPARSED for reply in replies)
     return _means(checked, [SUPPORTED.get(verdict, UNREAD) for verdict in verdicts])
@@ -163,7 +163,7 @@ def draw_samples(
 
 
 def other_responses(given: Iterable[Example]) -> Samples:
-    """Takes what the other models said to the same source, as RAGTruth's SelfCheckGPT does.
+    """Takes the responses of the other models to the same source, as RAGTruth's SelfCheckGPT does.
 
     Raises:
         UserError: The responses do not say which model wrote them.
