@@ -114,8 +114,7 @@ def names_of_model(model: Any) -> WandbNames | None:
 
 def weights_of(config: Mapping[str, Any]) -> Any:
     """Returns the initial weights of a training."""
-    model = config.get("model") or {}
-    return (model.get("task") or {}).get("weights") or model.get("weights")
+    return (config.get("model") or {}).get("weights")
 
 
 def models_in(config: Mapping[str, Any]) -> list[str]:

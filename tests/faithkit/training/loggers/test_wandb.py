@@ -20,7 +20,7 @@ from faithkit.training.stages import stages
 from tests.faithkit.training.loggers.wandb_files import WandbFile, offline_runs, table_of
 
 CONFIG: dict[str, Any] = {
-    "model": {"name": "t5", "weights": "flan", "task": {"weights": "flan"}},
+    "model": {"name": "t5", "weights": "flan"},
     "data": {"name": "wow_then_faithdial", "first": {"stage": "wow", "name": "wow"}},
     "scale": {"name": "local"},
     "objective": {"_target_": "generation.objectives.infonce.InfoNCE", "num": 4},
