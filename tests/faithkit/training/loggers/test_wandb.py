@@ -23,7 +23,7 @@ CONFIG: dict[str, Any] = {
     "model": {"name": "t5", "weights": "flan"},
     "data": {"name": "wow_then_faithdial", "first": {"stage": "wow", "name": "wow"}},
     "scale": {"name": "local"},
-    "objective": {"_target_": "generation.objectives.infonce.InfoNCE", "num": 4},
+    "objective": {"_target_": "generation.objectives.infonce.InfoNce", "num": 4},
     "control": None,
     "seed": 1,
 }
