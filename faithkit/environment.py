@@ -1,4 +1,4 @@
-"""Records what a result depends on besides its configuration: versions, code, hardware."""
+"""Records the environment of a result: versions, commit, hardware."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def environment() -> dict[str, Any]:
-    """Collects what a result depends on besides its configuration: versions, code, hardware; no secrets, no paths."""
+    """Collects versions, commit and hardware; no secrets, no paths."""
     packages = ("torch", "transformers", "pytorch-lightning", "datasets", "tokenizers", "hydra-core")
     facts: dict[str, Any] = {"python": platform.python_version(), "platform": platform.platform()}
     for name in packages:

@@ -1,9 +1,8 @@
-"""Ends a command in good order at Ctrl-C, at SIGTERM and where its terminal closes: exit code 130, nothing half done.
+"""Ends a command cleanly at Ctrl-C, at SIGTERM and when its terminal closes: exit code 130, no incomplete file.
 
-Every script calls `install` first. From there on a signal raises `Interrupted` in the main thread, wherever it is:
-files are written whole or not at all, so any place is a safe one. What must not stop just anywhere (a training step)
-calls `hold`: then a signal is only noted, until `check` is called at a safe place. A second signal ends the process at
-once.
+Every script calls `install` first. After that a signal raises `Interrupted` in the main thread, wherever it is: files
+are written atomically, so this is safe everywhere. Code that must not be interrupted (a training step) calls `hold`:
+then a signal is only recorded, until `check` is called at a safe place. A second signal ends the process at once.
 """
 
 import os
@@ -15,12 +14,12 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-SAME = 0.5  # seconds in which one wish may arrive twice: from the terminal, and from whoever started this process
+REPEATED = 0.5  # seconds in which a signal may arrive twice: from the terminal, and from the parent process
 EXIT_CODE = 130
 
 
 class Interrupted(BaseException):
-    """A signal has come; everything written so far is whole."""
+    """A signal arrived; every file written so far is complete."""
 
 
 class _State:
@@ -28,30 +27,30 @@ class _State:
 
     installed = False  # by a script, for the whole process
     held = False
-    came_at: float | None = None  # the first signal
+    received_at: float | None = None  # the first signal
     before: dict[int, Any] = {}  # noqa: RUF012 - the handlers before `hold`
 
 
 def install() -> None:
-    """Makes signals raise `Interrupted` from now on; a process that this one forks ends at them quietly."""
+    """Makes signals raise `Interrupted`; forked processes end without a traceback."""
     _State.installed = True
     _handle_signals()
     os.register_at_fork(after_in_child=_in_forked)
 
 
 def hold() -> None:
-    """Only notes signals until `release`, also within a user's Python session.
+    """Only records signals until `release`, also in a user's Python session.
 
     The handlers are set anew, because Lightning replaces them when a training begins.
     """
     if not _State.installed:
-        _State.came_at = None
+        _State.received_at = None
     _State.held = True
     _State.before = _handle_signals()
 
 
 def release() -> None:
-    """Ends `hold`; a signal that was noted is still there for `check`."""
+    """Ends `hold`; `check` still raises for a recorded signal."""
     for number, handler in _State.before.items():
         signal.signal(number, handler if handler is not None else signal.SIG_DFL)
     _State.before, _State.held = {}, False
@@ -59,29 +58,29 @@ def release() -> None:
 
 def received() -> bool:
     """Whether a signal has arrived."""
-    return _State.came_at is not None
+    return _State.received_at is not None
 
 
 def check(resume_hint: str = "") -> None:
-    """Raises `Interrupted` where a signal has come."""
+    """Raises `Interrupted` if a signal has arrived."""
     if received():
         raise Interrupted(resume_hint)
 
 
 def _handle_signals() -> dict[int, Any]:
     if threading.current_thread() is not threading.main_thread():
-        return {}  # an application that works in another thread handles its signals itself
+        return {}  # an application that runs this in another thread handles its signals itself
     ours = [number for number in SIGNALS if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
-    return {number: signal.signal(number, _note) for number in ours}  # nohup ignores SIGHUP, and that stays so
+    return {number: signal.signal(number, _record) for number in ours}  # nohup ignores SIGHUP, and that stays so
 
 
-def _note(number: int, frame: FrameType | None) -> None:
+def _record(number: int, frame: FrameType | None) -> None:
     now = time.monotonic()
-    if _State.came_at is None:
-        _State.came_at = now
+    if _State.received_at is None:
+        _State.received_at = now
         if not _State.held:
             raise Interrupted
-    elif now - _State.came_at > SAME:
+    elif now - _State.received_at > REPEATED:
         sys.stderr.write("\nended at once\n")
         sys.stderr.flush()
         os._exit(EXIT_CODE)

@@ -1,9 +1,9 @@
-"""The code that a configuration may name.
+"""Restricts the code that a configuration may name, and builds the objects that it names.
 
-A configuration names what is built by `_target_`, or by the name of a dataset. The names listed here may always be
-built. Other names execute code of other packages, so a file alone cannot ask for them: the user must give the name on
-the command line, within an override (`data.parts=[{_target_: my.Dataset}]`) or, when a run is resumed, by
-`extensions=[my.Dataset]`. Callers of the Python API name their classes themselves, and are not restricted.
+A configuration names a class by `_target_`, or by the name of a dataset. The names listed here are always allowed.
+Other names run code of other packages, so a file alone cannot request them: the user must give the name on the command
+line, in an override (`data.parts=[{_target_: my.Dataset}]`) or, to resume a run, with `extensions=[my.Dataset]`.
+Callers of the Python API are not restricted.
 """
 
 import functools
@@ -70,7 +70,7 @@ def check_names(config: Mapping[str, Any], named: Sequence[str], *, place: str |
     if found:
         key, name = found[0]
         also = f", and {len(found) - 1} more" if len(found) > 1 else ""
-        hint = f"where you trust it, name it in this command: extensions=[{name}]"
+        hint = f"if you trust it, name it in this command: extensions=[{name}]"
         raise UserError(f"{key} names code that is not this project's: {shorten(name)}{also}", place=place, hint=hint)
 
 
@@ -93,7 +93,7 @@ def find_outside_code(stored: Sequence[str]) -> str | None:
 
 
 def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields each `_target_` with its key, wherever it is nested; its representation where it is no text."""
+    """Yields each `_target_` with its key, at any depth; the representation of one that is not a text."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             here = f"{key}.{name}" if key else str(name)
@@ -123,13 +123,13 @@ def _datasets(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def build(block: Any, **arguments: Any) -> Any:
-    """Builds what a block's `_target_` names, and before it whatever is nested in it; anything else stays as it is.
+    """Builds the object that a block's `_target_` names, nested ones first; other values are returned unchanged.
 
-    With `_partial_: true` it gives the class or function with its arguments, not yet called. The names have been
+    With `_partial_: true` it returns the class or function with its arguments, not yet called. The names have been
     checked when the run was opened (`check_names`).
 
     Args:
-        arguments: Further arguments, given as they are.
+        arguments: Further arguments of the class or function.
     """
     if isinstance(block, list | tuple):
         return [build(item) for item in block]

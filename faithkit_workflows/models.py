@@ -28,14 +28,14 @@ def parse(arguments: Sequence[str]) -> list[Model]:
     models = known_models()
     if not arguments:
         return list(models.values())
-    tasks = dict.fromkeys(model["for"] for model in models.values())
+    tasks = dict.fromkeys(model["task"] for model in models.values())
     (asked, *more) = arguments
     if more:
         raise UserError(f"one name or task is expected, got {len(arguments)}", hint=f"faithkit models {asked}")
     if asked in models:
         return [models[asked]]
     if asked in tasks:
-        return [model for model in models.values() if model["for"] == asked]
+        return [model for model in models.values() if model["task"] == asked]
     raise UserError(f"there is no model and no task {asked!r}", hint=choice_hint(asked, [*tasks, *models]))
 
 
@@ -43,29 +43,29 @@ def overview(models: Sequence[Model]) -> Iterator[str]:
     """Formats the purpose of each model, its requirements, and its first figure."""
     yield LINE.format("name", "size", "memory", "per CPU-s", "weights")
     for model in models:
-        memory = model["memory"]["says"] if "memory" in model else "-"
-        speed = model["speed"][0]["says"] if "speed" in model else "-"
+        memory = model["memory"]["value"] if "memory" in model else "-"
+        speed = model["speed"][0]["value"] if "speed" in model else "-"
         yield LINE.format(model["name"], model["parameters"], memory, speed, model["weights"])
-        yield from textwrap.wrap(model["what"], WIDTH, initial_indent="    ", subsequent_indent="    ")
+        yield from textwrap.wrap(model["description"], WIDTH, initial_indent="    ", subsequent_indent="    ")
         if "figures" in model:
-            yield f"    measured: {model['figures'][0]['says']}"
+            yield f"    measured: {model['figures'][0]['value']}"
     yield ""
     yield "-: not measured; `faithkit models NAME` shows the conditions of the measurements"
 
 
 def detail(model: Model) -> Iterator[str]:
     """Formats all figures of one model."""
-    yield f"{model['name']}: {model['what']}"
+    yield f"{model['name']}: {model['description']}"
     where = "local: comes through the package index" if model["weights"] in LOCAL else "from the hub"
     yield f"  weights       {model['weights']}, {model['parameters']} ({where})"
     yield f"  train with    {model['command']}"
-    if "needs" in model:
-        yield from _lines("data", model["needs"])
+    if "data" in model:
+        yield from _lines("data", model["data"])
     titles = {"training": "training", "memory": "memory", "speed": "per CPU-s", "figures": "measured"}
     for key, title in titles.items():
         found = model.get(key, [])
         for figure in [found] if key == "memory" and found else found:
-            yield from _lines(title, f"{figure['says']}: {figure['what']} ({figure['in']}, {figure['under']!r})")
+            yield from _lines(title, f"{figure['value']}: {figure['conditions']} ({figure['file']}, {figure['section']!r})")
     if "figures" not in model:
         yield "  measured      nothing yet: compare it with the baselines of evaluate.py"
 

@@ -134,7 +134,7 @@ def train(stage: "Stage") -> None:
         )
         num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
         module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
-        weights = model["task"].get("weights", model.get("weights"))
+        weights = model.get("weights")
         places = "" if trainer.world_size == 1 else f"; {trainer.world_size} processes"
         size = describe(module, trainer.strategy.root_device, str(trainer.precision))
         log.info("model: %s from %s; %s%s", model["name"], weights, size, places)

@@ -1,4 +1,4 @@
-"""`faithkit models` names models that there are, with figures that stand where it says."""
+"""`faithkit models` lists existing models, with figures that their sources contain."""
 
 import re
 import subprocess
@@ -35,16 +35,16 @@ def digits(text: str) -> list[str]:
     return [found.replace(".", "").replace(",", "").lstrip("0") for found in re.findall(r"[\d.,]*\d", text)]
 
 
-@pytest.mark.parametrize(("model", "figure"), FIGURES, ids=lambda row: row.get("name", row.get("says")))
-def test_a_figure_stands_where_it_says(model: dict[str, Any], figure: dict[str, Any]) -> None:
-    text = sections(figure["in"])[figure["under"]]
-    assert " ".join(figure["quote"].split()) in text, f"{figure['in']} does not say so: {figure['quote']}"
-    told = [number for number in digits(figure["says"].replace("F1", "")) if number not in digits(figure["quote"])]
-    assert not told, f"{model['name']} says {told}, which its quote does not have"
+@pytest.mark.parametrize(("model", "figure"), FIGURES, ids=lambda row: row.get("name", row.get("value")))
+def test_the_source_of_a_figure_contains_its_quote(model: dict[str, Any], figure: dict[str, Any]) -> None:
+    text = sections(figure["file"])[figure["section"]]
+    assert " ".join(figure["quote"].split()) in text, f"{figure['file']} does not contain {figure['quote']}"
+    missing = set(digits(figure["value"].replace("F1", ""))) - set(digits(figure["quote"]))
+    assert not missing, f"{model['name']}: the quote lacks {missing}"
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model["name"])
-def test_a_models_weights_are_those_that_its_command_takes(model: dict[str, Any]) -> None:
+def test_a_command_trains_the_weights_of_its_model(model: dict[str, Any]) -> None:
     from tests.running import compose
 
     overrides = [word.replace("PRE/hf", "minilm") for word in model["command"].split()[2:]]
@@ -52,13 +52,13 @@ def test_a_models_weights_are_those_that_its_command_takes(model: dict[str, Any]
     assert model["weights"] in LOCAL or "/" in model["weights"]
 
 
-def test_local_weights_are_as_large_as_the_registry_says() -> None:
+def test_local_weights_have_the_size_of_their_description() -> None:
     for model in MODELS:
         if model["weights"] in LOCAL:
             assert model["parameters"] in LOCAL[model["weights"]].description, model["name"]
 
 
-def said(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_models(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "faithkit", "models", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
@@ -66,18 +66,18 @@ def said(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_all_models_fit_a_screen_of_eighty_columns() -> None:
     lines = list(overview(MODELS))
     assert len(lines) <= 50 and max(map(len, lines)) <= 80
-    assert said().stdout.splitlines() == lines
+    assert run_models().stdout.splitlines() == lines
 
 
-def test_one_model_is_told_with_its_command_and_every_figure() -> None:
+def test_one_model_is_shown_with_its_command_and_every_figure() -> None:
     for model in MODELS:
         text = " ".join("\n".join(detail(model)).split())
-        assert model["command"] in text and all(figure["says"] in text for _, figure in FIGURES if _ is model)
-    assert said("judge-small").stdout.splitlines() == list(detail(known_models()["judge-small"]))
+        assert model["command"] in text and all(figure["value"] in text for _, figure in FIGURES if _ is model)
+    assert run_models("judge-small").stdout.splitlines() == list(detail(known_models()["judge-small"]))
 
 
 def test_a_task_has_its_models() -> None:
-    shown = said("tagger").stdout
+    shown = run_models("tagger").stdout
     assert "tagger-answers" in shown and "critic-dialogue" not in shown
 
 
@@ -86,7 +86,7 @@ def test_a_task_has_its_models() -> None:
     [(["tager"], "did you mean tagger?"), (["critic", "judge"], "faithkit models critic")],
 )
 def test_a_wrong_name_is_explained(arguments: list[str], words: str) -> None:
-    done = said(*arguments)
+    done = run_models(*arguments)
     assert done.returncode == 2 and words in done.stderr and len(done.stderr.splitlines()) <= 5
 
 

@@ -247,7 +247,7 @@ signals.hold()
 for _ in range(2):
     os.kill(os.getpid(), signal.SIGTERM)
 print("still here", signals.received(), flush=True)
-time.sleep(signals.SAME + 0.1)
+time.sleep(signals.REPEATED + 0.1)
 os.kill(os.getpid(), signal.SIGTERM)
 time.sleep(60)
 """)
