@@ -65,7 +65,8 @@ def detail(model: Model) -> Iterator[str]:
     for key, title in titles.items():
         found = model.get(key, [])
         for figure in [found] if key == "memory" and found else found:
-            yield from _lines(title, f"{figure['value']}: {figure['conditions']} ({figure['file']}, {figure['section']!r})")
+            source = f"{figure['file']}, {figure['section']!r}"
+            yield from _lines(title, f"{figure['value']}: {figure['conditions']} ({source})")
     if "figures" not in model:
         yield "  measured      nothing yet: compare it with the baselines of evaluate.py"
 
