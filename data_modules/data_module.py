@@ -20,7 +20,7 @@ from data_modules.encoding.encoder import EncodedSplit, Encoder, Subset
 from data_modules.encoding.encoding_cache import load_encoded
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import SHARD_STREAM, STREAM, load_part
+from data_modules.registry import STREAM, load_part
 from data_modules.splits import MixPart, SplitPlan, divide, keep_apart, stream_parts, unique_names
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys
@@ -111,7 +111,7 @@ class DataModule(pl.LightningDataModule):
             part, split = parts[use]
             encoded = self._load(part, name, split)
             self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
-        kind = load_part(SHARD_STREAM if source.files_stand_alone else STREAM)
+        kind = load_part(STREAM)
         self._stream = stream = kind(*parts["train"], self.encoder, self.options, num_rows=self.split_plan.num_rows)
         self._record(f"{name}/{parts['train'][1]}, streamed", stream.report)
 

@@ -22,8 +22,8 @@ class DataOptions:
         seed: Determines the order of the batches.
         streaming: Reads the one training dataset as training goes on and never holds it; validation and test sets are
             cached.
-        num_readers: Parts that an epoch of streamed shards is cut into (`ShardStream`).
-        num_buffer_rows: Rows of streamed shards that are encoded and shuffled at a time.
+        num_readers: Parts that an epoch of streamed shards is cut into (`streaming.Readers`).
+        num_buffer_rows: Rows of a stream that are encoded and shuffled at a time.
     """
 
     batch_size: int | None = 32

@@ -26,7 +26,7 @@ class _Sources(Mapping[str, type[Source]]):
 SOURCES = _Sources()
 # Parts that are imported where a run uses them.
 NEGATIVES = "data_modules.negatives.make.add_negatives"
-STREAM, SHARD_STREAM = "data_modules.streaming.Stream", "data_modules.shard_stream.ShardStream"
+STREAM = "data_modules.streaming.Stream"
 
 
 def load_part(name: str) -> Any:

@@ -14,7 +14,7 @@ from data_modules.pinned_shards import pin_shards
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from tests.data_modules.conftest import rows_of, write_shard
-from tests.data_modules.test_shard_stream import indices, stream
+from tests.data_modules.test_streaming import indices, stream
 
 Write = Callable[..., Path]
 

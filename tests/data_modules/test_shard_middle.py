@@ -20,10 +20,10 @@ from data_modules.reading import saved_datasets
 from data_modules.reading.dataset import ExcludingSource, Source
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
-from data_modules.shard_stream import ShardStream
 from data_modules.splits import PartSource
+from data_modules.streaming import Stream
 from tests.data_modules.conftest import Rows, rows_of
-from tests.data_modules.test_shard_stream import indices
+from tests.data_modules.test_streaming import indices
 
 GOOD, EMPTY, UNLABELLED, EXCLUDED, MARKED = "good", "empty", "unlabelled", "excluded", "marked"
 KINDS = st.lists(st.sampled_from([GOOD, GOOD, EMPTY, UNLABELLED, EXCLUDED, MARKED]), min_size=2, max_size=40)
@@ -91,8 +91,8 @@ def test_a_training_goes_on_where_rows_before_were_left_out(encoder: PairEncoder
     source = Pairs(path=str(tmp_path), columns={"knowledge": "fact.text"})
     options: dict[str, Any] = {"batch_size": 5, "num_readers": 3, "num_buffer_rows": 10, "on_bad_row": "skip"}
 
-    def made(**more: Any) -> ShardStream:
-        return ShardStream(source, "train", encoder, DataOptions(num_epochs=2, **options), **more)
+    def made(**more: Any) -> Stream:
+        return Stream(source, "train", encoder, DataOptions(num_epochs=2, **options), **more)
 
     whole = [(batch["index"].tolist(), batch["input_ids"].tolist()) for batch in made()]
     assert Counter(row for index, _ in whole for row in index) == dict.fromkeys(range(50), 2)

@@ -1,18 +1,21 @@
-"""Streamed training batches: deterministic, resumable at any step, shared by the processes, in constant memory."""
+"""Streamed batches: the same at any number of processes, from any step, each row once an epoch, in constant memory."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
+import torch
 from torch.utils.data import DataLoader
 
 from data_modules.data_module import DataModule
 from data_modules.data_options import DataOptions
 from data_modules.datasets.nli import Mnli
+from data_modules.datasets.pairs import Pairs
 from data_modules.embedded.corpus import Embedded
 from data_modules.encoding.encoder import Columns
 from data_modules.encoding.pair_encoder import PairEncoder
@@ -23,13 +26,15 @@ from data_modules.streaming import Stream
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import Example
+from tests.data_modules.conftest import rows_of, write_shard
 
-WINDOW, BATCH, ROWS = 24, 5, 61  # windows of 20 rows: three whole ones and one of a single row
+Write = Callable[..., Path]
+ROWS, BATCH = 74, 7
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lines(Source):
-    """A dataset with a file: a number and a group to a row, one row of two without a label."""
+    """A dataset whose files do not stand alone: a number and a group to a row, one row of two dropped."""
 
     name: ClassVar[str] = "lines"
 
@@ -41,9 +46,8 @@ class Lines(Source):
         if number % 2:
             report.count("dropped: odd")
             return
-        yield Example(
-            id="same", source="lines", split=split, group=str(number // 6), knowledge=f"year {number}", response="yes"
-        )
+        texts = {"knowledge": f"year {number}", "response": "yes", "label": "faithful"}
+        yield Example(id="same", source="lines", split=split, group=str(number // 6), **texts)
 
 
 def write_lines(folder: Path, count: int) -> Lines:
@@ -52,10 +56,19 @@ def write_lines(folder: Path, count: int) -> Lines:
     return Lines(path=str(path))
 
 
-def stream(source: Source, encoder: PairEncoder, **options: Any) -> Stream:
+@pytest.fixture(params=["shards", "lines", "embedded"])
+def source(request: pytest.FixtureRequest, write_shards: Write, tmp_path: Path) -> Source:
+    """Gives a dataset of ROWS rows: shards, files that are read one after the other, or generated."""
+    if request.param == "shards":
+        return Pairs(path=str(write_shards()))
+    return write_lines(tmp_path, 2 * ROWS) if request.param == "lines" else Embedded(num_train=ROWS)
+
+
+def stream(source: Source | Path | str, encoder: PairEncoder, **options: Any) -> Stream:
     settings = {key: options.pop(key) for key in ("rank", "world_size", "num_rows") if key in options}
-    made = DataOptions(**{"batch_size": BATCH, "seed": 3, **options})
-    return Stream(source, "train", encoder, made, window=WINDOW, **settings)
+    made = DataOptions(**{"batch_size": BATCH, "num_readers": 4, "num_buffer_rows": 24, "seed": 3, **options})
+    read = source if isinstance(source, Source) else Pairs(path=str(source))
+    return Stream(read, "train", encoder, made, **settings)
 
 
 def indices(made: Stream, start: int = 0) -> list[list[int]]:
@@ -63,29 +76,150 @@ def indices(made: Stream, start: int = 0) -> list[list[int]]:
     return [batch["index"].tolist() for batch in made]
 
 
-def corpus() -> Embedded:
-    return Embedded(num_train=ROWS, num_validation=8, num_test=8)
-
-
-@pytest.mark.parametrize("num_epochs", [1, 3])
-def test_every_row_comes_once_an_epoch_and_the_length_is_exact(encoder: PairEncoder, num_epochs: int) -> None:
-    made = stream(corpus(), encoder, num_epochs=num_epochs)
+def test_every_row_comes_once_an_epoch_and_epochs_differ(encoder: PairEncoder, source: Source) -> None:
+    made = stream(source, encoder, num_epochs=3)
     batches = indices(made)
-    assert len(batches) == len(made) == num_epochs * 13  # 61 rows by 5
-    assert Counter(row for batch in batches for row in batch) == dict.fromkeys(range(ROWS), num_epochs)
-    epochs = [batches[i : i + 13] for i in range(0, len(batches), 13)]
-    assert len({str(epoch) for epoch in epochs}) == num_epochs, "epochs differ in their batches"
+    assert len(batches) == len(made) == 33
+    assert [len(batch) for batch in batches] == ([7] * 10 + [4]) * 3
+    epochs = [batches[begin : begin + 11] for begin in (0, 11, 22)]
+    assert all(sorted(row for batch in epoch for row in batch) == list(range(ROWS)) for epoch in epochs)
+    assert len({str(epoch) for epoch in epochs}) == 3
 
 
-@pytest.mark.parametrize("files", [False, True])
-def test_it_begins_at_any_step(encoder: PairEncoder, tmp_path: Path, files: bool) -> None:
-    made = stream(write_lines(tmp_path, 2 * ROWS) if files else corpus(), encoder, num_epochs=2)
-    whole = indices(made)
+@pytest.mark.parametrize("world_size", [2, 3, 4, 6])
+def test_processes_share_each_batch_and_lose_nothing(encoder: PairEncoder, source: Source, world_size: int) -> None:
+    alone = list(stream(source, encoder, num_epochs=2))
+    shares = [list(stream(source, encoder, num_epochs=2, rank=r, world_size=world_size)) for r in range(world_size)]
+    for whole, *parts in zip(alone, *shares, strict=True):
+        rows = [row for part in parts for row in part["index"].tolist()]
+        assert Counter(row for row in rows if row >= 0) == Counter(whole["index"].tolist())
+        assert all(part["num_rows"] == whole["num_rows"] == len(whole["index"]) for part in parts)
+        assert all(len(part["input_ids"]) == len(part["index"]) >= 1 for part in parts), "an empty share has padding"
+
+
+@pytest.mark.parametrize(
+    "world_size", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)]
+)
+def test_it_goes_on_from_any_step_with_other_processes(encoder: PairEncoder, source: Source, world_size: int) -> None:
+    whole = indices(stream(source, encoder, num_epochs=2))
+    made = [stream(source, encoder, num_epochs=2, rank=rank, world_size=world_size) for rank in range(world_size)]
     for step in range(len(whole) + 1):
-        assert indices(made, step) == whole[step:]
+        shares = [indices(each, step) for each in made]
+        got = [sorted(row for part in parts for row in part if row >= 0) for parts in zip(*shares, strict=True)]
+        assert got == [sorted(batch) for batch in whole[step:]]
 
 
-def test_windows_before_the_first_step_are_not_encoded(encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_what_its_rows_encode_to(encoder: PairEncoder, source: Source) -> None:
+    examples = [e for e, _ in source.read_split("train", ReadReport())]
+    for batch in stream(source, encoder):
+        columns = encoder.encode([examples[i] for i in batch["index"].tolist()], Counter())
+        assert all(np.array_equal(batch[name].numpy(), array) for name, array in encoder.collate(columns).items())
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_change_nothing(encoder: PairEncoder, source: Source, num_workers: int) -> None:
+    made = stream(source, encoder)
+    loader = DataLoader(made, batch_size=None, num_workers=num_workers)
+    assert [batch["index"].tolist() for batch in loader] == indices(made)
+
+
+def test_a_glob_and_an_address_are_their_files(encoder: PairEncoder, write_shards: Write) -> None:
+    folder = write_shards()
+    glob, address = f"{folder}/train-*.parquet", f"memory://{folder}"
+    import fsspec
+
+    fsspec.filesystem("memory").put(str(folder), str(folder), recursive=True)
+    want = [batch["input_ids"].tolist() for batch in stream(folder, encoder)]
+    for path in (glob, address):
+        assert [batch["input_ids"].tolist() for batch in stream(path, encoder)] == want
+
+
+def test_without_names_of_splits_rows_are_divided_as_without_streaming(
+    encoder: PairEncoder, write_shards: Write
+) -> None:
+    folder, sizes = write_shards((80, 80), name="part"), []
+    for streaming in (False, True):
+        data = DataModule(
+            [MixPart(Pairs(path=str(folder)))], encoder, DataOptions(batch_size=BATCH, streaming=streaming)
+        )
+        data.setup()
+        sizes.append({split: count["pairs"] for split, count in data.summary()["sizes"].items()})
+    assert sizes[0] == sizes[1] and all(sizes[0].values())
+
+
+def test_a_checkpoint_goes_on_with_the_same_shards_alone(encoder: PairEncoder, write_shards: Write) -> None:
+    folder = write_shards()
+    pins = stream(folder, encoder).pins()
+    stream(folder, encoder, num_readers=2).check_pins(pins)
+    write_shard(folder / "train-00002.parquet", rows_of(23))
+    with pytest.raises(UserError, match=r"differ from those that this training began with: train-00002\.parquet"):
+        stream(folder, encoder).check_pins(pins)
+
+
+class Recorder(pl.LightningModule):
+    """Remembers which rows it was given; keeps a checkpoint of the step before `step`."""
+
+    def __init__(self, step: int, path: Path):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.step, self.path = step, path
+        self.seen: list[list[int]] = []
+
+    def training_step(self, batch: dict[str, torch.Tensor], batch_idx: int) -> torch.Tensor:
+        self.seen.append(batch["index"].tolist())
+        return self.weight.sum()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        if self.global_step == self.step:
+            self.trainer.save_checkpoint(self.path)
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("step", [1, 6, 11, 17])
+def test_lightning_goes_on_in_the_middle_of_a_shard(
+    encoder: PairEncoder, write_shards: Write, tmp_path: Path, step: int
+) -> None:
+    source = Pairs(path=str(write_shards()))
+
+    def fit(checkpoint: Path | None = None) -> list[list[int]]:
+        options: dict[str, Any] = {"num_epochs": 2, "num_readers": 4, "num_buffer_rows": 24}
+        data = DataModule([MixPart(source)], encoder, DataOptions(batch_size=BATCH, streaming=True, **options))
+        module = Recorder(step, tmp_path / "last.ckpt")
+        quiet: dict[str, Any] = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        trainer = pl.Trainer(max_epochs=1, accelerator="cpu", enable_checkpointing=False, limit_val_batches=0, **quiet)
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint, weights_only=True)
+        return module.seen
+
+    whole = fit()
+    assert len(whole) == 22
+    assert fit(tmp_path / "last.ckpt") == whole[step:]
+
+
+def test_a_process_opens_its_own_shards_alone(
+    encoder: PairEncoder, write_shards: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_shards((20, 20, 20, 20))
+    opened: list[Any] = []
+    made = [stream(folder, encoder, batch_size=8, rank=rank, world_size=2) for rank in (0, 1)]
+    read = Pairs.read_file
+
+    def noting(self: Pairs, file: Any, *rest: Any) -> Any:
+        opened.append(file)
+        return read(self, file, *rest)
+
+    monkeypatch.setattr(Pairs, "read_file", noting)
+    files = []
+    for each in made:
+        opened.clear()
+        indices(each)
+        files.append(set(opened))
+    assert len(files[0]) == len(files[1]) == 2 and not files[0] & files[1]
+
+
+def test_buffers_before_the_first_step_are_not_encoded(encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     encode = PairEncoder.encode
 
@@ -94,11 +228,11 @@ def test_windows_before_the_first_step_are_not_encoded(encoder: PairEncoder, mon
         return encode(self, examples, counts)
 
     monkeypatch.setattr(PairEncoder, "encode", counting)
-    indices(stream(corpus(), encoder), start=9)  # the second batch of the third window
-    assert seen == [20, 1]
+    indices(stream(Embedded(num_train=ROWS), encoder), start=7)  # the second batch of the third buffer of 21 rows
+    assert seen == [21, 11]
 
 
-def test_no_more_than_a_window_is_held(encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_a_buffer_is_held(encoder: PairEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     alive = peak = 0
 
     class Counted(Example):
@@ -114,32 +248,7 @@ def test_no_more_than_a_window_is_held(encoder: PairEncoder, monkeypatch: pytest
 
     monkeypatch.setattr("data_modules.embedded.corpus.Example", Counted)
     indices(stream(Embedded(num_train=400), encoder))
-    assert 20 <= peak <= 2 * 20 + 2, "the old window may wait for the new one"
-
-
-@pytest.mark.parametrize("world_size", [2, 3])
-def test_processes_share_each_batch_and_lose_nothing(encoder: PairEncoder, world_size: int) -> None:
-    alone = list(stream(corpus(), encoder))
-    shares = [list(stream(corpus(), encoder, rank=rank, world_size=world_size)) for rank in range(world_size)]
-    for whole, *parts in zip(alone, *shares, strict=True):
-        rows = [row for part in parts for row in part["index"].tolist()]
-        assert Counter(row for row in rows if row >= 0) == Counter(whole["index"].tolist())
-        assert all(part["num_rows"] == whole["num_rows"] == len(whole["index"]) for part in parts)
-        assert all(len(part["input_ids"]) == len(part["index"]) >= 1 for part in parts), "an empty share has padding"
-
-
-def test_a_batch_is_what_the_record_encodes_to(encoder: PairEncoder) -> None:
-    batch = next(iter(stream(corpus(), encoder)))
-    examples = list(corpus().generate("train"))
-    columns = encoder.encode([examples[i] for i in batch["index"].tolist()], Counter())
-    assert all(np.array_equal(batch[name].numpy(), array) for name, array in encoder.collate(columns).items())
-
-
-@pytest.mark.parametrize("num_workers", [1, 2])
-def test_workers_change_nothing(encoder: PairEncoder, num_workers: int) -> None:
-    made = stream(corpus(), encoder)
-    loader = DataLoader(made, batch_size=None, num_workers=num_workers)
-    assert [batch["index"].tolist() for batch in loader] == indices(made)
+    assert 21 <= peak <= 2 * 21 + 2, "the old buffer may wait for the new one"
 
 
 def test_a_bad_row_stops_the_run_before_it_begins(encoder: PairEncoder, tmp_path: Path) -> None:
@@ -177,4 +286,4 @@ def test_streaming_is_refused_where_it_cannot_work(
     encoder: PairEncoder, options: dict[str, Any], plan: SplitPlan | None, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        DataModule([MixPart(corpus())], encoder, DataOptions(streaming=True, **options), plan).setup()
+        DataModule([MixPart(Embedded())], encoder, DataOptions(streaming=True, **options), plan).setup()
