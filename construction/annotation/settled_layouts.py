@@ -231,7 +231,7 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
         counts["rows"] += 1
         rows.append(cells)
     if rows:
-        write_tsv(folder / "begin_test_wow.tsv", BEGIN_LAYOUTS["2022"], rows)
+        write_tsv(folder / "begin_test_wow.tsv", rows, header=BEGIN_LAYOUTS["2022"])
     write_jsonl(folder / "ratings.jsonl", ratings)
     return +counts
 

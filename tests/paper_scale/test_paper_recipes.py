@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 
+from data_modules.embedded.layouts import WRITERS
 from data_modules.embedded.layouts.common import write_json
-from data_modules.embedded.layouts.dialogue_corpora import FILES, write_faithdial
-from data_modules.embedded.layouts.judged import write_halludial
-from data_modules.embedded.layouts.span_layout import write_ragtruth
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from tests.paper_scale.random_weights import corpus_texts, write_weights
@@ -115,8 +113,8 @@ def write_rows(folder: Path, recipe: Recipe) -> list[str]:
     """Writes rows of the recipe's lengths, and gives the overrides that divide them."""
     text = long_text(recipe.num_words)
     if recipe.data == "turns":
-        write_faithdial(folder, {"train": 8, "validation": 8, "test": 8})
-        for path in (folder / name for name in FILES.values()):
+        WRITERS["faithdial"](folder, 8)
+        for path in folder.glob("*.json"):
             dialogues = json.loads(path.read_text())
             for turn in (turn for dialogue in dialogues for turn in dialogue["utterances"]):
                 if recipe.arguments == CRITIC:
@@ -126,14 +124,14 @@ def write_rows(folder: Path, recipe: Recipe) -> list[str]:
             write_json(path, dialogues)
         return ["data.num_rows=4"]
     if recipe.data == "judgements":
-        write_halludial(folder, {"train": 16, "test": 8})
+        WRITERS["halludial"](folder, {"train": 16, "test": 8})
         for path in folder.rglob("*.json"):
             rows = json.loads(path.read_text())
             for row in rows:
                 row["dialogue_history"] = f"[Human]: {text} [Assistant]: {text} {row['dialogue_history']}"
             write_json(path, rows)
         return ["data.num_rows=12"]
-    write_ragtruth(folder, {"train": 24, "test": 12})
+    WRITERS["ragtruth"](folder, {"train": 24, "test": 12})
     sources = [json.loads(line) for line in (folder / "source_info.jsonl").read_text().splitlines()]
     for source in sources:
         shown = source["source_info"]

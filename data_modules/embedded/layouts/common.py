@@ -3,7 +3,8 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from faithkit.files.atomic import atomic_file
 
 NumRows = Mapping[str, int] | int
 SPLITS = ("train", "validation", "test")
+PART = 12_000_000  # turns between parts of the corpus that have no dialogue in common
 
 
 def sizes(num_rows: NumRows, splits: Sequence[str] = SPLITS) -> dict[str, int]:
@@ -63,6 +65,28 @@ def nli_pair(exchange: Exchange) -> tuple[str, str, str]:
     return premise, claim(exchange, exchange.wrong_clause), "neutral" if reply.kind == "addition" else "contradiction"
 
 
+@dataclass(frozen=True)
+class Layout:
+    """A layout whose files each hold the rows of one part of a split.
+
+    Args:
+        files: The files of each split; the first one takes the first part of the corpus, the next one another part.
+        rows: Makes the rows of a split, a size and a seed from the turn with a number on.
+        write: Writes rows to a file.
+    """
+
+    files: Mapping[str, Sequence[str]]
+    rows: Callable[[str, int, int, int], Iterable[Any]]
+    write: Callable[[Path, Iterable[Any]], object]
+
+    def __call__(self, folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
+        """Writes files of `num_rows` rows each (of dialogues, turns) for each split; returns their folder."""
+        for split, size in sizes(num_rows).items():
+            for place, name in enumerate(self.files.get(split, ())):
+                self.write(folder / name, self.rows(split, size, seed, place * PART))
+        return folder
+
+
 def write_text(path: Path, pieces: Iterable[str], encoding: str = "utf-8") -> None:
     """Writes a file so that it appears whole or not at all."""
     with atomic_file(path) as file:
@@ -83,13 +107,18 @@ def write_json(path: Path, items: Iterable[Any]) -> None:
     write_text(path, pieces())
 
 
+def write_json_line(path: Path, items: Iterable[Any]) -> None:
+    """Writes one JSON list on one line."""
+    write_text(path, [json.dumps(list(items))])
+
+
 def write_json_object(path: Path, values: Mapping[str, Any]) -> None:
     """Writes one JSON object over several lines."""
     write_text(path, [json.dumps(values, ensure_ascii=False, indent=1), "\n"])
 
 
 def write_tsv(
-    path: Path, header: Sequence[str], rows: Iterable[Sequence[str]], end: str = "\n", bom: bool = False
+    path: Path, rows: Iterable[Sequence[str]], *, header: Sequence[str], end: str = "\n", bom: bool = False
 ) -> None:
     """Writes tab-separated values without quotes."""
 
@@ -101,7 +130,7 @@ def write_tsv(
     write_text(path, pieces(), encoding="utf-8-sig" if bom else "utf-8")
 
 
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def write_csv(path: Path, rows: Iterable[Sequence[str]], *, header: Sequence[str]) -> None:
     """Writes comma-separated values, quoted where needed."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")

@@ -6,29 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.embedded.dialogue import Exchange, Reply
-from data_modules.embedded.layouts.common import NumRows, dialogues, sizes, write_json, write_json_object
+from data_modules.embedded.layouts.common import PART, NumRows, dialogues, sizes, write_json_object
 
-FILES = {"train": "train.json", "validation": "valid.json", "test": "test.json"}
-WOW_FILES = {"train": "wow_train.json", "validation": "wow_valid.json", "test": "wow_test.json"}
 GENERIC_EVERY = 15  # one turn in this many had a generic reply before it was edited
 
 
-def write_faithdial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes FaithDial: responses are faithful; the tags of edited ones are about their `original_response`."""
-    for split, size in sizes(num_rows).items():
-        write_json(folder / FILES[split], _dialogues(split, size, seed, _edited))
-    return folder
+def faithdial_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    """Makes FaithDial's dialogues: responses are faithful; tags of edited ones are about their `original_response`."""
+    return _dialogues(_edited, split, size, seed, start)
 
 
-def write_wow(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes Wizard of Wikipedia in FaithDial's layout: unedited responses, without tags."""
-    for split, size in sizes(num_rows).items():
-        write_json(folder / WOW_FILES[split], _dialogues(split, size, seed, _original))
-    return folder
+def wow_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    """Makes Wizard of Wikipedia's dialogues in FaithDial's layout: unedited responses, without tags."""
+    return _dialogues(_original, split, size, seed, start)
 
 
-def _dialogues(split: str, size: int, seed: int, utterance: Any) -> Iterator[dict[str, Any]]:
-    for index, (number, turns) in enumerate(dialogues(split, size, seed)):
+def _dialogues(utterance: Any, split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    for index, (number, turns) in enumerate(dialogues(split, size, seed, start)):
         utterances = [utterance(turn, number * 7 + place) for place, turn in enumerate(turns)]
         yield {"dialog_idx": index, "utterances": utterances}
 
@@ -52,35 +46,16 @@ def _first_reply(exchange: Exchange, position: int) -> Reply:
 
 
 def _original(exchange: Exchange, position: int) -> dict[str, Any]:
-    return {
-        "history": [turn.text for turn in exchange.history],
-        "knowledge": " ".join(exchange.sentences),
-        "response": _first_reply(exchange, position).text,
-        "original_response": None,
-        "BEGIN": None,
-        "VRM": None,
-    }
+    unjudged = {"original_response": None, "BEGIN": None, "VRM": None}
+    return {**_edited(exchange, position), "response": _first_reply(exchange, position).text, **unjudged}
 
 
-PARLAI_FILES = {
-    "train": ("train.json",),
-    "validation": ("valid_random_split.json", "valid_topic_split.json"),
-    "test": ("test_random_split.json", "test_topic_split.json"),
-}
 NOTHING = "no_passages_used"
-_TOPIC_START = 12_000_000  # the topic splits come from another part of the corpus than the random ones
 _UNUSED_EVERY = 11  # one wizard turn in this many used no passage
 
 
-def write_wow_parlai(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes all five files; `num_rows` counts wizard turns."""
-    for split, size in sizes(num_rows).items():
-        for file, start in zip(PARLAI_FILES[split], (0, _TOPIC_START), strict=False):
-            write_json(folder / file, _conversations(split, size, seed, start))
-    return folder
-
-
-def _conversations(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+def parlai_rows(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
+    """Makes Wizard of Wikipedia's dialogues as ParlAI has them; the size counts wizard turns."""
     for number, exchanges in dialogues(split, size, seed, start):
         topic = exchanges[0].topic.removeprefix("the ")
         # The wizard opens every third conversation: its first line then answers no one.
@@ -111,7 +86,6 @@ TOPICAL_SPLITS = {
     "test": ("test_freq", "test_rare"),
 }
 NUM_SECTIONS = 4
-_RARE_START = 12_000_000  # the rare splits come from another part of the corpus
 _BOTH_EVERY = 4  # in one conversation of this many both people saw the document
 _PERSONAL_EVERY = 9  # one turn in this many names no section
 
@@ -166,7 +140,7 @@ def _film_talk(exchanges: list[Exchange], number: int, document: int) -> dict[st
 def write_topical_chat(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes Topical-Chat: all five files with their reading sets; `num_rows` counts exchanges."""
     for split, size in sizes(num_rows).items():
-        for name, start in zip(TOPICAL_SPLITS[split], (0, _RARE_START), strict=False):
+        for name, start in zip(TOPICAL_SPLITS[split], (0, PART), strict=False):
             talks = dict(_talks(split, size, seed, start))
             write_json_object(folder / "conversations" / f"{name}.json", {k: talk for k, (talk, _) in talks.items()})
             built = folder / "reading_sets" / "post-build" / f"{name}.json"

@@ -8,6 +8,7 @@ from typing import Any
 
 from data_modules.embedded.dialogue import Exchange, Reply
 from data_modules.embedded.layouts.common import (
+    PART,
     NumRows,
     claim,
     dialogues,
@@ -15,14 +16,12 @@ from data_modules.embedded.layouts.common import (
     turns,
     write_csv,
     write_json,
-    write_tsv,
 )
 from data_modules.embedded.layouts.nli_layout import CONTRADICTIONS
 from data_modules.reading.fields import SPEAKER_MARKS
 from faithkit.files.jsonl import write_jsonl
 
 _INDUCED_SHARE = 3 / 8  # of all rows, as in the release
-_INDUCED_START = 12_000_000  # other dialogues than those of the spontaneous scenario
 
 
 def transcript(exchange: Exchange) -> str:
@@ -44,7 +43,7 @@ def write_halludial(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Pat
 
 
 def _rows(scenario: str, split: str, size: int, seed: int, first: int) -> Iterator[dict[str, Any]]:
-    start = _INDUCED_START if scenario == "induced" else 0
+    start = PART if scenario == "induced" else 0
     written = 0
     for place, (number, exchanges) in enumerate(dialogues(split, size, seed, start)):
         for turn, exchange in enumerate(exchanges):
@@ -80,31 +79,21 @@ def _target(scenario: str, reply: Reply) -> str:
     return f"{verdict}. {reason[0].upper()}{reason[1:]}"
 
 
-HEADER_2022 = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
-BEGIN_CORPORA = {"wow": "wow", "cmu": "cmu-dog", "tc": "topicalchat"}  # name in file and column, folder
+BEGIN_HEADER = ("model_name", "data_source", "knowledge", "message", "response", "begin_label")
+BEGIN_CORPORA = ("wow", "cmu", "tc")  # each takes another part of the embedded corpus
 BEGIN_MODELS = ("gpt2", "t5", "ctrl", "doha")
 GENERIC_EVERY = 9  # one turn in this many has a generic reply
-BEGIN_START = {"wow": 0, "cmu": 12_000_000, "tc": 24_000_000}  # each corpus takes another part of the embedded one
 
 
-def write_begin(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes the release of 2022: begin_{dev,test}_{wow,cmu,tc}.tsv by corpus, with `num_rows` each."""
-    for split, size in sizes(num_rows, ("validation", "test")).items():
-        for corpus, place in BEGIN_CORPORA.items():
-            name = f"begin_{'dev' if split == 'validation' else 'test'}_{corpus}.tsv"
-            rows = _rows_2022(split, size, seed, corpus)
-            write_tsv(folder / place / name, HEADER_2022, rows, end="\r\n")
-    return folder
-
-
-def _rows_2022(split: str, size: int, seed: int, corpus: str) -> Iterator[tuple[str, ...]]:
-    for index, exchange in turns(split, size, seed, BEGIN_START[corpus]):
+def begin_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
+    """Makes the rows of a corpus in the release of 2022."""
+    for index, exchange in turns(split, size, seed, start):
         reply = exchange.shown_reply(generic=index % GENERIC_EVERY == 0)
         if reply.kind == "generic":
             label = "Generic"
         else:
             label = "Not fully attributable" if "Hallucination" in reply.tags else "Fully attributable"
-        model = BEGIN_MODELS[index % len(BEGIN_MODELS)]
+        model, corpus = BEGIN_MODELS[index % len(BEGIN_MODELS)], BEGIN_CORPORA[start // PART]
         yield model, corpus, " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label
 
 
@@ -121,12 +110,12 @@ def write_audit(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     size = sizes(num_rows, ("test",)).get("test", 0)
     for place, corpus in enumerate(AUDIT_CORPORA):
         header = ("evidence", "history", "response", "BEGIN", "VRM")
-        write_csv(folder / "gold" / f"{corpus}.csv", header, _gold(size, seed, place * 12_000_000, corpus))
+        write_csv(folder / "gold" / f"{corpus}.csv", _gold(size, seed, place * PART, corpus), header=header)
         for number, model in enumerate(AUDIT_MODELS, start=1):
             name = model.lower()
             header = ("knowledge", "history", name, "begin_label", "vrm_label")
-            rows = _model(size, seed, (place + 2 * number) * 12_000_000)
-            write_csv(folder / model / f"{name}_processed_{corpus}.csv", header, rows)
+            rows = _model(size, seed, (place + 2 * number) * PART)
+            write_csv(folder / model / f"{name}_processed_{corpus}.csv", rows, header=header)
     return folder
 
 
@@ -153,7 +142,6 @@ def _model(size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
 
 
 FILES = ("qa", "dialogue", "summarization", "general")
-_START = 12_000_000  # between the files: no two have a dialogue in common
 _LONG_EVERY = 3  # one hallucinated answer in this many is a whole sentence more: they are longer, as the corpus's are
 _GENERAL_EVERY = 5  # one general response in this many is hallucinated
 
@@ -171,7 +159,7 @@ def _every(file: str, place: int, wanted: dict[str, int], seed: int) -> Iterator
     for split, size in wanted.items():
         share = -(-size // len(FILES))
         rows = share if file == "general" else -(-share // 2)
-        for row in WRITERS[file](split, rows, seed, place * _START):
+        for row in WRITERS[file](split, rows, seed, place * PART):
             number += 1
             yield {"ID": str(number), **row} if file == "general" else row
 

@@ -14,7 +14,7 @@ from data_modules.embedded.dialogue import REMARK_RATE
 from data_modules.embedded.domains import DOMAINS, knowledge_wording
 from data_modules.embedded.facts import DialogueState, Fact, draw_facts, draw_unknown_relation, write_sentences
 from data_modules.embedded.hallucinate import added_clause, true_clause, wrong_clause
-from data_modules.embedded.layouts.common import NumRows, sizes, write_csv
+from data_modules.embedded.layouts.common import NumRows, sizes
 from data_modules.embedded.phrasing import PERSONAL, Clause, Mark, Plan, Random01, draw_plan, pick, word, write_reply
 from faithkit.files.jsonl import write_jsonl
 from faithkit.records import FAITHFUL, HALLUCINATED
@@ -254,15 +254,11 @@ def _escaped(text: str) -> str:
     return text.lower().replace("'", "\\'")
 
 
-def write_pairs(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes a table as anyone may have it: train.csv, validation.csv and test.csv with a word as label."""
-    header = ("id", "group", "knowledge", "question", "response", "label", "spans", "model")
-    for split, size in sizes(num_rows).items():
-        write_csv(folder / f"{split}.csv", header, _pairs(split, size, seed))
-    return folder
+PAIRS_HEADER = ("id", "group", "knowledge", "question", "response", "label", "spans", "model")
 
 
-def _pairs(split: str, size: int, seed: int) -> Iterator[tuple[str, ...]]:
+def pairs_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
+    """Makes the rows of a table as anyone may have it, with a word as label."""
     for source in rag_sources(split, size, seed):
         group, knowledge = f"{split}-{source.number}", " ".join(source.passages)
         for answer in source.answers:
