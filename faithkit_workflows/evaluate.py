@@ -7,7 +7,6 @@ faithkit evaluate benchmark=faithdial predictions=FILE benchmark.critic=runs/...
 faithkit evaluate benchmark=domains benchmark.path=DIR checkpoint=runs/...   every domain, with cheap baselines
 faithkit evaluate benchmark=halueval benchmark.path=DIR engine=auto engine.model=NAME   a language model judges
 faithkit evaluate benchmark=halludial_comparative engine=auto engine.model=NAME   or meta_judging, hallucination_rates
-faithkit evaluate benchmark=begin checkpoint=runs/... engine=ray ray.address=auto   predicted on a cluster, by Ray
 faithkit evaluate benchmark=begin checkpoint=runs/... logger=[csv,wandb]     metrics and a sample to each logger
 faithkit evaluate resume=runs/...                                            continue after any interruption
 """
@@ -36,7 +35,6 @@ MAY_CHANGE = (
     ),
     *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
-    *("ray.address", "ray.workers", "ray.gpus", "ray.memory_gb", "ray.timeout_seconds"),
 )
 log = logging.getLogger("faithkit")
 GROUPS = ("benchmark", "engine", "decoding", "scale", "logger")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -40,15 +40,6 @@ class DetectorAnswerer:
             if advance:
                 advance(1)
         return predictions
-
-
-@runtime_checkable
-class ParallelAnswerer(Protocol):
-    """Answers several chunks at the same time, as a cluster does."""
-
-    def answer_chunks(self, chunks: Sequence[Sequence[Example]]) -> Iterator[list[Prediction]]:
-        """Yields the answers to each chunk, in their order."""
-        ...
 
 
 def _answer_line(answer: Prediction, _: Example) -> dict[str, Any]:
@@ -119,17 +110,7 @@ def answer_in_chunks(
         advance: Is called with the number of examples that were answered since.
     """
     remaining = iter(examples)
-    chunks = iter(lambda: list(islice(remaining, chunk_size)), [])
-    parallel = answerer.detector if isinstance(answerer, DetectorAnswerer) else answerer
-    if isinstance(parallel, ParallelAnswerer):
-        all_chunks = list(chunks)
-        for chunk, answers in zip(all_chunks, parallel.answer_chunks(all_chunks), strict=True):
-            signals.check()
-            if advance:
-                advance(len(chunk))
-            yield chunk, answers
-        return
-    for chunk in chunks:
+    for chunk in iter(lambda: list(islice(remaining, chunk_size)), []):
         signals.check()
         yield chunk, answerer.answer(chunk, advance)
 

@@ -30,7 +30,6 @@ from faithkit_workflows.answering.strategies import Answerer, OwnAnswer
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judges import list_judge_models, load_judges, measure_judge_error, read_labelled
 from faithkit_workflows.detectors.loading import describe_helpers, load_detector
-from faithkit_workflows.settings.engines import RAY
 from generation.generator import Generator
 
 log = logging.getLogger("faithkit")
@@ -176,10 +175,6 @@ def _load_answerer(config: Mapping[str, Any]) -> Answerer:
         hint = "predictions=FILE with the responses, or checkpoint=PATH of a generator"
         raise UserError("nothing to score: neither predictions nor checkpoint is given", hint=hint)
     _check_kind(checkpoint)
-    if (config.get("engine") or {}).get("name") == RAY:
-        from faithkit_workflows.ray.chunks import answerer_on_cluster
-
-        return answerer_on_cluster(config)
     generator = Generator.load(checkpoint, precision=config["precision"], max_length=config["max_length"])
     return OwnAnswer(generator, Decoding(**config["decoding"]))
 

@@ -1,4 +1,4 @@
-"""Loads the detector of a configuration: on a cluster, a prompted baseline, a cascade, or a single model."""
+"""Loads the detector of a configuration: a prompted baseline, a cascade, or a single model."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,6 @@ from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.llm_judge import describe_judge, log_usage
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_helpers, load_described
-from faithkit_workflows.settings.engines import RAY
 from judge.baselines import baseline_options
 from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 from judge.baselines.examiner import Examiner
@@ -49,10 +48,6 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
     Args:
         benchmark: The rows that are judged. SelfCheckGPT may compare them, and prompt examples are drawn besides them.
     """
-    if (config.get("engine") or {}).get("name") == RAY:
-        from faithkit_workflows.ray.chunks import load_on_cluster
-
-        return load_on_cluster(config)
     if benchmark is not None and (config.get("selfcheck") or {}).get("measure"):
         return load_selfcheck(config, benchmark)
     if (config.get("examiner") or {}).get("turns"):

@@ -28,25 +28,21 @@ def run_on_cluster(
     argument: Any,
     rows: Sequence[Mapping[str, Any]],
     options: RayOptions,
-    *,
-    max_deaths: int | None = None,
 ) -> Iterator[Any]:
     """Yields the results of the rows as they finish.
 
     Args:
         worker: A class; each worker makes an object of it with the argument, and calls it with rows.
-        max_deaths: The number of workers that may die of one row; results then come in the order of the rows. None if
-            the rows name work whose results are stored, so that any number of restarts is safe.
+        rows: Each names work whose result is stored, so that any number of restarts is safe.
 
     Raises:
-        UserError: The cluster does not answer or has too few resources, a worker cannot start, or too many die.
+        UserError: The cluster does not answer or has too few resources, a worker cannot start.
     """
     with connected(options) as ray:
         from ray.data import ActorPoolStrategy, DataContext
 
         context = DataContext.get_current()
         context.enable_progress_bars = context.print_on_execution_start = False
-        context.execution_options.preserve_order = max_deaths is not None
         gpus = _gpus(ray, options)
         size = min(_room(ray, options, gpus), len(rows))
         most = size if options.workers else None  # a cluster may grow
@@ -60,13 +56,9 @@ def run_on_cluster(
             num_cpus=options.cpus,
             num_gpus=gpus or None,
             memory=memory,
-            **({} if max_deaths is None else {"max_task_retries": max_deaths - 1}),
         )
         try:
             yield from results.iter_rows()
-        except ray.exceptions.ActorUnavailableError as error:
-            hint = "lower save_every_num_rows or batch_tokens, or give a worker more memory: ray.memory_gb=..."
-            raise UserError(f"{max_deaths} workers have died of the same rows", hint=hint) from error
         except ray.exceptions.RayActorError as error:
             reason = [line for line in str(error).splitlines() if line.strip()][-1]
             hint = "see that every node has this faithkit and its extra ray"

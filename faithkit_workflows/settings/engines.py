@@ -14,7 +14,7 @@ from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM
+from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import AsBlock, check_fields, check_settings
@@ -36,13 +36,6 @@ SERVER_KEYS = tuple(
 SUFFIXES = (".yaml", ".yml")  # of a file that describes a detector
 FILE_HINT = "its keys are those of evaluate.py: checkpoint, engine, judge, cascade"
 MODEL_HINT = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOrRayOptions(EngineOptions):
-    """The block `engine` where `ray`, which runs on a cluster, is a choice too."""
-
-    name: Annotated[Any, types.OneOf((None, *ENGINES, RAY))] = None
 
 
 class GeneratorEngine(types.Block):
@@ -171,7 +164,6 @@ class AnswerRayOptions(RayOptions):
 
 # With defaults: a file that describes a detector has some of these blocks.
 Engine = Annotated[EngineOptions, AsBlock(), Field(default_factory=EngineOptions)]
-EngineOrRay = Annotated[EngineOrRayOptions, AsBlock(), Field(default_factory=EngineOrRayOptions)]
 Ask = Annotated[AskOptions, AsBlock(), Field(default_factory=AskOptions)]
 Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOptions)]
 SelfCheck = Annotated[SelfCheckOptions, AsBlock()]

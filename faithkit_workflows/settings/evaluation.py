@@ -23,7 +23,7 @@ from faithkit_workflows.settings.benchmark_blocks import (
     Responses,
     Transfer,
 )
-from faithkit_workflows.settings.engines import MODEL_HINT, RAY, check_cluster, check_worker_paths
+from faithkit_workflows.settings.engines import MODEL_HINT
 
 GENERATOR_KEYS = ("max_length", "decoding")
 
@@ -47,7 +47,7 @@ def _detects(settings: Any) -> bool:
 def _asks(settings: Any) -> bool:
     """Reports whether a language model judges."""
     judged = _detects(settings) or isinstance(settings.benchmark, Protocol)
-    return judged and bool(settings.engine.name) and settings.engine.name != RAY
+    return judged and bool(settings.engine.name)
 
 
 def _has_fit_rows(settings: Any) -> bool:
@@ -61,7 +61,6 @@ NOTHING = "nothing to evaluate: neither checkpoint nor predictions is given"
 NOTHING_HINT = "checkpoint=PATH of a run, an hf/ folder or a hub name; predictions=FILE; or engine.model=NAME"
 ENGINE_HINT = "engine=transformers engine.model=NAME"
 FIT_HINT = "benchmark.fit_on=[{{dataset: NAME, path: PATH, split: validation}}]"
-FILE_HINT = "checkpoint=FILE.yaml describes the detector"
 JUDGE_CONFLICTS = (
     types.requires("engine", "engine.model=NAME", MODEL_HINT),
     types.excludes("engine", "predictions"),
@@ -125,23 +124,6 @@ CASCADE_CONFLICTS = (
         "checkpoint=CRITIC engine=transformers engine.model=JUDGE",
     ),
 )
-RAY_CONFLICTS = (
-    types.Conflict(
-        lambda s: not _detects(s) and not isinstance(s.benchmark, Responses),
-        "benchmark={s.benchmark.name} does not run with engine=ray",
-        "leave engine=ray out; it judges benchmarks of labelled responses, and answers for a generator",
-    ),
-    types.Conflict(
-        lambda s: not s.predictions and not s.checkpoint,
-        "engine=ray needs a checkpoint",
-        "checkpoint=PATH of a run, an hf/ folder, a hub name, or FILE.yaml of a language model",
-    ),
-    types.excludes("engine=ray", "predictions"),
-    types.excludes("engine=ray", "engine.model", FILE_HINT),
-    types.Conflict(lambda s: s.cascade.is_on, "engine=ray and cascade exclude each other", FILE_HINT),
-    types.excludes("engine=ray", "selfcheck.measure", "leave engine=ray out"),
-    types.excludes("engine=ray", "examiner.turns", "leave engine=ray out"),
-)
 
 
 class EvaluateSettings(blocks.ExtensibleScript):
@@ -158,7 +140,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
     batch_tokens: blocks.BatchTokens
     max_windows: blocks.MaxWindows = None
     labels: blocks.ClassLabels = None
-    engine: engines.EngineOrRay
+    engine: engines.Engine
     judge: engines.Ask
     cascade: engines.Cascade
     selfcheck: engines.SelfCheck
@@ -168,7 +150,6 @@ class EvaluateSettings(blocks.ExtensibleScript):
     max_length: blocks.Length
     save_every_num_rows: types.Count = 2048
     save_texts: types.Switch = True
-    ray: engines.Ray
     num_resamples: blocks.Resamples
     num_examples: types.NonNegativeInt
     verbose: types.Switch = False
@@ -193,29 +174,21 @@ class EvaluateSettings(blocks.ExtensibleScript):
             "evaluate each dataset by itself, or give judge.examples=FILE",
         ),
         *types.where(lambda s: isinstance(s.benchmark, Protocol), *PROTOCOL_CONFLICTS),
-        *types.where(lambda s: _detects(s) and s.engine.name != RAY, *DETECTOR_CONFLICTS),
+        *types.where(_detects, *DETECTOR_CONFLICTS),
         *types.where(_asks, *JUDGE_CONFLICTS),
-        *types.where(lambda s: _detects(s) and s.cascade.is_on and s.engine.name != RAY, *CASCADE_CONFLICTS),
-        *types.where(lambda s: s.engine.name == RAY, *RAY_CONFLICTS),
+        *types.where(lambda s: _detects(s) and s.cascade.is_on, *CASCADE_CONFLICTS),
         types.Conflict(
             lambda s: (
-                isinstance(s.benchmark, Responses)
-                and not (s.checkpoint or s.predictions or s.benchmark.datasets or s.engine.name == RAY)
+                isinstance(s.benchmark, Responses) and not (s.checkpoint or s.predictions or s.benchmark.datasets)
             ),
             NOTHING,
             NOTHING_HINT,
         ),
     )
     ineffective = (
-        types.no_effect("engine.name", "engine.model", "judge", where="engine=ray"),
-        Ineffective(
-            ("engine", "judge"),
-            "without a language model as judge",
-            lambda s: s.engine.name != RAY and not _asks(s),
-        ),
+        Ineffective(("engine", "judge"), "without a language model as judge", lambda s: not _asks(s)),
         Ineffective(engines.LOCAL_KEYS, "with engine=openai", lambda s: _asks(s) and s.engine.name == OPENAI),
         Ineffective(engines.SERVER_KEYS, "without engine=openai", lambda s: _asks(s) and s.engine.name != OPENAI),
-        types.no_effect("ray", without="engine=ray"),
         Ineffective(("against", "predictions", "max_length"), NAMED, _is(Rates)),
         types.no_effect("decoding.strategy", "decoding.temperature", where="benchmark.temperatures"),
         Ineffective(("against", *DETECTOR_KEYS, *JUDGING_KEYS), NAMED, _is(Comparative, MetaJudging)),
@@ -242,9 +215,6 @@ class EvaluateSettings(blocks.ExtensibleScript):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         block: Any = self.benchmark
-        if self.engine.name == RAY:
-            yield from check_cluster(self.ray.address)
-            yield from check_worker_paths("checkpoint", self.checkpoint)
         if isinstance(block, Transfer):
             return
         yield from preflight.check_file("predictions", self.predictions)
