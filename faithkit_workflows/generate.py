@@ -54,9 +54,8 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     from faithkit.reports.report import Report
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_generation, write_reports
     from faithkit.weights.used_model import describe_model
-    from faithkit_workflows.answering.prediction_files import write_with_origin
     from faithkit_workflows.answering.strategies import choose_run_engine, load_answerer
-    from faithkit_workflows.answering.write_answers import answers_table
+    from faithkit_workflows.answering.write_answers import answers_table, write_with_origin
     from faithkit_workflows.detectors.loading import describe_helpers
 
     log.info(choose_run_engine(run, config))

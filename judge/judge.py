@@ -18,9 +18,8 @@ from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from judge.asking import ASKINGS, Judgement
-from judge.few_shot import build_prompt
 from judge.options import AskOptions
-from judge.prompt import PromptTemplate
+from judge.prompt import PromptTemplate, build_prompt
 from judge.questions import CHUNK_SIZE, Answered, weigh_or_write
 from judge.settings import Settings, stored_judge
 
@@ -84,7 +83,7 @@ class Judge:
             prompts: A folder with other prompts.
             num_samples: Replies to each prompt; the majority decides.
             max_new_tokens: Maximum length of a reply; None takes the default of `ask`.
-            examples: A file with examples for the prompt (judge/few_shot.py).
+            examples: A file with examples for the prompt (judge/prompt.py).
             engine: transformers, or vllm if it is installed.
             precision: 32-true, bf16, or auto: bf16 if the hardware supports it.
             batch_tokens: Has no effect, because the engine plans its batches; accepted as by every detector.

@@ -44,7 +44,7 @@ class AskOptions:
             hallucinated verdicts is the probability.
         temperature: Temperature of several samples.
         max_new_tokens: Maximum length of a reply; None takes the default of `ask`.
-        examples: Examples in the prompt: a file (judge/few_shot.py), or the number of training rows that evaluate.py
+        examples: Examples in the prompt: a file (judge/prompt.py), or the number of training rows that evaluate.py
             draws.
         written: Generates and parses the verdict without a constrained form, as in the papers, instead of computing
             its probability; unparsed replies are counted.

@@ -27,8 +27,8 @@ from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
 from generation.build_engine import load_checkpoint, load_model
-from judge.few_shot import build_prompt, draw_shots
 from judge.options import AskOptions
+from judge.prompt import build_prompt, draw_shots
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results
 
 BATCH_SIZE, NUM_EXAMPLES = 16, 3

@@ -37,8 +37,7 @@ from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import INPUTS, OneProcess, run_model, token_losses
 from faithkit.training.optimizer import build_optimizer, parameter_groups
 from faithkit.weights.resolve import resolve
-from generation.candidate_forward import last_states
-from generation.objectives.infonce import InfoNce
+from generation.objectives.infonce import InfoNce, last_states
 from generation.objectives.objective import Step
 from generation.weights import load_generator
 from speed.measure import BenchmarkParser, Ratio, alternate, rates, table, write_results

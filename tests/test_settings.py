@@ -98,7 +98,7 @@ def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
 
 
 def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> None:
-    from faithkit.inference import text_engines
+    from faithkit.inference import text
     from faithkit.metrics.suppression import STRATEGIES
     from faithkit.reports.response_report import RESPONSE_BASELINES
     from faithkit.reports.suppression_report import RANDOM
@@ -112,7 +112,7 @@ def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> Non
 
     assert tuple(ARCHITECTURES) == ARCHITECTURE_NAMES
     generator_engines = (AUTO, *ENGINES, engines.RAY)
-    assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text_engines.ENGINES)
+    assert generator_engines == engines.GENERATOR_ENGINES and {AUTO, *ENGINES} < set(text.ENGINES)
     assert tuple(ASKINGS) == judge_options.ASKS
     assert set(blocks.LoggerBlocks.model_fields) == set(BUILDERS)
     assert construction.RULES == SAMPLING_RULES

@@ -1,7 +1,13 @@
-"""Reads people's labels of responses, with the waves in which they were drawn."""
+"""Names the columns of verdicts in a table, and reads people's labels of responses with the waves of their draw.
 
+Scoring adds `label`, `probability` and `spans`. If the table has one of these, all three are named `faithkit_label` and
+so on; if it has one of those too, `faithkit_label_2`, then `_3`. So a table can have the verdicts of several detectors:
+the newest have the highest number, and all columns of one detector have the same.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +19,60 @@ from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.label_sampling import RANDOM, Wave, read_waves
 
+LABEL, PROBABILITY = "label", "probability"
+VERDICT = (LABEL, PROBABILITY, "spans")
+USUAL_SCORES = (PROBABILITY, "score")  # in other tables
+_ADDED = re.compile(r"faithkit_(.+?)(?:_([2-9]|[1-9]\d+))?")
 LABELS = {
     **dict.fromkeys((HALLUCINATED, "1", "1.0", "true", "yes"), 1.0),
     **dict.fromkeys((FAITHFUL, "0", "0.0", "false", "no"), 0.0),
 }
-WAVES, PROBABILITY = "waves", "inclusion_probability"  # columns of label_next.csv
+WAVES, INCLUSION = "waves", "inclusion_probability"  # columns of label_next.csv
 MAX_NAMES = 12  # columns in a hint
+
+
+def added_names(columns: Collection[str], names: Sequence[str]) -> dict[str, str]:
+    """Names the columns to add: plainly, or with a number above those that exist."""
+    last = _last(columns, names)
+    return {name: _named(name, 0 if last is None else last + 1) for name in names}
+
+
+def newest_names(columns: Collection[str], names: Sequence[str] = VERDICT) -> dict[str, str]:
+    """Names the columns that were added last."""
+    return {name: _named(name, _last(columns, names) or 0) for name in names}
+
+
+def newest_label(columns: Collection[str]) -> str:
+    """Finds the label that scoring added last; `label` if there is none."""
+    return newest_names(columns, [LABEL])[LABEL]
+
+
+def score_names(label: str, columns: Collection[str]) -> Iterator[str]:
+    """Yields the possible names of the probability that belongs to a label, the likeliest first.
+
+    Scoring adds both columns with the same number: if that probability exists, it is the only candidate.
+    """
+    place = _place(label, (LABEL,))
+    if place and (probability := _named(PROBABILITY, place)) in columns:
+        yield probability
+        return
+    yield from dict.fromkeys((newest_names(columns, [PROBABILITY])[PROBABILITY], *USUAL_SCORES))
+
+
+def _last(columns: Collection[str], names: Collection[str]) -> int | None:
+    return max((place for column in columns if (place := _place(column, names)) is not None), default=None)
+
+
+def _place(column: str, names: Collection[str]) -> int | None:
+    """Reads the number of a column: 0 for a plain name, 1 for `faithkit_` without a number; None for other columns."""
+    if column in names:
+        return 0
+    found = _ADDED.fullmatch(column)
+    return int(found[2] or 1) if found and found[1] in names else None
+
+
+def _named(name: str, place: int) -> str:
+    return (name, f"faithkit_{name}")[place] if place < 2 else f"faithkit_{name}_{place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +124,14 @@ class Labels:
             return dict.fromkeys(self.values, share), [Wave(RANDOM, share)] if self.values else []
         hint = "give it for every label, or drop the column where every response had the same chance"
         if self.waves:
-            hint = f"take out rows that were not drawn, and keep {WAVES} and {PROBABILITY} as label_next.csv had them"
+            hint = f"take out rows that were not drawn, and keep {WAVES} and {INCLUSION} as label_next.csv had them"
         for name in self.values:
             if name not in self.probabilities:
-                raise UserError(f"the label of {shorten(name)} has no {PROBABILITY}", hint=hint)
+                raise UserError(f"the label of {shorten(name)} has no {INCLUSION}", hint=hint)
             if self.waves and name in self.without_waves:
                 raise UserError(f"the label of {shorten(name)} has no {WAVES}", hint=hint)
             if not 0 < self.probabilities[name] <= 1:
-                problem = f"the label of {shorten(name)} has an {PROBABILITY} of {self.probabilities[name]:g}"
+                problem = f"the label of {shorten(name)} has an {INCLUSION} of {self.probabilities[name]:g}"
                 raise UserError(problem, hint="a probability is above 0 and at most 1")
         return self.probabilities, list(self.waves)
 
@@ -137,7 +191,7 @@ def read_labels(path: str, columns: Mapping[str, str]) -> Labels:
             waves[str(text)] = None
         else:
             without_waves.add(name)
-        if (probability := read_number(row.values.get(PROBABILITY))) is not None:
+        if (probability := read_number(row.values.get(INCLUSION))) is not None:
             probabilities[name] = probability
     if len(waves) > 1:
         hint = "give the label_next.csv of the last run: it has all labels before"

@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 from pyarrow.dataset import dataset
 from tqdm.auto import tqdm
 
-from construction.estimate.labels import LABELS, read_name, read_number, require_columns
-from construction.estimate.verdict_columns import LABEL, newest_label, score_names
+from construction.estimate.labels import (
+    LABEL,
+    LABELS,
+    newest_label,
+    read_name,
+    read_number,
+    require_columns,
+    score_names,
+)
 from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.shards import Shard, find_shards, opened, shown

@@ -1,7 +1,7 @@
 """Encodes turns with negative responses, for contrastive objectives (`generation.objectives.infonce`).
 
 The candidates of a row are its gold response and its negatives. In a batch they follow one another, gold first,
-so that a model reads their context once for all of them (`generation.candidate_forward`).
+so that a model reads their context once for all of them (`generation.objectives.infonce`).
 """
 
 from collections import Counter

@@ -28,8 +28,8 @@ from faithkit.reports.write_reports import (
     detection_reports,
     write_run_results,
 )
-from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance, write_given
 from faithkit_workflows.answering.retrieval import with_knowledge
+from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
 from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, add_cascade_costs, run_cascade
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
 from faithkit_workflows.corpus.corpus_report import report_corpus

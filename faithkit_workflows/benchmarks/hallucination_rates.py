@@ -19,19 +19,17 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
-from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.inference.text import EngineOptions, build_text_engine
 from faithkit.metrics.dialogue_rates import Turns
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction
 from faithkit.reports.rates import GOLD, SELF, Case, rates_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, Replies
-from faithkit_workflows.answering.prediction_files import write_with_origin
-from faithkit_workflows.answering.write_answers import DetectorAnswerer
+from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.detectors.judges import measure_judge_error, read_labelled
-from faithkit_workflows.detectors.llm_judge import log_usage
-from faithkit_workflows.detectors.loading import LoadedDetector
+from faithkit_workflows.detectors.loading import LoadedDetector, log_usage
 
 FILES = {GOLD: "gold_predictions", SELF: "self_predictions"}
 PLOT = "temperature.png"

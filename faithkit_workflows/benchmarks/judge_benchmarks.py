@@ -15,9 +15,8 @@ from faithkit.metrics.judging import OTHER, PAIR, make_both_orders
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import comparison_report, meta_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
-from faithkit_workflows.answering.prediction_files import predict_and_write, read_provenance
-from faithkit_workflows.detectors.llm_judge import describe_judge, load_asker
-from faithkit_workflows.detectors.loading import LoadedDetector
+from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance
+from faithkit_workflows.detectors.loading import LoadedDetector, describe_judge, load_asker
 from judge.questions import COMPARATIVE, FIRST, META, Asker
 from judge.reply import NO, YES
 

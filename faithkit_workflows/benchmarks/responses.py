@@ -25,8 +25,8 @@ from faithkit.records import Prediction
 from faithkit.reports.response_report import report_responses
 from faithkit.reports.write_reports import EvaluationResult
 from faithkit.weights.used_model import describe_model
-from faithkit_workflows.answering.prediction_files import read_provenance, write_given, write_with_origin
 from faithkit_workflows.answering.strategies import Answerer, OwnAnswer
+from faithkit_workflows.answering.write_answers import read_provenance, write_given, write_with_origin
 from faithkit_workflows.detectors.entailment import load_entailment
 from faithkit_workflows.detectors.judges import list_judge_models, load_judges, measure_judge_error, read_labelled
 from faithkit_workflows.detectors.loading import describe_helpers, load_detector

@@ -32,8 +32,7 @@ from faithkit.reports.write_reports import EvaluationResult, ReportOptions, writ
 from faithkit.settings.config_files import choices_of
 from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import describe_model
-from faithkit_workflows.answering.prediction_files import write_with_origin
-from faithkit_workflows.answering.write_answers import DetectorAnswerer
+from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.sweep.launching import quote_override, run_script_apart
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")

@@ -12,14 +12,18 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import OPENAI, TextEngine
-from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.inference.text import OPENAI, EngineOptions, TextEngine, build_text_engine
 from faithkit.records import Example
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.entailment import load_entailment
-from faithkit_workflows.detectors.llm_judge import describe_judge, log_usage
-from faithkit_workflows.detectors.loading import LoadedDetector, describe_helpers, load_described
+from faithkit_workflows.detectors.loading import (
+    LoadedDetector,
+    describe_helpers,
+    describe_judge,
+    load_described,
+    log_usage,
+)
 from judge.baselines import baseline_options
 from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 from judge.baselines.examiner import Examiner
@@ -33,7 +37,7 @@ from judge.baselines.selfcheck import (
     other_responses,
     prompted_scores,
 )
-from judge.few_shot import draw_shots
+from judge.prompt import draw_shots
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models

@@ -1,4 +1,4 @@
-"""Loads a detector that a command names: a run, an hf/ folder, a hub name, or a detector file."""
+"""Loads a detector that a command names: a run, an hf/ folder, a hub name, a detector file, or a language model."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -8,13 +8,61 @@ from typing import Any
 from faithkit.detector import BUILT_IN, CRITIC, JUDGE, Detector, DetectorKind, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
+from faithkit.inference.reply_cache import CachedEngine
+from faithkit.inference.text import OPENAI, EngineOptions, build_text_engine
+from faithkit.records import Example
 from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
 from faithkit_workflows.detectors.cascade import Band, Cascade
-from faithkit_workflows.detectors.llm_judge import describe_judge, load_judge, log_usage
 from faithkit_workflows.settings.engines import CascadeOptions, is_detector_file, read_detector_file
+from judge.judge import Judge
+from judge.options import AskOptions
+from judge.questions import Asker, Question
+from judge.settings import stored_judge
 
 log = logging.getLogger("faithkit")
+
+
+def load_judge(config: Mapping[str, Any], shots: Sequence[Example] = ()) -> Judge:
+    """Loads the judge of the blocks `engine` and `judge`.
+
+    Args:
+        shots: Examples in its prompt, unless the block names a file with examples.
+    """
+    options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
+    if options.name == OPENAI or not options.model:
+        return Judge.trained(build_text_engine(options), None, asked, shots=shots, name=str(options.model))
+    source, settings = stored_judge(options.model)
+    engine = build_text_engine(replace(options, model=source))
+    judge = Judge.trained(engine, settings, asked, shots=shots, name=options.model)
+    if settings and judge.template != settings.template:
+        log.warning("%s was trained with judge.ask=%s and the built-in prompt", options.model, settings.ask)
+    return judge
+
+
+def load_asker(config: Mapping[str, Any], question: Question) -> tuple[Asker, Callable[[], None]]:
+    """Loads the model of the block `engine` for another question, and the function that logs its usage."""
+    engine, ask = build_text_engine(EngineOptions(**config["engine"])), AskOptions(**config["judge"])
+    asker = Asker(engine, question, prompts=ask.prompts, written=ask.written, max_new_tokens=ask.max_new_tokens)
+    return asker, lambda: log_usage(engine)
+
+
+def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedModel:
+    """Describes the judge's model for the record of where predictions come from."""
+    options = EngineOptions(**config["engine"])
+    assert options.model is not None, "load_judge has refused it"
+    if options.name == OPENAI:
+        return UsedModel(role=role, path=options.model, reason="the training data of a server's model are not known")
+    return describe_model(options.model, role)
+
+
+def log_usage(engine: Any) -> None:
+    """Logs how many requests were sent, how many replies came from the cache, and what a server counted."""
+    if isinstance(engine, CachedEngine):
+        log.info("%s replies from the cache %s, %s requests", f"{engine.known:,}", engine.path, f"{engine.asked:,}")
+        engine = engine.engine
+    if (usage := getattr(engine, "usage", None)) is not None:
+        log.info("%s", usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,8 @@ from construction.agreement.answers import (
     ratings_of,
     read_answers,
 )
-from construction.agreement.measures import measure, pair_kappas
+from construction.agreement.measures import marked_items, measure, measure_spans, pair_kappas
 from construction.agreement.significance import Compared, columns_of, compare_column
-from construction.agreement.span_agreement import marked_items, measure_spans
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables

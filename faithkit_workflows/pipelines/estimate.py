@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from construction.estimate.labels import PROBABILITY, WAVES, Labels, read_labels
+from construction.estimate.labels import INCLUSION, WAVES, Labels, read_labels
 from construction.estimate.verdict_tables import VerdictTable, read_file, read_shards
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples, resolve_split
@@ -337,5 +337,5 @@ def choose_next(
         label = labels.values.get(texts["id"])
         name = "" if label is None else HALLUCINATED if label else FAITHFUL
         head = {"id": texts["id"], "label": name, "score": round(score, 6)}
-        found.append({**head, PROBABILITY: chance, WAVES: write_waves(all_waves), **texts})
+        found.append({**head, INCLUSION: chance, WAVES: write_waves(all_waves), **texts})
     return found

@@ -9,7 +9,7 @@ from typing import Any
 from rich.table import Table
 from tqdm.auto import tqdm
 
-from construction.estimate.verdict_columns import newest_names
+from construction.estimate.labels import newest_names
 from data_modules.reading.shards import Shard, check_outputs, find_shards, opened, shown, some_names
 from faithkit import signals
 from faithkit.errors import UserError

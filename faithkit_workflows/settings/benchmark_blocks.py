@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
-from faithkit.inference.text_engines import EngineOptions
+from faithkit.inference.text import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import AsBlock, with_options
 from faithkit.training.training_options import Aim

@@ -14,8 +14,7 @@ from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
-from faithkit.inference.text_engines import EngineOptions
+from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import AsBlock, check_fields, check_settings
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS

@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from construction.agreement.answers import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
-from construction.agreement.measures import measure
+from construction.agreement.measures import Marked, marked_items, measure, measure_spans
 from construction.agreement.significance import columns_of, compare_column
-from construction.agreement.span_agreement import Marked, marked_items, measure_spans
 from faithkit.errors import UserError
 
 

@@ -37,7 +37,7 @@ from faithkit.training.checkpoint_io import write_checkpoint
 from faithkit.training.checkpoints import find_resume_point, read_checkpoint
 from faithkit.training.loggers.csv_files import CsvLogger
 from faithkit.weights.used_model import UsedModel
-from faithkit_workflows.answering.prediction_files import read_provenance
+from faithkit_workflows.answering.write_answers import read_provenance
 from tests.faults.checkpoint_files import PLAIN, checkpoint_bytes, example_checkpoint, is_same
 from tests.faults.processes import FORK
 from tests.faults.strategies import damaged_bytes, damaged_json, damaged_value, new_folder, share, used_or_explained

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from generation.candidate_forward import Contrast
-from generation.objectives.infonce import InfoNce
+from generation.objectives.infonce import Contrast, InfoNce
 from tests.generation.contrast import objective_of
 from tests.generation.steps import step_of
 

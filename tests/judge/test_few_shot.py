@@ -9,9 +9,8 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 from judge.asking import ASKINGS
-from judge.few_shot import draw_shots, read_shots, with_shots
 from judge.judge import Judge
-from judge.prompt import PromptTemplate, read_prompt
+from judge.prompt import PromptTemplate, draw_shots, read_prompt, read_shots, with_shots
 from tests.judge.engines import SetEngine
 from tests.judge.test_judge import KNOWLEDGE, TEN, TWELVE
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from construction.estimate.verdict_columns import VERDICT
+from construction.estimate.labels import VERDICT
 from construction.estimate.verdict_tables import read_file, read_shards
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
