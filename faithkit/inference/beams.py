@@ -14,7 +14,6 @@ from torch import Tensor
 from faithkit.inference.decoder_state import Seq2SeqState, State
 from faithkit.inference.decoding import Completion, Decoding, Prompt
 from faithkit.inference.prefill import PromptReader
-from faithkit.inference.sampling import penalised
 
 NEVER = -1e9  # the score of all initial beams but the first, which are the same text
 
@@ -172,3 +171,18 @@ class BeamBatch:
                 _Beam([*running[parent].ids, token], score, running[parent].logprob + logprob, parent)
                 for token, score, logprob, parent in zip(*rows, strict=True)
             ]
+
+
+def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None) -> Tensor:
+    """Applies the repetition penalty to logits or log-probabilities [B, V] and forbids the end before min_new_tokens.
+
+    The input is not changed.
+    """
+    given = scores
+    if decoding.repetition_penalty != 1 and seen is not None:
+        penalty = decoding.repetition_penalty
+        scores = torch.where(seen, torch.where(scores > 0, scores / penalty, scores * penalty), scores)
+    if decoding.min_new_tokens:
+        scores = scores.clone() if scores is given else scores
+        scores[counts < decoding.min_new_tokens, eos_id] = -torch.inf
+    return scores

@@ -7,7 +7,7 @@ import torch
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.sampling import LIKELIEST, choose_tokens, sample_nucleus, uniforms
+from faithkit.inference.transformers_engine import LIKELIEST, choose_tokens, sample_nucleus, uniforms
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from transformers import (
 )
 
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.sampling import choose_tokens
+from faithkit.inference.transformers_engine import choose_tokens
 
 EOS, NUM_DRAWS = 3, 20_000
 
