@@ -11,11 +11,10 @@ from faithkit import arguments
 from faithkit.detector import GENERATOR
 from faithkit.errors import UserError
 from faithkit.files.model_folder import read_settings
-from faithkit.hardware import place_model
 from faithkit.inference.decoding import BEAM, GREEDY, Engine
-from faithkit.inference.local_text import LocalOptions
+from faithkit.inference.local_text import LocalOptions, start_transformers
 from faithkit.inference.text import AUTO, TRANSFORMERS, VLLM
-from faithkit.weights.load import check_end_token, filler_token, import_transformers, load_config
+from faithkit.weights.load import check_end_token, import_transformers, load_config
 from faithkit.weights.resolve import fetch_folder, loading
 from generation.settings import Settings
 from generation.weights import ARCHITECTURES, families_of, load_generator, model_names
@@ -59,20 +58,10 @@ def load_checkpoint(path: str, max_length: int | None = None) -> LoadedCheckpoin
     return LoadedCheckpoint(source, TurnEncoder(tokenizer, layout, limit="max_length"), settings, new_tokens)
 
 
-def load_model(loaded: LoadedCheckpoint, *, device: str | None, precision: str) -> Any:
-    """Loads the weights onto a device, for decoding.
-
-    Args:
-        device: None takes the GPU where there is one.
-        precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
-    """
-    model = load_generator(
-        loaded.source,
-        loaded.settings.architecture,
-        tokenizer=loaded.encoder.tokenizer,
-        new_tokens=loaded.new_tokens,
-    )
-    return place_model(model, device, precision)[0]
+def load_weights(loaded: LoadedCheckpoint) -> Any:
+    """Loads the weights in fp32."""
+    tokens = {"tokenizer": loaded.encoder.tokenizer, "new_tokens": loaded.new_tokens}
+    return load_generator(loaded.source, loaded.settings.architecture, **tokens)
 
 
 def foreign_settings(source: str) -> Settings:
@@ -155,37 +144,20 @@ def build_vllm(loaded: LoadedCheckpoint, path: str, options: LocalOptions) -> tu
         raise UserError(problem, place=path, hint="give a run of a generator, or use engine=transformers")
     layout = loaded.encoder.layout
     longest = layout.max_length + layout.max_response_length
-    engine = VllmEngine(
-        loaded.source,
-        eos_id=loaded.encoder.tokenizer.eos_token_id,
-        max_length=longest,
-        precision=options.precision,
-        device=options.device,
-        batch_size=options.batch_size,
-        memory_fraction=options.memory_fraction,
-        num_gpus=options.num_gpus,
-    )
-    return engine, longest
+    eos_id = loaded.encoder.tokenizer.eos_token_id
+    return VllmEngine(loaded.source, options, eos_id=eos_id, max_length=longest), longest
 
 
 def build_transformers(loaded: LoadedCheckpoint, path: str, options: LocalOptions) -> tuple[Engine, int | None]:
     """Loads a model into our engine; gives also its number of places, None where it counts none."""
-    from faithkit.inference.transformers_engine import TransformersEngine
-
     encoder, tokenizer = loaded.encoder, loaded.encoder.tokenizer
     check_end_token(tokenizer, path)
-    model = load_model(loaded, device=options.device, precision=options.precision)
+    model = load_weights(loaded)
     places = getattr(model.config, "max_position_embeddings", None)
     if places is not None and encoder.layout.max_length > places:
         problem = f"max_length is {encoder.layout.max_length}, but this model has {places} places"
         raise UserError(problem, place=path, hint=f"set max_length={places} or less")
-    engine = TransformersEngine(
-        model,
-        eos_id=tokenizer.eos_token_id,
-        pad_id=filler_token(tokenizer),
-        decoder_prefix=encoder.decoder_prefix,
-        batch_size=options.batch_size,
-    )
+    engine, _ = start_transformers(model, tokenizer, options, decoder_prefix=encoder.decoder_prefix)
     return engine, places
 
 

@@ -22,11 +22,13 @@ import torch
 from transformers import GenerationConfig
 
 from data_modules.embedded.corpus import generate as generate_examples
+from faithkit.hardware import place_model
 from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.local_text import LocalOptions
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
-from generation.build_engine import load_checkpoint, load_model
+from generation.build_engine import load_checkpoint, load_weights
 from judge.options import AskOptions
 from judge.prompt import build_prompt, draw_shots
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results
@@ -62,12 +64,13 @@ def compare(name: str, options: argparse.Namespace) -> None:
     lengths = np.array([len(prompt.ids) for prompt in prompts])
     ids = {"eos_id": loaded.encoder.tokenizer.eos_token_id, "pad_id": loaded.encoder.tokenizer.pad_token_id}
     if options.vllm:
-        limits = {"max_length": int(lengths.max()) + decoding.max_new_tokens, "precision": options.precision}
-        vllm = VllmEngine(loaded.source, eos_id=ids["eos_id"], **limits)
+        longest = int(lengths.max()) + decoding.max_new_tokens
+        local = LocalOptions(precision=options.precision)
+        vllm = VllmEngine(loaded.source, local, eos_id=ids["eos_id"], max_length=longest)
     torch.set_num_threads(1)  # vLLM sets its number of threads
-    plain = load_model(loaded, device="cpu", precision="32-true")
+    plain = place_model(load_weights(loaded), "cpu", "32-true")[0]
     plain.generation_config = GenerationConfig()
-    model = load_model(loaded, device="cpu", precision=options.precision)
+    model = place_model(load_weights(loaded), "cpu", options.precision)[0]
     prefix = loaded.encoder.decoder_prefix if model.config.is_encoder_decoder else ()
     engine = TransformersEngine(model, **ids, decoder_prefix=prefix)
     run_generate = partial(generate, plain, decoding=decoding, **ids)

@@ -95,8 +95,8 @@ class LocalOptions:
         device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
         batch_size: Texts at a time; changes the speed, not the texts.
         max_length: Tokens of prompt and answer together; None for as many as the model has places for.
-        memory_fraction: Of a GPU's memory, for vLLM.
-        num_gpus: That share the model, for vLLM.
+        memory_fraction: Of a GPU's memory for weights, keys and values, in vLLM.
+        num_gpus: That share the model in vLLM, each with a part of every layer (tensor parallel).
     """
 
     engine: str = TRANSFORMERS
@@ -144,20 +144,27 @@ def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngi
     return LocalTextEngine(engine, MessageTokens(tokenizer), window=window, identity=identity)
 
 
+def start_transformers(
+    network: Any, tokenizer: Any, options: LocalOptions, *, decoder_prefix: Sequence[int] = ()
+) -> tuple[Engine, str]:
+    """Places a loaded model on its device, and builds our engine; returns it with the precision used."""
+    from faithkit.inference.transformers_engine import TransformersEngine
+
+    network, used = place_model(network, arguments.read_device(options.device), options.precision)
+    pad_id, batch_size = filler_token(tokenizer), options.batch_size
+    given: dict[str, Any] = {"pad_id": pad_id, "decoder_prefix": decoder_prefix, "batch_size": batch_size}
+    return TransformersEngine(network, eos_id=tokenizer.eos_token_id, **given), used
+
+
 def _load_transformers(
     source: str, tokenizer: Any, options: LocalOptions, window: int, adapters: AdapterFolder | None
 ) -> tuple[Engine, str]:
     from transformers import AutoModelForCausalLM
 
-    from faithkit.inference.transformers_engine import TransformersEngine
-
     network = load_model(AutoModelForCausalLM, source)
     check_vocabulary(network, tokenizer, source)
     network = load_adapters(network, adapters) if adapters else network
-    network, used = place_model(network, arguments.read_device(options.device), options.precision)
-    pad_id = filler_token(tokenizer)
-    engine = TransformersEngine(network, eos_id=tokenizer.eos_token_id, pad_id=pad_id, batch_size=options.batch_size)
-    return engine, used
+    return start_transformers(network, tokenizer, options)
 
 
 def _load_vllm(
@@ -165,15 +172,6 @@ def _load_vllm(
 ) -> tuple[Engine, str]:
     from faithkit.inference.vllm_engine import VllmEngine
 
-    engine = VllmEngine(
-        source,
-        eos_id=tokenizer.eos_token_id,
-        max_length=window,
-        precision=options.precision,
-        device=options.device,
-        batch_size=options.batch_size,
-        memory_fraction=options.memory_fraction,
-        relative=True,
-        adapters=adapters,
-    )
+    limits = {"eos_id": tokenizer.eos_token_id, "max_length": window}
+    engine = VllmEngine(source, options, **limits, relative=True, adapters=adapters)
     return engine, engine.precision

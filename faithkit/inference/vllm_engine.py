@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from faithkit.errors import UserError
 from faithkit.hardware import resolve_precision
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
+from faithkit.inference.local_text import LocalOptions
 from faithkit.weights.adapters import AdapterFolder
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters
@@ -22,14 +23,10 @@ class VllmEngine:
 
     Args:
         folder: A Hugging Face folder.
+        options: Those that are None are left to vLLM.
         max_length: Tokens of prompt and completion together.
-        precision: 32-true, bf16, or auto: bf16 if the hardware supports it.
-        device: The device that the caller asks for; None for any.
-        batch_size: Texts at a time; None leaves it to vLLM.
-        memory_fraction: Share of a GPU's memory, for weights, keys and values; None leaves it to vLLM.
         relative: Log-probabilities are those among the allowed tokens, as `next_probabilities` needs them.
         adapters: LoRA adapters that are put on the model, unmerged.
-        num_gpus: That share the model, each with a part of every layer (tensor parallel).
         prefix_cache: What prompts begin with alike is read once.
     """
 
@@ -38,37 +35,34 @@ class VllmEngine:
     def __init__(
         self,
         folder: str,
+        options: LocalOptions,
         *,
         eos_id: int,
         max_length: int,
-        precision: str = "32-true",
-        device: str | None = None,
-        batch_size: int | None = None,
-        memory_fraction: float | None = None,
         relative: bool = False,
         adapters: AdapterFolder | None = None,
         prefix_cache: bool = True,
-        num_gpus: int = 1,
     ):
         on_cpu = check_platform()
         self.eos_id, self.device = eos_id, "cpu" if on_cpu else "cuda"
-        if device is not None and not device.startswith(self.device):
-            problem = f"vLLM runs on {self.device} here, and device={device} is asked for"
+        if options.device is not None and not options.device.startswith(self.device):
+            problem = f"vLLM runs on {self.device} here, and device={options.device} is asked for"
             raise UserError(problem, hint="use engine=transformers")
-        self.precision = resolve_precision(precision, self.device)
+        self.precision = resolve_precision(options.precision, self.device)
         check_causal(folder)
-        options = dict(CPU_OPTIONS) if on_cpu else {}
+        settings: dict[str, Any] = dict(CPU_OPTIONS) if on_cpu else {}
         if on_cpu:  # read when vLLM is imported: one process, which leaves the cores to whoever else uses them
             os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
             os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
         else:
-            wanted = {"gpu_memory_utilization": memory_fraction}
-            options |= {name: value for name, value in wanted.items() if value is not None} | parallel_options(num_gpus)
-        options |= {} if batch_size is None else {"max_num_seqs": batch_size}
-        options |= {"logprobs_mode": "processed_logprobs"} if relative else {}
+            fraction = options.memory_fraction
+            settings |= {} if fraction is None else {"gpu_memory_utilization": fraction}
+            settings |= parallel_options(options.num_gpus)
+        settings |= {} if options.batch_size is None else {"max_num_seqs": options.batch_size}
+        settings |= {"logprobs_mode": "processed_logprobs"} if relative else {}
         if adapters:
             fitting = next(size for size in LORA_RANKS if size >= adapters.rank)
-            options |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
+            settings |= {"enable_lora": True, "max_loras": 1, "max_lora_rank": fitting}
         from vllm import LLM
 
         self.llm = LLM(
@@ -77,7 +71,7 @@ class VllmEngine:
             max_model_len=max_length,
             skip_tokenizer_init=True,
             enable_prefix_caching=prefix_cache,
-            **options,
+            **settings,
         )
         self.request: dict[str, Any] = {}  # arguments of every call of vLLM
         if adapters:

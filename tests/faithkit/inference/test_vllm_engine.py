@@ -8,6 +8,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.local_text import LocalOptions
 from faithkit.inference.vllm_engine import VllmEngine, check_platform, sampling_params
 from tests.faithkit.inference.models import EOS, model_of, prompts
 
@@ -24,7 +25,7 @@ def platform(monkeypatch: pytest.MonkeyPatch, *, unspecified: bool = False, cpu:
 def test_without_vllm_the_hint_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "vllm", None)
     with pytest.raises(UserError, match=r"not installed\n  hint: .*engine=transformers"):
-        VllmEngine(str(tmp_path), eos_id=EOS, max_length=64)
+        VllmEngine(str(tmp_path), LocalOptions(), eos_id=EOS, max_length=64)
 
 
 def test_a_build_for_other_hardware_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +38,7 @@ def test_an_encoder_decoder_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path
     platform(monkeypatch)
     model_of("t5").config.save_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"encoder-decoder\n.*\n  hint: use engine=transformers"):
-        VllmEngine(str(tmp_path), eos_id=EOS, max_length=64)
+        VllmEngine(str(tmp_path), LocalOptions(), eos_id=EOS, max_length=64)
 
 
 def test_every_setting_arrives() -> None:

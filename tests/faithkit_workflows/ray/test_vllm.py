@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from generation.build_engine import load_checkpoint, load_model
+from generation.build_engine import load_checkpoint, load_weights
 from tests.faithkit_workflows.ray.data import rows, write_jsonl
 from tests.running import ROOT
 from tests.tiny import write_language_model
@@ -33,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Llama with the markers of a dialogue, as a trained generator has them."""
     folder = tmp_path_factory.mktemp("model")
     loaded = load_checkpoint(str(write_language_model(folder / "llama", "llama", hidden_size=128)), None)
-    load_model(loaded, device="cpu", precision="32-true").save_pretrained(folder / "marked")
+    load_weights(loaded).save_pretrained(folder / "marked")
     loaded.encoder.tokenizer.save_pretrained(folder / "marked")
     return folder / "marked"
 
