@@ -21,7 +21,7 @@ from faithkit.statistics.group_counts import proportion_from_counts
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.ray.cluster import run_on_cluster
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder
-from faithkit_workflows.ray.shard_worker import Job, ShardWorker, Work
+from faithkit_workflows.ray.shard_worker import ShardWorker, Work
 from faithkit_workflows.settings.engines import RayOptions
 from faithkit_workflows.tables.scored_rows import print_renamed_columns
 from faithkit_workflows.tables.shares import MAX_SHOWN_VALUES, make_caption, shares_table
@@ -53,8 +53,8 @@ def work_on_shards(work: Work, run: Runner = run_on_cluster) -> None:
     folder = OutFolder(work.out)
     make_folder(folder.state)
     with run_lock(folder.state, "out"):
-        job = Job(work=work, identity=_identify(work, shards[0], folder))
-        folder.begin(work.data, job.identity)
+        work.identity = _identify(work, shards[0], folder)
+        folder.begin(work.data, work.identity)
         finished, summary = set(), Summary()
         for record in folder.finished(shards, work.data):
             finished.add(record.shard)
@@ -62,7 +62,7 @@ def work_on_shards(work: Work, run: Runner = run_on_cluster) -> None:
         pending = [shard for shard in shards if shard.name not in finished]
         if finished:
             print(f"{len(finished):,} are {work.done} already, {len(pending):,} are left")
-        failures = _run_workers(pending, job, summary, run) if pending else []
+        failures = _run_workers(pending, work, summary, run) if pending else []
         _print_summary(summary, folder, work)
         if failures:
             first = failures[0]
@@ -80,13 +80,13 @@ def _identify(work: Work, first: Shard, folder: OutFolder) -> dict[str, Any]:
     return {**work.identify(), "columns": columns}
 
 
-def _run_workers(pending: Sequence[Shard], job: Job, summary: "Summary", run: Runner) -> list[UserError]:
+def _run_workers(pending: Sequence[Shard], work: Work, summary: "Summary", run: Runner) -> list[UserError]:
     """Runs the workers, and shows their progress in bytes, since the number of rows is not known.
 
     Raises:
         UserError: A worker cannot work at all.
     """
-    results = run(ShardWorker, job, [shard.to_dict() for shard in pending], job.work.ray)
+    results = run(ShardWorker, work, [shard.to_dict() for shard in pending], work.ray)
     interval = 0.5 if sys.stderr.isatty() else PROGRESS_SECONDS
     num_bytes, num_rows, failures = sum(shard.size for shard in pending), 0, list[UserError]()
     try:

@@ -5,9 +5,9 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,17 +38,7 @@ SAME_VERSION = "install the same faithkit and copy the same model to every node"
 NUM_RESAMPLES = 1000  # of the interval of the hallucinated share
 
 
-@dataclass(frozen=True)
-class ShardWriter:
-    """Loaded models that make a new shard from the rows of an old one.
-
-    Args:
-        device: Names what the models run on.
-        write: Writes the rows with the added columns to a path; returns the counted verdicts, if there are any.
-    """
-
-    device: str
-    write: Callable[[Path, UserTable], ShareCounter]
+Count = Callable[[Mapping[str, Any], "Example | None", "Prediction | None"], object]
 
 
 class Work(ABC):
@@ -62,6 +52,7 @@ class Work(ABC):
         data: The folder, glob or address of the shards.
         out: The folder of the new ones.
         place: The checkpoint, as errors name it.
+        identity: Of the command that started the workers, which they compare with theirs.
     """
 
     done: str
@@ -72,6 +63,7 @@ class Work(ABC):
     def __init__(self, config: Mapping[str, Any], data: str, ray: RayOptions):
         self.config, self.data, self.ray = with_absolute_paths(config), absolute_path(data), ray
         self.out, self.place = str(self.config["out"]), str(self.config["checkpoint"])
+        self.identity: dict[str, Any] = {}
 
     @abstractmethod
     def identify(self) -> dict[str, Any]:
@@ -86,8 +78,24 @@ class Work(ABC):
         """
 
     @abstractmethod
-    def load(self) -> ShardWriter:
-        """Loads the models."""
+    def load(self) -> "tuple[str, Answerer]":
+        """Loads the models; returns what they run on, and the answerer."""
+
+    def write(self, path: Path, rows: UserTable, answerer: "Answerer") -> ShareCounter:
+        """Writes the rows with the added columns to a path; returns the counted verdicts, if there are any."""
+        from faithkit.calibration.score_calibration import drop_unsure_labels
+        from faithkit_workflows.answering.write_answers import answer_in_chunks
+
+        shares = ShareCounter(as_list(self.config.get("by")))
+        chunks = answer_in_chunks(rows.examples, answerer, chunk_size=self.config["save_every_num_rows"])
+        answers = chain.from_iterable(answers for _, answers in chunks)
+        labelled = drop_unsure_labels(answers, self.config.get("abstain_at"))
+        write_scored(path, rows, labelled, self.counter(shares), self.added)
+        return shares
+
+    def counter(self, shares: ShareCounter) -> Count:
+        """Returns the function that counts a row's verdict."""
+        return shares.add
 
     def columns(self, rows: UserTable) -> Columns:
         """Gives the columns of a new shard with their types."""
@@ -127,24 +135,19 @@ class Answering(Work):
         columns = self.part.get("columns") or {}
         return open_user_table(str(file), columns, join=" ".join, without=RESPONSE_COLUMNS, **options)
 
-    def load(self) -> ShardWriter:
+    def load(self) -> "tuple[str, Answerer]":
         from faithkit.hardware import describe_runner
         from faithkit_workflows.answering.strategies import load_answerer
 
         generator, answerer = load_answerer(self.config, self.engine, self.num_gpus)
+        return describe_runner(generator), answerer
 
-        def write(path: Path, rows: UserTable) -> ShareCounter:
-            shares = ShareCounter()
+    def counter(self, shares: ShareCounter) -> Count:
+        def count(values: Mapping[str, Any], example: "Example | None", answer: "Prediction | None") -> None:
+            judged = answer if answer is not None and answer.label is not None else None
+            shares.add(values, example, judged)  # an empty answer has no verdict
 
-            def count(values: Mapping[str, Any], example: "Example | None", answer: "Prediction | None") -> None:
-                judged = answer if answer is not None and answer.label is not None else None
-                shares.add(values, example, judged)  # an empty answer has no verdict
-
-            answers = answer_rows(rows, answerer, self.config["save_every_num_rows"])
-            write_scored(path, rows, answers, count, self.added)
-            return shares
-
-        return ShardWriter(describe_runner(generator), write)
+        return count
 
 
 SCORE_SETTINGS = (
@@ -175,41 +178,19 @@ class Scoring(Work):
     def read(self, file: Path) -> UserTable:
         return open_table_to_judge({**self.config, "path": str(file), "num_rows": None, "on_bad_row": "skip"})
 
-    def load(self) -> ShardWriter:
-        from faithkit.calibration.score_calibration import drop_unsure_labels
+    def load(self) -> "tuple[str, Answerer]":
         from faithkit_workflows.answering.write_answers import DetectorAnswerer
         from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
 
-        config = self.config
-        detector = with_threshold(load_checkpoint(config), config.get("threshold"), self.place).detector
-
-        def write(path: Path, rows: UserTable) -> ShareCounter:
-            shares = ShareCounter(as_list(config["by"]))
-            verdicts = answer_rows(rows, DetectorAnswerer(detector), config["save_every_num_rows"])
-            write_scored(path, rows, drop_unsure_labels(verdicts, config["abstain_at"]), shares.add)
-            return shares
-
-        return ShardWriter(str(getattr(detector, "device", "none")), write)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """The settings that all workers get.
-
-    Args:
-        identity: Of the command that started them; workers compare it with theirs.
-    """
-
-    work: Work
-    identity: Mapping[str, Any]
+        loaded = with_threshold(load_checkpoint(self.config), self.config.get("threshold"), self.place)
+        return str(getattr(loaded.detector, "device", "none")), DetectorAnswerer(loaded.detector)
 
 
 class ShardWorker:
     """Does shards; returns the record of each, or the reason why it failed."""
 
-    def __init__(self, job: Job):
-        self.job = job
-        self.folder = OutFolder(job.work.out)
+    def __init__(self, work: Work):
+        self.work, self.folder = work, OutFolder(work.out)
 
     @set_by("out")
     def __call__(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,16 +200,16 @@ class ShardWorker:
         try:
             record = self.folder.record(shard)
             if record is None:
-                writer, is_ready = self.writer, True
-                record = self._do(shard, writer)
+                models, is_ready = self.models, True
+                record = self._do(shard, *models)
         except UserError as error:
-            place = error.place or shown(self.job.work.data)
+            place = error.place or shown(self.work.data)
             problem = {"problem": error.problem, "place": place, "hint": error.hint or ""}
             return {**result, "record": None, "stops": not is_ready, **problem}
         return {**result, "record": record.model_dump_json()}
 
     @cached_property
-    def writer(self) -> ShardWriter:
+    def models(self) -> "tuple[str, Answerer]":
         """Loads the models.
 
         Raises:
@@ -236,24 +217,24 @@ class ShardWorker:
         """
         import torch
 
-        work = self.job.work
+        work = self.work
         torch.set_num_threads(work.ray.cpus)
         here = work.identify()
-        wanted = {name: self.job.identity[name] for name in here}
+        wanted = {name: work.identity[name] for name in here}
         check_same(here, wanted, "a worker", place=work.place, hint=SAME_VERSION)
         return work.load()
 
-    def _do(self, shard: Shard, writer: ShardWriter) -> FinishedShard:
-        work, begun = self.job.work, time.process_time()
+    def _do(self, shard: Shard, device: str, answerer: "Answerer") -> FinishedShard:
+        work, begun = self.work, time.process_time()
         with self.folder.scratch(shard) as scratch:
             made = Path(scratch, "made.parquet")
             with opened(work.data, shard) as file:
                 digest = hash_of(file)
                 rows = work.read(file)
-                check_columns(work.columns(rows), self.job.identity["columns"], shard)
-                shares = writer.write(made, rows)
+                check_columns(work.columns(rows), work.identity["columns"], shard)
+                shares = work.write(made, rows, answerer)
             record = FinishedShard(
-                job=job_hash(work.data, self.job.identity),
+                job=job_hash(work.data, work.identity),
                 shard=shard.name,
                 bytes=shard.size,
                 stamp=shard.stamp,
@@ -264,7 +245,7 @@ class ShardWorker:
                 unsure=shares.num_unsure,
                 grouped_by=rows.grouped_by,
                 kinds=shares.kinds(),
-                device=writer.device,
+                device=device,
                 cpu_seconds=round(time.process_time() - begun, 3),
             )
             rejects = [{**reject, "file": shard.name} for reject in rows.report.rejects]
@@ -280,14 +261,6 @@ def check_columns(found: Columns, wanted: Columns, shard: Shard) -> None:
             kinds = f"{here.get(name, 'missing')} here, and {first.get(name, 'missing')} in the first shard"
             hint = "write all shards with the same columns, as Parquet where types differ"
             raise UserError(f"column {shorten(name)} is {kinds}", place=shard.name, hint=hint)
-
-
-def answer_rows(rows: UserTable, answerer: "Answerer", chunk_size: int) -> "Iterator[Prediction]":
-    """Answers or judges the usable rows, chunk by chunk."""
-    from faithkit_workflows.answering.write_answers import answer_in_chunks
-
-    for _, answers in answer_in_chunks(rows.examples, answerer, chunk_size=chunk_size):
-        yield from answers
 
 
 def with_absolute_paths(config: Mapping[str, Any]) -> dict[str, Any]:
