@@ -4,10 +4,8 @@ The file survives a kill at any time, and processes of one machine may share it 
 holds only hashes of requests: no messages, and nothing about a server.
 """
 
-import errno
 import hashlib
 import json
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -22,25 +20,16 @@ from faithkit.files.atomic import disk_errors, make_folder
 from faithkit.inference.decoding import BEAM, NUCLEUS, Decoding
 from faithkit.inference.text import Form, Reply, Request, TextEngine, check_requests
 
-log = logging.getLogger(__name__)
 KEY_VERSION = 1  # raised when equal requests must be asked again
 SETTINGS = ("strategy", "max_new_tokens", "min_new_tokens", "repetition_penalty")  # part of every key
 STRATEGY_SETTINGS = {
     NUCLEUS: ("top_p", "temperature", "num_samples", "seed"),
     BEAM: ("num_beams", "num_samples"),
 }
-APPLICATION_ID, FORMAT = 0x666B7270, 1  # in the header of the file
 LOCK_SECONDS = 60.0  # to wait while another process writes
 KEYS_PER_QUERY = 500
 # The statements are constant, so an error in one (a column that is missing) means that the schema is damaged.
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
-_SYSTEM_ERRORS = {
-    sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_IOERR: errno.EIO,
-    sqlite3.SQLITE_READONLY: errno.EROFS,
-    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
-    sqlite3.SQLITE_PERM: errno.EPERM,
-}
 
 
 class CachedEngine:
@@ -132,7 +121,7 @@ class CachedEngine:
 
 
 class ReplyStore:
-    """Finds and adds replies by key. A damaged file is renamed, and a new one replaces it; a damaged row is ignored.
+    """Finds and adds replies by key; a damaged row is ignored, and a damaged file refused.
 
     Args:
         path: The file; created if missing.
@@ -144,14 +133,7 @@ class ReplyStore:
         self.path = Path(os.path.realpath(Path(path).expanduser()))
         make_folder(self.path.parent)
         with self._explained_errors(), FileLock(self.path.with_name(f".{self.path.name}.lock")):
-            try:
-                self._db = self._open()
-            except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
-                    raise
-                log.warning("the cache of replies is damaged: a new one is created, and %s", self._set_aside())
-                self._db = self._open()
-            self._opened = self.path.stat().st_ino
+            self._db = self._open()
 
     def find(self, keys: Sequence[bytes]) -> Iterator[tuple[bytes, Reply]]:
         """Yields the keys that have a reply, and the reply."""
@@ -179,63 +161,35 @@ class ReplyStore:
         # A generator that holds the store may be closed by another thread than the one that started it.
         db = sqlite3.connect(self.path, timeout=LOCK_SECONDS, check_same_thread=False)
         try:
-            is_new = not db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-            header = tuple(db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-            if not is_new and header != (APPLICATION_ID, FORMAT):
-                problem = "not a cache of replies, or one of another version"
+            if {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")} - {"replies"}:
+                problem = "not a cache of replies"
                 raise UserError(problem, place=str(self.path), hint="choose another path for the cache")
             db.execute("PRAGMA journal_mode=WAL")  # readers do not block a writer
             db.execute("PRAGMA synchronous=NORMAL")  # a power cut may lose the last replies, a kill none
-            if is_new:
-                with db:
-                    db.execute("CREATE TABLE replies (key BLOB PRIMARY KEY, reply BLOB, checksum BLOB)")
-                    db.execute(f"PRAGMA application_id={APPLICATION_ID}")
-                    db.execute(f"PRAGMA user_version={FORMAT}")
+            db.execute("CREATE TABLE IF NOT EXISTS replies (key BLOB PRIMARY KEY, reply BLOB, checksum BLOB)")
         except BaseException:
             db.close()
             raise
         return db
 
-    def _set_aside(self, opened: int | None = None) -> str:
-        """Renames the damaged file; returns the sentence that names the new place.
-
-        Args:
-            opened: The inode of the damaged file, in case another process has replaced it.
-        """
-        if opened is not None and self.path.exists() and self.path.stat().st_ino != opened:
-            return "another process has replaced it"
-        names = (f"{self.path}.damaged{number or ''}" for number in range(10**6))
-        aside = next(name for name in names if not os.path.lexists(name))
-        for suffix in ("", "-wal", "-shm"):  # the files of SQLite
-            if os.path.lexists(f"{self.path}{suffix}"):
-                Path(f"{self.path}{suffix}").rename(f"{aside}{suffix}")
-        return f"the old one is now {aside}"
-
     @contextmanager
     def _explained_errors(self) -> Iterator[None]:
         """Turns SQLite's errors of the file and the disk into a `UserError` with a hint."""
-        with disk_errors(self.path):
-            try:
+        try:
+            with disk_errors(self.path):
                 yield
-            except sqlite3.DatabaseError as error:
-                kind = (error.sqlite_errorcode or 0) & 0xFF  # the primary code
-                if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-                    problem = f"another process has locked the cache of replies for {LOCK_SECONDS:.0f} s"
-                    hint = "wait for it, or choose another path"
-                    raise UserError(problem, place=str(self.path), hint=hint) from error
-                if _is_damage(error):
-                    self._db.close()
-                    problem = f"the cache of replies is damaged: {self._set_aside(self._opened)}"
-                    hint = "run the same command again: it creates a new cache"
-                    raise UserError(problem, place=str(self.path), hint=hint) from error
-                if kind not in _SYSTEM_ERRORS:
-                    raise
-                number = _SYSTEM_ERRORS[kind]
-                raise OSError(number, os.strerror(number), str(self.path)) from error
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return ((error.sqlite_errorcode or 0) & 0xFF) in _DAMAGED
+        except sqlite3.DatabaseError as error:
+            kind = (getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF  # the primary code
+            problem, hint = f"the cache of replies cannot be used: {error}", "free some space, or choose another path"
+            if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                problem = f"another process has locked the cache of replies for {LOCK_SECONDS:.0f} s"
+                hint = "wait for it, or choose another path"
+            elif kind in _DAMAGED:
+                problem, hint = (
+                    f"the cache of replies is damaged: {error}",
+                    "delete it: its replies are asked for again",
+                )
+            raise UserError(problem, place=str(self.path), hint=hint) from error
 
 
 def _checksum(key: bytes, row: bytes) -> bytes:

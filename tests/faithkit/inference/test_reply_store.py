@@ -1,6 +1,5 @@
 """The file of a cache: replies come back whole, damage is set aside, and what cannot be written is a clear error."""
 
-import logging
 import os
 import sqlite3
 import subprocess
@@ -70,39 +69,16 @@ def write_over_the_middle(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [zero_the_header, cut_in_half, write_over_the_middle, lambda path: path.write_text("not a database" * 99)]
 )
-def test_a_damaged_file_is_set_aside_and_a_new_one_created(
-    path: Path, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_file_is_refused_and_made_anew_once_it_is_deleted(path: Path, damage: Callable[[Path], None]) -> None:
     fill(path)
     damage(path)
     engine = CountingEngine()
     requests = ask(*map(str, range(300)))
-    with caplog.at_level(logging.WARNING, logger="faithkit"):
-        try:
-            list(CachedEngine(engine, path).generate(requests, GREEDY))
-            message = caplog.text
-        except UserError as error:  # damage that is found in use
-            message = str(error)
-    aside = Path(f"{path}.damaged")
-    assert "is damaged" in message and str(aside) in message and aside.exists()
+    with pytest.raises(UserError, match=r"the cache of replies is damaged(.|\n)*delete it") as caught:
+        list(CachedEngine(engine, path).generate(requests, GREEDY))
+    assert caught.value.place == str(path)
+    path.unlink()
     assert len(list(CachedEngine(engine, path).generate(requests, GREEDY))) == 300
-    again = CountingEngine()
-    list(CachedEngine(again, path).generate(requests, GREEDY))
-    assert not again.asked
-
-
-def test_damage_that_two_find_is_set_aside_once(path: Path) -> None:
-    fill(path)
-    with closing(ReplyStore(path)) as one, closing(ReplyStore(path)) as two:
-        write_over_the_middle(path)
-        with pytest.raises(UserError, match=r"replies.sqlite.damaged"):
-            one.add([(bytes(32), Reply(id="", texts=("new",)))])
-        fill(path)
-        with pytest.raises(UserError, match="another process has replaced it"):
-            two.add([(bytes(32), Reply(id="", texts=("new",)))])
-    engine = CountingEngine()
-    list(CachedEngine(engine, path).generate(ask(*map(str, range(300))), GREEDY))
-    assert not engine.asked
 
 
 def test_a_row_with_a_flipped_bit_is_asked_for_again(path: Path) -> None:
