@@ -122,35 +122,28 @@ def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encode
 
 
 @pytest.mark.parametrize(
-    ("fraction", "num_groups", "message"),
+    ("fraction", "num_groups", "problem", "hint"),
     [
-        (0.1, 1, "no validation examples: the 60 rows are of 1 group, and a group is never divided"),
-        (1.0, 1, "no training examples: the 60 rows are of 1 group, and a group is never divided"),
-        (0.0001, 3, "no validation examples: the 60 rows are of 3 groups, and a group is never divided"),
+        (0.1, 1, "no validation examples: the 60 rows are of 1 group", "add rows of other groups"),
+        (1.0, 1, "no training examples: the 60 rows are of 1 group", "add rows of other groups"),
+        (0.0001, 3, "no validation examples: the 60 rows are of 3 groups", "raise data.validation_fraction; or add"),
     ],
 )
-@pytest.mark.parametrize("is_table", [True, False])
 def test_too_few_groups_are_told_with_their_number_and_the_setting(
-    is_table: bool, fraction: float, num_groups: int, message: str, encoder: PairEncoder, tmp_path: Path
+    fraction: float, num_groups: int, problem: str, hint: str, encoder: PairEncoder, tmp_path: Path
 ) -> None:
     rows = [
-        {"knowledge": f"Policy {i % num_groups}.", "response": f"It says {i}.", "label": "faithful"} for i in range(60)
+        {
+            "gold_label": "neutral",
+            "sentence1": f"Policy {i % num_groups}.",
+            "sentence2": f"It says {i}.",
+            "pairID": str(i),
+        }
+        for i in range(60)
     ]
-    if not is_table:
-        rows = [{"gold_label": "neutral", "sentence1": r["knowledge"], "sentence2": r["response"]} for r in rows]
-        rows = [{**row, "pairID": str(place)} for place, row in enumerate(rows)]
-    file = tmp_path / ("rows.jsonl" if is_table else "snli_1.0_train.jsonl")
-    file.write_text("\n".join(map(json.dumps, rows)))
-    plan = SplitPlan(fractions={"validation": fraction, "test": 0.0})
-    data = DataModule([MixPart(build_source("pairs" if is_table else "snli", str(file)))], encoder, split_plan=plan)
-    with pytest.raises(UserError) as caught:
-        data.setup()
-    assert caught.value.problem == message
-    setting = "name a column with more values: data.columns.group=COLUMN" if is_table else "add rows of other groups"
-    share = (
-        "lower data.validation_fraction or data.test_fraction" if fraction == 1 else "raise data.validation_fraction"
-    )
-    assert caught.value.hint == (setting if num_groups == 1 else f"{share}; or {setting}")
+    (tmp_path / "snli_1.0_train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(UserError, match=f"{problem}, and a group is never divided\n  hint: {hint}"):
+        module(tmp_path, encoder, fractions={"validation": fraction, "test": 0.0})
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES
 from data_modules.weak.dropped import DroppedSupport
 from data_modules.weak.wow_pairs import WeakWow, read_generations
-from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.responses.response_columns import PairedResponses
@@ -280,9 +279,3 @@ def test_the_predictions_of_an_interrupted_run_are_completed(data: st.DataObject
         answers = write_answers(file, labelled(), Echo(), chunk_size=data.draw(st.integers(1, 3)))  # type: ignore[arg-type]
         ids = [example.id for example in labelled()]
         assert [answer.id for answer in answers] == ids == list(read_predictions(file))
-
-
-def test_a_refusal_has_a_place_and_a_hint() -> None:
-    with new_folder() as folder, pytest.raises(UserError) as refused:
-        read_predictions(folder / "nowhere.jsonl")
-    assert refused.value.place and refused.value.hint

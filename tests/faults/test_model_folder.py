@@ -1,11 +1,10 @@
 """A damaged or hostile folder of a model is refused by name before anything is scored, and runs no code."""
 
-import json
 import logging
 import math
 import shutil
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,6 @@ from critic.tagger.settings import Settings as TaggerSettings
 from critic.tagger.settings import tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import load_classifier
-from data_modules.encoding.sequence_layout import TurnLayout
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
@@ -172,6 +170,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixt
         (without(SIDECAR), "faithkit.json is missing"),
         (empty(SIDECAR), "faithkit.json is empty|the file is empty"),
         (lambda folder: edit_json(folder / SIDECAR, lambda stored: stored["origin"].update(a=1)), "json was changed"),
+        (lambda folder: edit_json(folder / SIDECAR, lambda stored: stored.pop("hashes") and None), "lacks 'hashes'"),
     ],
 )
 def test_a_file_that_is_not_as_it_was_written(kind: str, change: Change, words: str, tmp_path: Path) -> None:
@@ -195,13 +194,6 @@ def test_a_damaged_file_is_refused_or_changes_no_answer(kind: str, origin: str, 
         assert answer(kind, folder) == expected or origin == FOREIGN
 
 
-def test_a_card_or_a_licence_may_be_added(tmp_path: Path) -> None:
-    folder = copy_folder(tmp_path, CRITIC)
-    for name in ("README.md", "LICENSE", ".gitattributes"):
-        (folder / name).write_text("mine")
-    assert answer(CRITIC, folder) == expected_answer(CRITIC, OURS)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_missing_tensors_are_never_random(kind: str, tmp_path: Path) -> None:
     folder = copy_folder(tmp_path, kind, FOREIGN)
@@ -216,17 +208,14 @@ def test_missing_tensors_are_never_random(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        *((empty(name), f"{name} is empty|at: .*{name}") for name in ("config.json", *TOKENIZER, "model.safetensors")),
+        (empty("model.safetensors"), "model.safetensors is empty|at: .*model.safetensors"),
         (config(num_hidden_layers=2), "the weights lack bert.encoder.layer.1."),
         (config(num_hidden_layers=0), "the weights have bert.encoder.layer.0.*no place"),
         (config(num_hidden_layers=10**9), "num_hidden_layers is 1000000000"),
-        (config(hidden_size=64), "has the shape"),
         (config(hidden_size=33), "cannot be loaded.*not a multiple"),
-        (config(hidden_size=2**20), "its model has"),
         (config(vocab_size=2**70), "cannot be loaded|its model has|damaged"),
         (config(num_labels=10**9, id2label=None), "num_labels is"),
         (config(model_type="zork"), "the model_type 'zork'"),
-        (config(model_type=None), "the model_type None"),
         (config(model_type="vit"), "of type 'vit'"),
         (config(model_type="zork", auto_map={"AutoConfig": "evil.Config"}), "needs code from its folder"),
         (config(architectures=[None]), "architectures is"),
@@ -235,12 +224,9 @@ def test_missing_tensors_are_never_random(kind: str, tmp_path: Path) -> None:
         (text("config.json", '{"model_type": NaN}'), "NaN is not a JSON number"),
         (text("config.json", '{"model_type": "bert", "hidden_size": 1e999}'), "too large"),
         (text("config.json", '{"model_type": "bert", "model_type": "bert"}'), "twice"),
-        (text("config.json", '{"hidden_size": ' + "1" * 5000 + "}"), "broken JSON"),
         (data("config.json", '{"model_type": "bert"}'.encode("utf-16")), "not UTF-8"),
-        (text("config.json", '"bert"'), "not a JSON object|not a mapping"),
         (without(*TOKENIZER), "has no vocabulary|tokenizer.json is missing"),
         (without("tokenizer.json"), "cannot be loaded|tokenizer.json is missing"),
-        (cut("tokenizer.json"), "cannot be loaded"),
         (cut("tokenizer_config.json"), "broken JSON"),
         (cut("model.safetensors"), "cannot be loaded: SafetensorError"),
     ],
@@ -312,6 +298,7 @@ def test_a_model_of_ours_on_the_hub_is_read_with_its_sidecar(tmp_path: Path, mon
 
     cached = tmp_path / "hub" / "models--someone--critic"
     shutil.copytree(complete_folder(CRITIC, OURS), cached / "snapshots" / "abc")
+    (cached / "snapshots" / "abc" / "LICENSE").write_text("a card or a licence may be added")
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("abc")
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -335,44 +322,22 @@ def test_a_command_refuses_a_damaged_run_in_three_lines(trained: Path, tmp_path:
 NUMBERS = (None, True, "0.5", float("nan"), float("inf"), -float("inf"), 1e9, -1, [], {})
 
 
-@pytest.mark.parametrize("value", NUMBERS, ids=repr)
-def test_settings_from_python_are_in_their_ranges(value: Any) -> None:
-    score, span = partial(ScoreCalibration), partial(SpanCalibration)
-    layout = partial(TurnLayout, kind="causal", max_length=100, max_response_length=9)
-    for build, name in (
-        (score, "temperature"),
-        (score, "threshold"),
-        (span, "char_threshold"),
-        (span, "response_threshold"),
-        (span, "min_length"),
-        (span, "merge_gap"),
-        (layout, "max_length"),
-        (layout, "max_response_length"),
-    ):
-        with pytest.raises(UserError, match=f"{name} is"):
-            build(**{name: value})
-
-
 @pytest.mark.parametrize(
     ("kind", "path", "value", "words"),
     [
         *((CRITIC, ("thresholds", "threshold"), value, "threshold") for value in NUMBERS),
-        *((CRITIC, ("thresholds", "temperature"), value, "temperature") for value in (None, 0, -1)),
+        (CRITIC, ("thresholds", "temperature"), 0, "temperature"),
         (CRITIC, ("thresholds",), {"temperature": 1.0, "aim": "f1"}, "thresholds lacks threshold"),
         (CRITIC, ("thresholds", "aim"), 5, "aim is 5"),
         (CRITIC, ("labels",), ["a", "b"], "labels are"),
-        (CRITIC, ("labels",), "faithful", "labels is"),
         (CRITIC, ("kind",), None, "kind is None"),
         (CRITIC, ("layout", "order"), "none", "layout.order is 'none'"),
-        *((CRITIC, ("layout", "max_length"), value, "max_length") for value in (None, "0.5", -1, 5000)),
-        (TAGGER, ("layout", "max_length"), -1, "max_length"),
+        *((CRITIC, ("layout", "max_length"), value, "max_length") for value in ("0.5", 5000)),
         (TAGGER, ("layout", "token_support"), "yes", "layout.token_support is 'yes'"),
         (TAGGER, ("thresholds", "char_threshold"), 2, "char_threshold"),
-        (GENERATOR, ("layout", "max_length"), True, "max_length"),
         (GENERATOR, ("layout", "architecture"), "none", "architecture"),
         (GENERATOR, ("layout", "kind"), "seq2seq", "layout.kind is 'seq2seq'"),
         (GENERATOR, ("layout", "control"), ["voice", 5], "control"),
-        (GENERATOR, ("layout", "control"), None, "control"),
         (GENERATOR, ("thresholds",), {"overlap": [0.5]}, "thresholds.overlap"),
         (GENERATOR, ("origin",), [], "origin is"),
     ],
@@ -394,10 +359,3 @@ def test_a_field_of_a_sidecar_is_typed_and_in_its_range(
         edit_sidecar(folder, change)
     assert_refused(kind, folder, words)
     assert_refused(kind, folder, "faithkit.json")
-
-
-def test_a_sidecar_without_hashes_is_refused(tmp_path: Path) -> None:
-    folder = copy_folder(tmp_path, CRITIC)
-    edit_json(folder / SIDECAR, lambda stored: stored.pop("hashes") and None)
-    assert_refused(CRITIC, folder, "lacks 'hashes'")
-    assert "hashes" in json.loads((complete_folder(CRITIC, OURS) / SIDECAR).read_text())

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from faithkit.cli import explain
 from tests.faults.processes import run_forked
 
 OTHER_USER = 65534
@@ -55,13 +54,3 @@ def test_a_file_that_may_not_be_read_is_named(
     message = ended.output[ended.output.index("error:") :]
     assert any(word in message for word in words.split("|")) and str(path) in message, message
     assert len(message.splitlines()) <= 5
-
-
-def test_reading_writing_and_entering_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("x")
-    error = PermissionError(13, "Permission denied", str(tmp_path / "file"))
-    assert "no permission to write" in (explain(error) or "")
-    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.X_OK)
-    assert "no permission to read" in (explain(error) or "") and "chmod o+r" in (explain(error) or "")
-    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
-    assert f"no permission to enter {tmp_path}" in (explain(error) or "")

@@ -6,7 +6,7 @@ import pytest
 
 from faithkit.errors import UserError
 from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GOLD, AUDIT_GPT2
-from tests.data_modules.official_rows import labels, make, read, write
+from tests.data_modules.official_rows import make, read, write
 
 
 def folder(root: Path) -> Path:
@@ -54,16 +54,3 @@ def test_one_folder_by_name_or_by_path(tmp_path: Path, responses: str, num_examp
     assert len(read(make("audit", tmp_path / responses))[0]) == num_examples
     with pytest.raises(UserError, match="none of the dataset's files"):
         read(make("audit", tmp_path, responses="CTRL"))
-
-
-def test_generic_responses_can_be_kept(tmp_path: Path) -> None:
-    assert labels(read(make("audit", folder(tmp_path), generic="hallucinated"))[0]) == {
-        "faithful": 5,
-        "hallucinated": 5,
-    }
-
-
-@pytest.mark.parametrize("label", ["entailment,maybe", ","])
-def test_an_unknown_label_is_told(tmp_path: Path, label: str) -> None:
-    with pytest.raises(UserError, match=r"'BEGIN' is .*; known: entailment, entailmentt"):
-        read(make("audit", write(tmp_path / "wow.csv", [{**AUDIT_GOLD[0], "BEGIN": label}])))

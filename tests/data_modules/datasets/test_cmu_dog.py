@@ -9,7 +9,8 @@ import pytest
 
 from data_modules.datasets.cmu_dog import section_text
 from faithkit.errors import UserError
-from tests.data_modules.official_rows import make, read
+from tests.data_modules.official.dialogues import TURNS
+from tests.data_modules.official_rows import make, read, write
 
 FIRST = {"director": "Ada Fenn", "cast": ["Tor Vik as Bo", "Una Lys as Eve"], "movieName": "The Lake", "year": "1999"}
 DOCUMENT = {"0": FIRST, "1": "Bo finds a lake.", "2": "Eve swims.", "3": "They leave.", "wikiDocumentIdx": 7}
@@ -75,6 +76,19 @@ def test_the_folder_of_conversations_is_read_beside_turns(tmp_path: Path) -> Non
     assert read(make("cmu_dog", tmp_path / "Conversations" / "valid" / "ab12.json"))[0] == conversations
 
 
+def test_a_section_of_numbers_is_text_and_an_empty_one_is_dropped(tmp_path: Path) -> None:
+    document = {**DOCUMENT, "0": {**FIRST, "year": 1999}, "1": " "}
+    examples, counts = read(make("cmu_dog", corpus(tmp_path, document=document)))
+    assert "year: 1999" in examples[0].knowledge and counts["dropped: the section shown is empty"] == 1
+
+
+def test_a_row_cannot_set_what_our_own_code_sets(tmp_path: Path) -> None:
+    """A turn with a field `probability` was trained on it, or ended the training."""
+    row = {**TURNS[0], "probability": "high", "whole_knowledge": 5, "nested": {"a": [1]}}
+    (found,), _ = read(make("cmu_dog", write(tmp_path / "cmu_dog_test_turns.jsonl", [row])))
+    assert found.meta == {"rating": 2}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -92,8 +106,3 @@ def test_a_bad_message_spoils_its_conversation(tmp_path: Path, change: dict[str,
     (folder / "Conversations/valid/cd34.json").write_text(json.dumps(TALK))
     examples, counts = read(make("cmu_dog", folder), on_bad_row="skip")
     assert {e.group for e in examples} == {"cd34"} and counts["rejected: bad row"] == 1
-
-
-def test_without_the_texts_nothing_is_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="put the official WikiData next to Conversations"):
-        read(make("cmu_dog", corpus(tmp_path, document=None)))

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-from faithkit.errors import UserError
 from tests.data_modules.official.judgements import (
     HALUEVAL_DIALOGUE,
     HALUEVAL_GENERAL,
@@ -12,7 +9,7 @@ from tests.data_modules.official.judgements import (
     HALUEVAL_SUMMARIZATION,
     LAKE,
 )
-from tests.data_modules.official_rows import encode, labels, make, read, write
+from tests.data_modules.official_rows import encode, labels, make, read
 
 FILES = {
     "qa": HALUEVAL_QA,
@@ -88,10 +85,3 @@ def test_the_official_choice(tmp_path: Path) -> None:
     assert examples == ones and len(examples) == 4
     assert {e.meta["task"]: e.knowledge for e in examples} == {"qa": "", "dialogue": "", "summarization": LAKE}
     assert counts["dropped: general, which the official run does not judge"] == 5
-
-
-def test_bad_pairs(tmp_path: Path) -> None:
-    for name, field in [("qa", "question"), ("dialogue", "right_response"), ("summarization", "document")]:
-        file = write(tmp_path / f"{name}_data.json", [{**FILES[name][0], field: None}])
-        with pytest.raises(UserError, match=f"field '{field}' must be text, got None"):
-            read(make("halueval", file))

@@ -70,13 +70,6 @@ def test_ids_that_the_corpus_repeats_are_made_unique(
     assert counts["repeated id, made unique by its row"] == 1
 
 
-def test_snli(tmp_path: Path) -> None:
-    examples, counts = read(make("snli", write(tmp_path / "snli_1.0_test.jsonl", SNLI)))
-    assert [example.id for example in examples] == ["10e", "10n", "10c"]
-    assert len({example.group for example in examples}) == 1
-    assert counts["dropped: no gold label"] == 1
-
-
 def test_conjnli_with_its_byte_order_mark(tmp_path: Path) -> None:
     path = write(tmp_path / "conj_dev.tsv", CONJNLI)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())

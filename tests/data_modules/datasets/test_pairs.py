@@ -153,19 +153,6 @@ def test_a_cell_is_a_list_of_passages_or_a_text_in_brackets(cell: str, knowledge
     assert found.knowledge == knowledge
 
 
-@pytest.mark.parametrize("key", ["text", "page_content", "content", "passage"])
-def test_passages_may_be_objects_with_a_text(key: str, tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    row = {"answer": "r", "context": [{"title": "Lakes", key: "A lake."}, {"other": None, key: "A hill."}]}
-    (tmp_path / "a.jsonl").write_text(json.dumps(row))
-    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "a.parquet")
-    for name in ("a.jsonl", "a.parquet"):
-        (found,) = read_pairs(tmp_path / name, columns={"label": None})
-        assert found.knowledge == "A lake. A hill."
-
-
 @pytest.mark.parametrize("knowledge", ["contexts", "retrieved_contexts", "documents", "passages"])
 def test_the_usual_names_of_retrievers_tables_are_known(knowledge: str, tmp_path: Path) -> None:
     row = {"user_input": "Is it deep?", knowledge: ["A lake.", "A hill."], "response": "It is.", "label": "faithful"}

@@ -18,7 +18,7 @@ from data_modules.encoding.batching import Batches
 from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.errors import UserError
-from faithkit.records import SPAN_TYPES, Example, Span, Turn
+from faithkit.records import SPAN_TYPES, Example, Span
 from tests.data_modules.examples import example
 from tests.tiny import tiny_tokenizer, words
 
@@ -134,14 +134,6 @@ def test_a_batch_tells_the_row_the_tag_and_the_characters_of_each_token() -> Non
     assert batch["characters"].tolist() == [3, 5, 2, 3, 2, 2, 4, 1, 3, 3]
     assert batch["label"].tolist() == [1, 0, 0]
     assert counts == {"without span marks": 1, "read through several windows": 0}
-
-
-def test_of_a_long_history_the_newest_turns_are_kept() -> None:
-    turns = tuple(Turn(speaker="seeker", text=words(30, shift)) for shift in (0, 30, 7))
-    columns = encoder().encode([marked("it is long", history=turns)], Counter())
-    batch = encoder().collate(columns)
-    tail = tiny_tokenizer("wordpiece")(turns[-1].text, add_special_tokens=False)["input_ids"][-12:]
-    assert batch["input_ids"][0, 1:13].tolist() == tail
 
 
 def test_max_windows_keeps_those_that_share_most_with_the_answer() -> None:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_modules.encoding.pair_encoder import PairEncoder
-from data_modules.encoding.tokens import _encode, _space_mark, load_tokenizer, tokenize
+from data_modules.encoding.tokens import _encode, load_tokenizer, tokenize
 from tests.data_modules.examples import example
 from tests.tiny import WORDS, tiny_tokenizer, write_tokenizer
 
@@ -46,21 +46,6 @@ def test_long_knowledge_is_cut_at_its_end_and_counted(tokenizer: Any) -> None:
     assert +counts == {"truncated: knowledge": 1}
 
 
-def test_a_response_keeps_at_least_half_of_the_room(tokenizer: Any) -> None:
-    encoder, counts = PairEncoder(tokenizer=tokenizer, max_length=24), Counter[str]()
-    columns = encoder.encode([example(knowledge="stone " * 50, response="river " * 50)], counts)
-    assert int(columns["length"][0]) == 24
-    assert +counts == {"truncated: knowledge": 1, "truncated: response": 1}
-
-
-def test_equal_texts_are_tokenised_once_and_in_order(tokenizer: Any) -> None:
-    texts = ["river", "stone music", "river", "", "stone music"]
-    rows = tokenize(tokenizer, texts)
-    assert [rows.row(i).tolist() for i in range(5)] == [
-        tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts
-    ]
-
-
 def test_a_lone_surrogate_does_not_crash(tokenizer: Any) -> None:
     assert len(tokenize(tokenizer, ["a \ud800 b", "plain"])) == 2
 
@@ -83,11 +68,6 @@ AWKWARD = [
     "'s",
 ]
 TEXTS = st.lists(st.sampled_from([*WORDS, *AWKWARD, " ", " ", " "]), max_size=30).map("".join)
-
-
-@pytest.mark.parametrize(("kind", "mark"), [("wordpiece", ""), ("bpe", " "), ("unigram", None)])
-def test_which_tokenizers_cut_at_spaces(kind: str, mark: str | None) -> None:
-    assert _space_mark(tiny_tokenizer(kind).backend_tokenizer) == mark
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])

@@ -1,8 +1,6 @@
 """A few dialogues about places and people, and a finder of entities that knows them by name."""
 
-from collections.abc import Callable
 from functools import cache
-from random import Random
 from typing import Any
 
 from data_modules.negatives.entity_swap import Entity, Finder, entities_of
@@ -32,13 +30,6 @@ def example(place: int, **values: Any) -> Example:
         "tags": ("Hallucination",) if place % 2 else ("Entailment",),
     }
     return Example(**{**fields, **values})
-
-
-def in_two_orders(make: Callable[[list[Example]], list[list[str]]], shuffler: Random) -> list[dict[str, list[str]]]:
-    """Makes the negatives of the corpus twice, in its order and in another; gives both by the rows' ids."""
-    rows = corpus()
-    orders = (rows, shuffler.sample(rows, len(rows)))
-    return [{row.id: texts for row, texts in zip(order, make(order), strict=True)} for order in orders]
 
 
 def corpus(num: int = 12) -> list[Example]:

@@ -64,13 +64,6 @@ def test_articles_and_possessives_stay_where_they_are() -> None:
     assert slot_of("Hm. France is far.", "France").opens_sentence
 
 
-def test_a_swap_at_the_start_of_a_sentence_has_a_capital() -> None:
-    from data_modules.negatives.entity_swap import _replace
-
-    assert _replace("Two came. two left", {"Two": "nine", "two": "ten"}) == "Nine came. ten left"
-    assert _replace("It is in Tarn. Tarn!", {"Tarn": "the west"}) == "It is in the west. The west!"
-
-
 @pytest.mark.network
 def test_the_real_model_reads_with_what_it_needs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     import spacy

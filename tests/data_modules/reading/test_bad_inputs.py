@@ -105,18 +105,11 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
     ("name", "option", "value"),
     [
         ("begin", "generic", "keep"),
-        ("audit", "generic", "keep"),
         ("audit", "responses", "t5"),
         ("mnli", "neutral", "faithful"),
-        ("snli", "neutral", "keep"),
-        ("conjnli", "neutral", "keep"),
-        ("dnli", "neutral", "keep"),
         ("decode", "knowledge", "none"),
         ("faithcritic", "edited", "never"),
         ("ragtruth", "quality", "truncated"),
-        ("ragtruth", "implicit_true", "true"),
-        ("ragtruth", "due_to_null", "null"),
-        ("ragtruth", "severity", "hard"),
     ],
 )
 def test_an_option_takes_its_values_alone(name: str, option: str, value: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_modules.reading.rows import ReadReport, Row, read_rows
+from data_modules.reading.rows import ReadReport, read_rows
 from faithkit.errors import UserError
 
 # Any text that UTF-8 can hold; the samples make sure of the characters that line readers trip over.
@@ -112,36 +112,8 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: str | b
     assert len(str(caught.value).splitlines()) <= 5
 
 
-def test_a_file_that_is_not_there_or_not_a_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="does not exist"):
-        list(read_rows(tmp_path / "a.json", ReadReport()))
-    (tmp_path / "b.json").mkdir()
-    with pytest.raises(UserError, match="cannot read"):
-        list(read_rows(tmp_path / "b.json", ReadReport()))
-
-
 def test_half_surrogate_pairs_are_read_but_are_no_text(tmp_path: Path) -> None:
     row = next(read_rows(put(tmp_path / "a.jsonl", r'{"x": "lake \ud83d", "y": "\ud83d\ude00"}'), ReadReport()))
     assert row.text("y") == "😀"
     with pytest.raises(ValueError, match="half a surrogate pair at 5"):
         row.text("x")
-
-
-def test_a_row_gives_its_values_or_says_what_is_wrong() -> None:
-    row = Row({"t": "x", "n": 3, "e": " ", "l": ["a", 2], "c": " Not  Fully "}, "f.json", 0, 1)
-    assert row.text("t") == "x"
-    assert row.text("absent", empty_ok=True) == ""
-    assert row.choice("c", {"not fully": 1}) == 1
-    assert row.inside({"t": "y"}).place == "f.json, line 1"
-    for problem, call in [
-        ("must be text, got 3", lambda: row.text("n")),
-        ("'e' is empty", lambda: row.text("e")),
-        ("the row has: t, n, e, l, c", lambda: row.text("absent")),
-        (r"'l\[1\]' must be text, got 2", lambda: row.texts("l")),
-        ("must be a list", lambda: row.items("t")),
-        ("known: 'yes'", lambda: row.choice("c", {"yes": 1})),
-        ("must be a JSON object", lambda: row.inside([])),
-        ("looked for a, b; or z; found t, n, e, l, c", lambda: row.layout({"one": ("a", "b"), "two": ("z",)})),
-    ]:
-        with pytest.raises(ValueError, match=problem):
-            call()

@@ -10,7 +10,6 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit_workflows.tables.user_table import open_user_table
-from tests.data_modules.datasets import test_cmu_dog
 from tests.data_modules.official_rows import CASES, make, read, write_case
 
 EVERY = list(CASES)
@@ -59,10 +58,3 @@ def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Call
     file = str(tmp_path / "rows.jsonl")
     check_refused(lambda: open_user_table(file, COLUMNS, join="".join), "no plain file|not a regular file|a folder")
     check_refused(lambda: read_predictions(file), "not a regular file")
-
-
-def test_a_document_that_is_a_folder_or_a_pipe_does_not_count(tmp_path: Path) -> None:
-    folder = test_cmu_dog.corpus(tmp_path)
-    (folder / "WikiData" / "a.json").mkdir()
-    os.mkfifo(folder / "WikiData" / "b.json")
-    assert len(read(make("cmu_dog", folder))[0]) == 3

@@ -62,6 +62,8 @@ def test_no_code_of_a_dataset_is_asked_for(hub: list) -> None:
     for name in ("snli", "mnli", "faithdial"):
         read(make(name, "hub"), "train")
     assert not any("trust_remote_code" in options for _, options in hub)
+    with pytest.raises(UserError, match="is not read from the hub"):
+        make("decode", "hub").files()
 
 
 def test_an_unreachable_hub_names_the_hint(monkeypatch: pytest.MonkeyPatch) -> None:

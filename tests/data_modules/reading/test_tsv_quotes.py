@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from data_modules.datasets.pairs import read_pairs
-from data_modules.reading import table_files
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.table_files import read_table
 from faithkit.errors import UserError
@@ -113,14 +112,6 @@ def test_a_header_in_quotes_decides_and_a_broken_quote_is_reported_with_its_line
     assert len(rows) == report.counts["rejected: bad row"] == 1
     with pytest.raises(UserError, match="names 'a' twice"):
         lines_of(put(tmp_path, "x\ty", header='"a"\ta'))
-
-
-def test_a_quote_that_stays_open_is_an_ordinary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = ['"open\tb\tc', *["x\ty\tz"] * 5]
-    assert [cells for _, cells in lines_of(put(tmp_path, *rows))] == [row.split("\t") for row in rows]
-    monkeypatch.setattr(table_files, "MAX_QUOTED_LINES", 3)
-    rows.append('x"\ty\tz')
-    assert [cells for _, cells in lines_of(put(tmp_path, *rows))] == [row.split("\t") for row in rows]
 
 
 def test_other_encodings_are_read_or_named(tmp_path: Path) -> None:

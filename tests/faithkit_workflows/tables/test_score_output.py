@@ -183,6 +183,13 @@ def test_a_scored_table_is_no_file_of_predictions(suffix: str, tmp_path: Path) -
         read_predictions(path)
 
 
+def test_half_a_surrogate_pair_is_written_back_as_its_escape(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"knowledge": "k", "response": "r", "x": "\ud800"}))
+    write_scored(tmp_path / "out.csv", read(path), [Prediction(id="rows:0", label="faithful", score=0.5)])
+    assert "\\ud800" in (tmp_path / "out.csv").read_text()
+
+
 def test_a_label_of_the_data_is_never_read_for_the_verdict(tmp_path: Path) -> None:
     path = tmp_path / "scored.jsonl"
     path.write_text(json.dumps({"id": "a", "label": "faithful", "faithkit_label": "hallucinated"}) + "\n")
