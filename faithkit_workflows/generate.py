@@ -50,8 +50,7 @@ def generate(run: "RunFolder", config: dict[str, Any]) -> None:
     """Reads examples, loads the models, writes the answers and shows some of them."""
     from data_modules.build import read_generation_inputs
     from faithkit.hardware import describe_runner
-    from faithkit.reports.provenance import Provenance, leaks_table
-    from faithkit.reports.report import Report
+    from faithkit.reports.report import Provenance, Report, leaks_table
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_generation, write_reports
     from faithkit.weights.used_model import describe_model
     from faithkit_workflows.answering.strategies import choose_run_engine, load_answerer

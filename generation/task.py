@@ -23,7 +23,7 @@ from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
 from faithkit.reports.perplexity_report import perplexity_report
-from faithkit.reports.provenance import Provenance
+from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses

@@ -22,8 +22,7 @@ from data_modules.embedded.layouts import WRITERS
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.metrics.responses.bert_score import BertScore
-from faithkit.metrics.responses.bleu import bleu, bleu_counts
-from faithkit.metrics.responses.ngrams import rouge
+from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
 from faithkit.weights.load import quietly
 from faithkit.weights.resolve import resolve
 from speed.measure import BenchmarkParser, Ratio, alternate, require, table, write_results

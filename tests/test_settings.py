@@ -128,8 +128,8 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     from critic.sequence.module import validation_metrics as of_a_critic
     from critic.tagger.module import validation_metrics as of_a_tagger
     from faithkit.metrics.classification import KINDS as CLASSIFICATION_KINDS
-    from faithkit.metrics.perplexity import KINDS as PERPLEXITY_KINDS
-    from faithkit.metrics.perplexity import language_model_statistic
+    from faithkit.reports.perplexity_report import KINDS as PERPLEXITY_KINDS
+    from faithkit.reports.perplexity_report import language_model_statistic
     from faithkit.statistics.bootstrap import Groups
     from judge.task import _compute_metrics as of_a_judge
 

@@ -20,8 +20,7 @@ from typing import Protocol
 import numpy as np
 
 from faithkit.metrics.classification import safe_ratio
-from faithkit.metrics.responses.bleu import bleu, bleu_counts
-from faithkit.metrics.responses.ngrams import rouge
+from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
 from faithkit.metrics.responses.response_columns import MetricColumns
 from faithkit.metrics.span_outcomes import count_characters, count_shared, merge_spans
 from faithkit.records import Span

@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.calibration.thresholds import NUM_BINS, assign_bins
-from faithkit.metrics.classification import safe_ratio
-from faithkit.metrics.ranking import Ranking
+from faithkit.metrics.classification import Ranking, safe_ratio
 from faithkit.metrics.span_outcomes import SpanOutcomes, join_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference

@@ -18,8 +18,7 @@ from faithkit.errors import UserError
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_outcomes import check_spans
 from faithkit.pages.page_parts import Fact, answer_blocks, fill_part, gold_label, keep_first, write_filled_page
-from faithkit.pages.page_tables import escape_terminal
-from faithkit.pages.table_text import table_section, table_title
+from faithkit.pages.page_tables import escape_terminal, table_section, table_title
 from faithkit.records import Example, Prediction
 
 FACTS = {"task": "Task", "model": "Generator"}

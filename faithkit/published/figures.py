@@ -4,15 +4,111 @@ Protocols differ from ours and from each other, so each row names its source. RA
 and F1 by task in its first version; figures of its revised version, and of other papers, are read in papers that cite
 them: the notes in the files list what could be confirmed, and where. HalluDial's paper gives precision and recall as
 means over both classes, DiaHalu's those of the hallucinated class.
+
+Each JSON file is one table of one paper, and a file whose figures were changed is refused. A correction changes the
+file, its checksum here, and the one that tests/faithkit/test_published.py pins.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from faithkit.published.published_tables import PublishedTable, published_table
+from faithkit.errors import UserError
+from faithkit.files.jsonl import read_strict_json
 from faithkit.records import Example
+
+FOLDER = Path(__file__).parent
+REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/figures.py"
+CHECKSUMS = {  # SHA-256
+    "diahalu_basic": "8b8bed06eded9b334f68cd28cfbc2ae747ca8e0a072c54e45f0cf30f63847aad",
+    "diahalu_cot": "3c42c9e29d5c5b289d6cbb0fce13873deba00e53b6c8225f6242179226e38235",
+    "diahalu_counts": "c4a5c2b90efe6b5ec35295c5f64cd240ba5acfde8540e9b6a86956432785ce57",
+    "diahalu_detection": "f68eccaf5b5fd8e4501b2e6a126b7f1aed2724020790d3a68bf8f1b2d34fc2ae",
+    "diahalu_sizes": "da8c8aea860f968d923e2c62664f3ed7daeaef1c9bc4a934445b732405d28c8f",
+    "faithdial_begin": "3b632b548a56c3b3408c194bed3c6ac4cbf8b31aa81fd10e785c9ad19bedaee2",
+    "faithdial_generation": "383ac19fb076c2659b6ce4080755fecf884d1ab07bdc902f5e8e663d05352dcb",
+    "faithdial_sizes": "ec2919c30bb40be51ace12107444d061efdcc758025110aba91bb0f3e397364d",
+    "faithdial_transfer": "426a075fe2dc6e3d25561be7ccba02b261def91e468a091a320b9f8cc8da5f0f",
+    "faithdial_zero_shot": "c58a963920657863de77bad319b55c202a9ff075e8215bda688f0cd07d9087ec",
+    "halludial_agreement": "beccba2bce1ff66c823cd026fd6078a4b48245794515926a11b581cb8c40752e",
+    "halludial_comparative": "ad48218cf6244219b5fbd551f2ea4bd10727fb894c539cfc4cd1b820b68530dc",
+    "halludial_counts": "cd0f388c1a098f72298383528b32da5423e746db62632b2f111801a0e3322a64",
+    "halludial_detection": "a4e1fe0b25ecb808c02e5f20d16aa8cc23aa61d452e283e78b2b143a32b9a6f3",
+    "halludial_on_halueval_dialogue": "a411a9302cad34009f7b998850efed7f2554ca957ba4f8ee017a48f32859a3d3",
+    "halludial_on_halueval_others": "b02f8032e5c10235357e206a11efc779fcc2bfa4b90ca58692adf757ae3a719f",
+    "halludial_rates": "4ead93e807d2cbb7e6bbcd4aaf83c4c78a56c56df05221e386546b990db0b684",
+    "halludial_rationales": "779f3634ff12b74affa14d2314c4606a8f24790b69b8b847997f7e4718846f5f",
+    "halludial_scenarios": "8a3b5479ab502e0feb65c88920a9d38339bd4a197f6fa2252ecb1219ecfd0a82",
+    "lettucedetect": "b12762549e092ad13d965a767d55ee311a73a39eca1eb0a5900bc488e01ba295",
+    "luna": "729c5dc5a7cf2594489acdc03ff9406f220a083ce3702cc61b29539ed3df8f8c",
+    "rag_hat": "9fc8760dcce5464ec2b2c784daba372da29e4b25e289af22b90608d7a1ba9872",
+    "ragtruth_basic": "e9fa9c28343f227b44d2fc39c4081b021708813d7b2c813785220881d7de6dbd",
+    "ragtruth_lengths": "eadc0eaf564299517021e87d619bfb34d73533e9d247f57890707f68e8a5058c",
+    "ragtruth_models": "3bbde123945b2b321eed46005fbdca1ebe082170cb43a12440ca5dd06d2d50ad",
+    "ragtruth_response_level": "ebe828c12594ec74a2d91e602e6b52d7d897da6342e017f1c11523a038c92052",
+    "ragtruth_revised": "eaf5b14b2d3b245f8bac6806628ab2df5f3914258689ae3bec8520242baf0395",
+    "ragtruth_span_level": "0248d439c94f9da2a483ef7de40e85b1f5a4416c5b7dde2ff65f868ad4ade420",
+    "ragtruth_suppression": "83a3f98c394022d253a9d5cee953f514a77f1a91fef7d56f93ae78204964443c",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedTable:
+    """A table of a paper, as it was printed.
+
+    Args:
+        paper: Authors, year and title.
+        version: Of the paper, where it has several.
+        read_in: Where the figures were read: the paper itself, or one that cites it.
+        table: Its number in the paper; None where the figures were not read there.
+        protocol: How the figures were measured, where that differs from ours.
+        note: What a reader should know of the figures.
+        rows: Values by column.
+    """
+
+    paper: str
+    version: str | None
+    read_in: str
+    table: str | None
+    unit: str
+    protocol: str | None
+    note: str | None
+    rows: tuple[Mapping[str, Any], ...]
+
+    def by(self, *columns: str) -> dict[Any, Mapping[str, Any]]:
+        """Gives the rows by the value of a column, or of several, that names them."""
+        return {row[columns[0]] if len(columns) == 1 else tuple(row[one] for one in columns): row for row in self.rows}
+
+    @property
+    def citation(self) -> str:
+        """Names authors, year, version and table, and who cites them where that is not the paper itself."""
+        authors_and_year = self.paper.split(",")[0]
+        as_cited = None if self.table else f"read in {self.read_in}"
+        return ", ".join(part for part in (authors_and_year, self.version, self.table, as_cited) if part)
+
+
+@cache
+def published_table(name: str) -> PublishedTable:
+    """Reads one of CHECKSUMS by its name."""
+    return read_table(FOLDER / f"{name}.json")
+
+
+def read_table(path: Path) -> PublishedTable:
+    """Reads a file of published figures.
+
+    Raises:
+        UserError: It is missing, or its checksum differs.
+    """
+    values = read_strict_json(path, hint=REPAIR_HINT)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != CHECKSUMS[path.stem]:
+        raise UserError("published figures were changed: the checksum differs", place=str(path), hint=REPAIR_HINT)
+    columns = values.pop("columns")
+    rows = tuple(dict(zip(columns, row, strict=True)) for row in values.pop("rows"))
+    return PublishedTable(**values, rows=rows)
+
 
 TEST_RESPONSES = 450 * 6  # sources, models
 TASKS = ("qa", "data2txt", "summary", "")  # "" is overall; the order of the paper's columns

@@ -23,12 +23,10 @@ from faithkit.pages.page_tables import (
     new_field_table,
     new_number_table,
 )
-from faithkit.published.figures import ALL
-from faithkit.published.published_tables import published_table
+from faithkit.published.figures import ALL, published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.parts import PARTS, divide
-from faithkit.reports.provenance import Provenance, add_provenance, select_rows
-from faithkit.reports.report import Report, Rows
+from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
 

@@ -1,4 +1,9 @@
-"""The report of a generator's training: its perplexity on the test set's responses, and answers to judge by eye."""
+"""The report of a generator's training: loss, perplexity and token accuracy on given responses, and its answers.
+
+loss = sum of -log p(token) / number of tokens; perplexity = exp(loss); token accuracy is the share of tokens that were
+the most likely ones. Use them to choose among checkpoints of one model. Perplexities of different tokenizers are not
+comparable, and none of the three measures how faithful the model's responses are.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,12 +11,40 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from faithkit.metrics.perplexity import KINDS, language_model_metrics
 from faithkit.pages.page_tables import add_fields, context_fields, metrics_table, new_field_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, add_provenance
-from faithkit.reports.report import Report, Rows, build_sample
-from faithkit.statistics.metric import Metric
+from faithkit.reports.report import Provenance, Report, Rows, add_provenance, build_sample
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import COST, SIMILARITY, Metric, MetricKind
+from faithkit.statistics.spread import Statistic, Values
+
+LARGEST_LOSS = 80.0  # its exponential is still a finite number
+KINDS: Mapping[str, MetricKind] = {"loss": COST, "perplexity": COST, "token_accuracy": SIMILARITY}
+
+
+def language_model_statistic(groups: Groups, rows: NDArray[np.float64]) -> Statistic:
+    """Makes a statistic of means over tokens, not over responses.
+
+    Args:
+        rows: For each response the sum of its tokens' losses, their number, and how many were most likely [rows, 3].
+    """
+    sums = groups.sums(rows)
+
+    def statistic(weights: Values) -> dict[str, Values]:
+        losses, tokens, right = (weights @ sums).T
+        loss = losses / tokens
+        return {"loss": loss, "perplexity": np.exp(np.minimum(loss, LARGEST_LOSS)), "token_accuracy": right / tokens}
+
+    return statistic
+
+
+def language_model_metrics(
+    examples: Sequence[Example], rows: NDArray[np.float64], *, num_resamples: int = 1000
+) -> ScoredMetrics:
+    """Computes loss, perplexity and token_accuracy with intervals; `rows` as for `language_model_statistic`."""
+    groups = Groups.of(example.group for example in examples)
+    return bootstrap(groups, language_model_statistic(groups, rows), kinds=KINDS, num_resamples=num_resamples)
+
 
 NOT_IN_PERCENT = tuple(name for name, kind in KINDS.items() if kind.high > 1)
 
@@ -28,7 +61,7 @@ def perplexity_report(
     """Reports loss, perplexity and token accuracy with intervals, and a table of answers.
 
     Args:
-        rows: Sums by response, see `faithkit.metrics.perplexity`.
+        rows: Sums by response, see `language_model_statistic`.
         answers: What the model wrote, for some of the examples by id.
         origin: The model, and what it has seen of the examples; None leaves it out.
     """

@@ -1,7 +1,8 @@
 """The report of one test set: metrics to keep, tables to show, notes on both, and a sample of predictions.
 
 A report function takes examples and predictions, and returns metrics, tables, notes and a sample; `add_provenance`
-then adds where the predictions are from. All are written by `write_reports`.
+then adds where the predictions are from: fingerprints, leaks, and the metrics without the leaked rows. All are written
+by `write_reports`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,10 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
-from faithkit.pages.page_tables import escape_terminal
+from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import Outcomes
+from faithkit.pages.page_tables import escape_terminal, metrics_table, new_number_table
+from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
+from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
 from faithkit.records import Example, Prediction
 from faithkit.statistics.metric import Metric
+from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
 Row = Mapping[str, Any]
 Rows = NDArray[np.bool_]  # marks rows of a test set [N]
@@ -74,3 +81,165 @@ def build_sample(example: Example, **values: Any) -> Row:
         **values,
     }
     return {name: escape_terminal(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in row.items()}
+
+
+Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system
+_USED = "trained on, chosen on or calibrated on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """The origin of a test set's predictions, and what their models have seen of it.
+
+    Args:
+        models: The models behind the predictions.
+        leaks: What each of these has seen; None where it is unknown.
+        notes: Further lines, such as that the predictions were made on other rows.
+    """
+
+    rows: TestRows
+    models: tuple[UsedModel, ...]
+    leaks: tuple[Leaks | None, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def of(
+        cls, dataset: str, examples: Sequence[Example], models: Sequence[UsedModel], notes: Sequence[str] = ()
+    ) -> "Provenance":
+        """Describes the rows, and searches for them among those that the models have seen."""
+        leaks = tuple(None if model.seen is None else find_leaks(examples, model.seen) for model in models)
+        return cls(rows=TestRows.of(dataset, examples), models=tuple(models), leaks=leaks, notes=tuple(notes))
+
+    @property
+    def leaked(self) -> Rows:
+        """Marks the rows that any of the models has seen [N]."""
+        found = np.zeros(self.rows.num_rows, bool)
+        for leaks in self.leaks:
+            found |= False if leaks is None else leaks.rows
+        return found
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Lists the rows and models in one line, then what each model has seen."""
+        sources = [f"from: {self.rows}", *(_describe_model(model) for model in self.models)]
+        pairs = zip(self.models, self.leaks, strict=True)
+        leaks = (line for model, leaks in pairs for line in _leak_lines(model, leaks))
+        return ("; ".join(sources), *self.notes, *leaks)
+
+    @property
+    def alerts(self) -> tuple[str, ...]:
+        """Lists what each model has seen: `lines` without the first."""
+        return self.lines[1:]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts fingerprint and leaks to the form of metrics.json."""
+        models = []
+        for model, leaks in zip(self.models, self.leaks, strict=True):
+            seen = {"untold": model.reason} if leaks is None else leaks.to_dict()
+            began_with = list(model.seen.unknown_bases) if model.seen else []
+            models.append({**model.to_dict(), "leaks": seen, "began_with_untold": began_with})
+        return {"rows": self.rows.to_dict(), "models": models, "notes": list(self.notes)}
+
+
+def metrics_without_leaked(outcomes: Outcomes, leaked: Rows, *, num_resamples: int) -> dict[str, Metric]:
+    """Measures the rows that no model has seen, as `without_leaked/...`; nothing where all rows are such, or none."""
+    if not leaked.any() or leaked.all():
+        return {}
+    found = classification_metrics(outcomes.select(~leaked), num_resamples=num_resamples).metrics
+    return {f"{WITHOUT_LEAKED}{name}": metric for name, metric in found.items()}
+
+
+def select_rows(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], rows: Rows
+) -> tuple[list[Example], dict[str, Prediction]]:
+    """Selects the marked examples with their predictions."""
+    chosen = [example for example, marked in zip(examples, rows, strict=True) if marked]
+    return chosen, {example.id: predictions[example.id] for example in chosen}
+
+
+def _describe_model(model: UsedModel) -> str:
+    """Names a model with its weights and threshold."""
+    known = f"{model.kind or 'not ours'} {(model.weights or '')[:NUM_SHOWN_DIGITS]}"
+    shown = f"{_display_model(model)} ({escape_terminal(known)})"
+    return f"{shown}, threshold {escape_terminal(model.threshold)}" if model.threshold else shown
+
+
+def _display_model(model: UsedModel) -> str:
+    return escape_terminal(model.path if model.role == CHECKPOINT else f"{model.role} {model.path}")
+
+
+def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
+    if leaks is None or model.seen is None:
+        return [f"leaks: unknown for {_display_model(model)}: {model.reason}"]
+    lines = [
+        f"leaks: unknown for {escape_terminal(name)}, which training began with" for name in model.seen.unknown_bases
+    ]
+    sizes = leaks.sizes
+    if number := int(leaks.rows.sum()):
+        seen = f"they, their knowledge or their group were {_USED}"
+        lines.append(f"leaks: {number:,} of {sizes.rows:,} rows are not new to {_display_model(model)}: {seen}")
+    else:
+        everything = f"{sizes.rows:,} rows, {sizes.knowledge:,} knowledge texts and {sizes.groups:,} groups"
+        lines.append(f"leaks: none of {everything} was {_USED} by {_display_model(model)}")
+    return lines
+
+
+def leaks_table(provenance: Provenance, title: str) -> Table:
+    """Shows how much each model has seen, and in which use."""
+    units = ("rows", "knowledge", "groups")
+    table = new_number_table(title, "seen by", units, no_wrap=units, show_edge=True)
+    for model, leaks in zip(provenance.models, provenance.leaks, strict=True):
+        if leaks is None or not leaks.rows.any():
+            continue
+        table.add_row(Text(_display_model(model), style="bold"))
+        for use, found in leaks.counts.items():
+            table.add_row(f"  {use} on", *(f"{number:,}" for number in found.to_dict().values()))
+        table.add_row("  of", *(f"{number:,}" for number in leaks.sizes.to_dict().values()), end_section=True)
+    return table
+
+
+def add_provenance(
+    report: Report,
+    provenance: Provenance | None,
+    *,
+    title: str,
+    build_table: Callable[..., Table] = metrics_table,
+) -> Report:
+    """Adds fingerprints and leaks to a report; nothing without a provenance.
+
+    If some rows leaked, the metrics of the others are added as `without_leaked/...`.
+
+    Args:
+        build_table: Builds the table of both; `build_table(systems, title=...)`.
+    """
+    if provenance is None:
+        return report
+    facts, metrics, leaked = {**report.facts, **provenance.to_dict()}, dict(report.metrics), provenance.leaked
+    tables, lines, alerts = [], list(provenance.lines), list(provenance.alerts)
+    if leaked.any():
+        tables.append(leaks_table(provenance, f"{title}, leaks"))
+    if leaked.all() and len(leaked):
+        warning = "leaks: no row is new, so no metric here measures how the model does on new ones"
+        lines.append(warning)
+        alerts.append(warning)
+    elif leaked.any():
+        assert report.rescore is not None, "a report with provenance can be rescored"
+        found = report.rescore(~leaked)
+        systems = {f"all {len(leaked):,} rows": report.metrics, f"{int((~leaked).sum()):,} new rows": found}
+        shown: Systems = {
+            name: {n: m for n, m in each.items() if report.shown is None or n in report.shown}
+            for name, each in systems.items()
+        }
+        tables.append(build_table(shown, title=f"{title}, without leaked rows"))
+        metrics |= {f"{WITHOUT_LEAKED}{name}": metric for name, metric in found.items()}
+    if not report.headline and not report.tables:  # the tables are those of another report of the same rows
+        return replace(report, metrics=metrics, facts=facts)
+    place = 0 if report.headline else 1
+    return replace(
+        report,
+        metrics=metrics,
+        facts=facts,
+        tables=(*report.tables[:place], *tables, *report.tables[place:]),
+        lines=tuple(lines),
+        alerts=tuple(alerts),
+    )

@@ -1,30 +1,227 @@
-"""The report of generated responses: metrics with baselines and another system, judges, and a sample."""
+"""The report of generated responses: metrics with baselines and another system, judges with errors, and a sample."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.responses.measure_responses import MetricModels, gold_response, measure_part, measure_responses
-from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
-from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, add_provenance
-from faithkit.reports.report import Report, Row
-from faithkit.reports.response_tables import (
-    datasets_table,
-    differences_table,
-    examples_table,
-    judge_report,
-    sample_rows,
-    systems_table,
+from faithkit.metrics.judge_error import corrected_rate
+from faithkit.metrics.responses.measure_responses import (
+    MetricModels,
+    ResponseJudge,
+    gold_response,
+    measure_part,
+    measure_responses,
 )
+from faithkit.metrics.responses.response_columns import (
+    CRITIC_RATE,
+    PERCENT,
+    RESPONSE_METRICS,
+    MetricColumns,
+    PairedResponses,
+)
+from faithkit.pages.page_tables import (
+    add_fields,
+    context_fields,
+    escape_terminal,
+    format_metric,
+    format_p,
+    format_percent,
+    new_field_table,
+    new_number_table,
+)
+from faithkit.records import Example, Prediction
+from faithkit.reports.report import Provenance, Report, Row, add_provenance, build_sample
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
 from faithkit.statistics.bootstrap import Difference, paired_difference
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
+
+DATASET_METRICS = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
+JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
+CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
+
+
+def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
+    """Shows one column per system and one row per metric that any of them has."""
+    table = new_number_table(title, "metric", systems)
+    for name, metric in RESPONSE_METRICS.items():
+        if metric.title and any(name in metrics for metrics in systems.values()):
+            table.add_row(metric.title, *(_cell(metrics.get(name), metric.scale) for metrics in systems.values()))
+    sizes = sorted({metric.n for metrics in systems.values() for metric in metrics.values() if metric.n})
+    table.caption = Text(f"{CAPTION}; n = {', '.join(f'{n:,}' for n in sizes)}")
+    return table
+
+
+def differences_table(
+    first: Mapping[str, Metric],
+    second: Mapping[str, Metric],
+    differences: Mapping[str, Difference],
+    *,
+    title: str,
+    judges: Sequence[ResponseJudge] = (),
+) -> Table:
+    """Shows both systems, their difference and its p-value.
+
+    Args:
+        judges: Further judges; their rates are compared too.
+    """
+    table = new_number_table(title, "metric", ("predictions", "against", "difference", "p"))
+    rates = {f"{judge.key}_rate": (f"{judge.name}: hallucinated", PERCENT) for judge in judges}
+    titles = {name: (metric.title, metric.scale) for name, metric in RESPONSE_METRICS.items()}
+    for name, (shown, scale) in {CRITIC_RATE: titles[CRITIC_RATE], **rates, **titles}.items():
+        if (found := differences.get(name)) is None or not shown:
+            continue
+        plain = [_cell(Metric(value=side[name].value), scale) for side in (first, second)]
+        table.add_row(Text(escape_terminal(shown)), *plain, _cell(found.metric, scale), format_p(found.p_value))
+    table.caption = Text(f"{CAPTION}; both on the same resamples; p two-sided, uncorrected")
+    return table
+
+
+def datasets_table(datasets: Mapping[str, Mapping[str, Metric]]) -> Table:
+    """Shows one column per dataset, with metrics that need no gold response (FaithDial, Table 8)."""
+    table = new_number_table("responses across datasets", "metric", datasets)
+    for name in DATASET_METRICS:
+        if any(name in metrics for metrics in datasets.values()):
+            metric = RESPONSE_METRICS[name]
+            table.add_row(metric.title, *(_cell(metrics.get(name), metric.scale) for metrics in datasets.values()))
+    sizes = (max((metric.n or 0 for metric in metrics.values()), default=0) for metrics in datasets.values())
+    table.add_row("examples", *(f"{size:,}" for size in sizes))
+    table.caption = Text(CAPTION)
+    return table
+
+
+def examples_table(
+    examples: Sequence[Example],
+    responses: Sequence[str],
+    columns: MetricColumns,
+    limit: int,
+    *,
+    max_characters: int = 400,
+) -> Table:
+    """Shows a sample of responses: half are the least supported ones, the rest are spread over the data."""
+    table = new_field_table("responses to judge")
+    rows = columns.rows()
+    for place in choose_responses(columns, limit):
+        example, values = examples[place], rows[place]
+        fields: dict[str, str | Text] = {"id": example.id, **context_fields(example), "gold": gold_response(example)}
+        fields["response"] = Text(escape_terminal(responses[place], max_characters), style="bold")
+        shown = (f"{name} {values[name]:.2f}" for name in JUDGED if values.get(name) is not None)
+        add_fields(table, {**fields, "values": ", ".join(shown)}, max_characters)
+    return table
+
+
+def sample_rows(examples: Sequence[Example], responses: Sequence[str], columns: MetricColumns, limit: int) -> list[Row]:
+    """Builds plain rows of equal columns, for loggers, of the same responses as `examples_table`."""
+    values = columns.rows()
+    return [
+        build_sample(
+            examples[place], gold=gold_response(examples[place]), **{**values[place], "response": responses[place]}
+        )
+        for place in choose_responses(columns, limit)
+    ]
+
+
+def choose_responses(columns: MetricColumns, limit: int) -> list[int]:
+    """Chooses the positions of up to `limit` examples, none twice."""
+    size = len(columns.groups.index)
+    doubt = columns.columns.get("critic_score", 1 - columns.columns["knowledge_f1"])
+    worst = np.argsort(-np.nan_to_num(doubt), kind="stable")[: min(limit, size) // 2].tolist()
+    others = [place for place in range(size) if place not in set(worst)]
+    room = min(limit, size) - len(worst)
+    return worst + [others[place * len(others) // room] for place in range(room)]
+
+
+def _cell(metric: Metric | None, scale: float) -> str:
+    if metric is not None and metric.low is not None and metric.high is not None and metric.high - metric.low < 1e-6:
+        metric = Metric(value=metric.value)  # always the same, such as the gold response's overlap with itself
+    return format_metric(metric, digits=1 if scale == PERCENT else 2, scale=scale)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeReport:
+    """Corrected rates and errors by metric name, with their tables and notes."""
+
+    metrics: dict[str, Metric]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+
+def judge_report(
+    judges: Sequence[ResponseJudge],
+    examples: Sequence[Example],
+    systems: Mapping[str, tuple[Mapping[str, Values], Mapping[str, Metric]]],
+    *,
+    title: str,
+    num_resamples: int = 1000,
+) -> JudgeReport:
+    """Corrects the rates of all judges and systems by the error of the judge.
+
+    Args:
+        systems: By name columns and metrics of the responses; the first system's metrics have no prefix.
+    """
+    if not judges:
+        return JudgeReport(metrics={}, tables=(), notes=())
+    metrics: dict[str, Metric] = {}
+    notes: list[str] = []
+    heads = ("judged", "corrected")
+    rates = new_number_table(f"{title}: responses called hallucinated, percent", ["judge", "responses"], heads)
+    groups = [example.group for example in examples]
+    for judge in judges:
+        for number, (system, (columns, measured)) in enumerate(systems.items()):
+            rate, metric = f"{judge.key}_rate", None
+            if rate not in measured:
+                continue
+            if judge.error is not None:
+                corrected = corrected_rate(columns[rate], groups, judge.error, num_resamples=num_resamples)
+                metric = corrected.metric
+                prefix = "" if number == 0 else f"{system}/"
+                metrics |= {f"{prefix}{rate}_corrected": metric} if metric else {}
+                notes += [f"{judge.name}, {system}: {corrected.note}"] if corrected.note else []
+            rates.add_row(
+                Text(escape_terminal(judge.name)), system, format_percent(measured[rate]), format_percent(metric)
+            )
+    rates.caption = Text(
+        "corrected by the judge's errors, if they are as frequent here as on its labelled rows; 95% intervals"
+    )
+    errors = [(one, one.error.metrics(num_resamples=num_resamples)) for one in judges if one.error is not None]
+    for judge, found in errors:
+        metrics |= {f"judge/{judge.key}_{name}": metric for name, metric in found.items()}
+    if not errors:
+        notes.append("no rate is corrected: benchmark.judge_labels=[{dataset, path}] gives rows that people labelled")
+    tables = (rates, _error_table(errors, title)) if errors else (rates,)
+    return JudgeReport(metrics=metrics, tables=tables, notes=tuple(notes))
+
+
+def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], title: str) -> Table:
+    heads = ("recall", "false alarms", "people", "judge")
+    table = new_number_table(f"{title}: the judges against people's labels, percent", "judge", heads)
+    lines = []
+    for judge, found in errors:
+        assert judge.error is not None
+        hit, missed, alarms, passed = judge.error.table.sum(axis=0)
+        size = hit + missed + alarms + passed
+        shares = [f"{100 * part / size:.1f}" for part in (hit + missed, hit + alarms)]
+        table.add_row(
+            Text(escape_terminal(judge.name)),
+            format_percent(found["recall"]),
+            format_percent(found["false_alarms"]),
+            *shares,
+        )
+        lines.append(f"{judge.name}: on {judge.error.name}")
+    table.caption = Text(
+        "\n".join(map(escape_terminal, lines))
+        + "\npeople, judge: the share that each calls hallucinated; false alarms: of faithful rows"
+    )
+    return table
+
 
 GOLD, COPY = "gold", "copy"
 ACROSS = "across datasets"  # names no test set

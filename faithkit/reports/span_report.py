@@ -1,26 +1,207 @@
 """The report of a test set with marked spans: metrics with simple baselines and published figures, marked responses."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+
+from rich.table import Table
+from rich.text import Text
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
 from faithkit.metrics.span_metrics import NOTHING_FOUND, score_span_outcomes, span_metrics
-from faithkit.metrics.span_outcomes import join_spans
-from faithkit.pages.span_tables import (
-    LEVEL_TITLES,
-    choose_marked,
-    headline_table,
-    level_table,
-    mark_spans,
-    marked_table,
-    parts_table,
-    types_table,
+from faithkit.metrics.span_outcomes import SpanOutcomes, join_spans, merge_spans
+from faithkit.pages.page_tables import (
+    add_fields,
+    escape_terminal,
+    format_percent,
+    format_published,
+    format_verdict,
+    new_field_table,
+    new_number_table,
 )
-from faithkit.published.figures import TASKS, V1, PublishedDetector, are_comparable, published_detectors
-from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import select_rows
-from faithkit.reports.report import Report, Row, Rows, build_sample
+from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
+from faithkit.records import UNTYPED, Example, Prediction, Span
+from faithkit.reports.report import Report, Row, Rows, build_sample, select_rows
 from faithkit.statistics.metric import Metric
+
+Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, ours first
+LEVEL_TITLES = {"response": "by response", "char": "by character"}
+OPEN, CLOSE = "[[", "]]"
+STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
+
+
+def headline_table(systems: Systems, *, title: str = "") -> Table:
+    """Shows F1 by response and by character with intervals, and characters' precision and recall: fits 80 columns."""
+    columns = {
+        "response_f1": "response F1",
+        "char_f1": "character F1",
+        "char_precision": "prec.",
+        "char_recall": "recall",
+    }
+    table = new_number_table(f"{title}, percent", "system", columns.values(), no_wrap=["prec.", "recall"])
+    for system, metrics in systems.items():
+        cells = [format_percent(metrics.get(name), bounds=name.endswith("f1")) for name in columns]
+        table.add_row(Text(escape_terminal(system), style="bold" if table.row_count == 0 else ""), *cells)
+    ours = next(iter(systems.values()))
+    named = {"response_precision": "precision", "response_recall": "recall", "response_auroc": "AUROC"}
+    found = ", ".join(
+        f"{head} {format_percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours
+    )
+    table.caption = Text(f"model, by response: {found}\nn = {ours['response_f1'].n:,}; 95% intervals over sources")
+    return table
+
+
+def level_table(level: str, systems: Systems, published: Sequence[PublishedDetector] = (), *, title: str = "") -> Table:
+    """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
+    names = [f"{level}_precision", f"{level}_recall", f"{level}_f1"]
+    names += ["response_auroc"] if level == "response" else []
+    title = f"{title} {LEVEL_TITLES[level]}, percent".strip()
+    table = new_number_table(title, "system", map(_heading, names), show_edge=True)
+    for system, metrics in systems.items():
+        cells = [format_percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
+        table.add_row(Text(escape_terminal(system)), *cells)
+    if published:
+        table.add_section()
+    for row in published:
+        figures = [format_published(number) for number in (row.precision, row.recall, row.f1)]
+        table.add_row(Text(row.name), *figures, *["-"] * (len(names) - 3))
+    table.caption = Text(_caption(systems, [f"{level}_f1"], published))
+    return table
+
+
+def parts_table(
+    prefix: str,
+    systems: Systems,
+    published: Mapping[str, Sequence[PublishedDetector]] | None = None,
+    *,
+    title: str = "",
+) -> Table:
+    """Shows F1 by response and by character for each part of the data, such as `task/`, system under system.
+
+    Args:
+        published: Rows to show below ours, by part.
+    """
+    heads = [f"{level} F1" for level in LEVEL_TITLES]
+    table = new_number_table(title, prefix.strip("/"), heads, no_wrap=heads, show_edge=True)
+    ours = next(iter(systems.values()))
+    for part in parts_of(prefix, ours):
+        size = ours[f"{prefix}{part}/char_f1"].n
+        count = "" if size is None else f", n = {size:,}"
+        table.add_row(Text.assemble((escape_terminal(part), "bold"), count))
+        for system, metrics in systems.items():
+            cells = [format_percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVEL_TITLES]
+            table.add_row(Text(f"  {escape_terminal(system)}"), *cells)
+        rows = (published or {}).get(part, ())
+        for name in dict.fromkeys(row.name for row in rows):
+            f1 = {row.level: row.f1 for row in rows if row.name == name}
+            table.add_row(Text(f"  {name}"), *(format_published(f1.get(level)) for level in LEVEL_TITLES))
+        table.add_section()
+    return table
+
+
+def types_table(systems: Systems, *, title: str = "") -> Table:
+    """Shows character recall for each type of gold span."""
+    table = new_number_table(title, "type", ["n", *systems], no_wrap=["n"], show_edge=True)
+    ours = next(iter(systems.values()))
+    for part in parts_of("type/", ours):
+        name = f"type/{part}/char_recall"
+        cells = [format_percent(metrics.get(name)) for metrics in systems.values()]
+        table.add_row(Text(escape_terminal(part)), f"{ours[name].n:,}", *cells)
+    return table
+
+
+def parts_of(prefix: str, metrics: Mapping[str, Metric]) -> list[str]:
+    """Lists the parts that metrics have a prefix for, in their order."""
+    names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
+    return list(dict.fromkeys(name.rpartition("/")[0] for name in names))
+
+
+def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: int = 5) -> list[Example]:
+    """Chooses up to `limit` examples: half with the most characters wrong, the rest spread over marked ones."""
+    wrong = outcomes.marked + outcomes.found - 2 * outcomes.hits
+    order = sorted(range(len(examples)), key=lambda row: -wrong[row])
+    chosen = [row for row in order if wrong[row]][: (limit + 1) // 2]
+    others = [row for row in range(len(examples)) if row not in chosen]
+    marked = [row for row in others if outcomes.marked[row] or outcomes.found[row]]
+    pool = marked if len(marked) >= limit - len(chosen) else others
+    room = min(limit - len(chosen), len(pool))
+    return [examples[row] for row in chosen + [pool[place * len(pool) // room] for place in range(room)]]
+
+
+def marked_table(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
+) -> Table:
+    """Shows each response as people marked it and as the tagger did, spans in double brackets."""
+    table = new_field_table(title)
+    for example in examples:
+        prediction = predictions[example.id]
+        meta = [str(example.meta[name]) for name in ("task", "model") if example.meta.get(name)]
+        fields: dict[str, str | Text] = {"id": " ".join([example.id, *meta]), "context": example.knowledge}
+        if example.history:
+            fields["question"] = example.history[-1].text
+        for name, spans in {"gold": example.spans or (), "marked": prediction.spans}.items():
+            text = mark_spans(example.response, spans, max_characters=3 * max_characters)
+            fields[name] = color_spans(text, STYLES[name])
+        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)}, max_characters)
+    return table
+
+
+def color_spans(text: str, style: str) -> Text:
+    """Colours texts in double brackets; the brackets stay, for readers without colours."""
+    shown = Text(text)
+    shown.highlight_regex(re.escape(OPEN) + ".*?" + re.escape(CLOSE), style)
+    return shown
+
+
+def mark_spans(text: str, spans: Iterable[Span], *, context: int = 100, max_characters: int | None = None) -> str:
+    """Marks spans, as in `He was born in [[1902|evident_conflict 0.97]] and ...`: one line, harmless to a terminal.
+
+    Overlapping spans are merged. Long parts between them are left out and counted, `context` characters are kept
+    on each side; a text without spans is cut at its end.
+    """
+    kept = [span for span in spans if span.start < span.end]
+    runs = merge_spans(kept)
+    pieces, bounds = [], [0, *(bound for run in runs for bound in run), len(text)]
+    for place, (start, end) in enumerate(pairwise(bounds)):
+        if place % 2:
+            inside = [span for span in kept if start <= span.start < end]
+            pieces.append(f"{OPEN}{text[start:end]}{_label_note(inside)}{CLOSE}")
+        else:
+            before, after = context if place else 0, context if place < 2 * len(runs) else 0
+            pieces.append(_gap(text[start:end], before, after) if runs else text)
+    return escape_terminal("".join(pieces), max_characters)
+
+
+def _gap(text: str, before: int, after: int) -> str:
+    out = len(text) - before - after
+    if out <= 40:  # the note would be as long
+        return text
+    return f"{text[:before]} ... (+{out:,} characters) ... {text[len(text) - after :]}"
+
+
+def _label_note(spans: Sequence[Span]) -> str:
+    labels = "+".join(dict.fromkeys(span.label for span in spans if span.label != UNTYPED))
+    scores = [span.score for span in spans if span.score is not None]
+    words = [*([labels] if labels else []), *([f"{max(scores):.2f}"] if scores else [])]
+    return f"|{' '.join(words)}" if words else ""
+
+
+def _heading(name: str) -> str:
+    return {"f1": "F1", "auroc": "AUROC"}.get(name.rpartition("_")[2], name.rpartition("_")[2])
+
+
+def _caption(systems: Systems, names: Sequence[str], published: Sequence[PublishedDetector]) -> str:
+    sizes = sorted({m.n for metrics in systems.values() for name in names if (m := metrics.get(name)) and m.n})
+    lines = [f"95% intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}"]
+    if published:
+        lines[0] += f"; published: on the official {TEST_RESPONSES:,}"
+        if sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer
+            lines.append("these responses are a part of the official ones: the published figures are about others")
+        protocols = {row.source: row.protocol for row in published}
+        lines += [f"{source}: {protocol}" for source, protocol in protocols.items()]
+    return "\n".join(lines)
+
 
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
 PREFIXES = {WHOLE: "all_characters_", EMPTY: "no_spans_", MISMATCH: "mismatch_"}  # of the baselines' metrics

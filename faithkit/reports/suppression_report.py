@@ -24,10 +24,9 @@ from faithkit.metrics.suppression import (
     suppression_metrics,
 )
 from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
-from faithkit.published.published_tables import published_table
+from faithkit.published.figures import published_table
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, add_provenance, select_rows
-from faithkit.reports.report import Report, Rows
+from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
 from faithkit.reports.write_reports import write_run_results
 from faithkit.statistics.metric import Metric
 

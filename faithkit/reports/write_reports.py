@@ -16,12 +16,10 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page import AnswerSet, write_page
-from faithkit.pages.page_tables import escape_terminal, print_tables
-from faithkit.pages.table_text import escape_markdown, to_markdown
+from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
 from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report
-from faithkit.reports.provenance import Provenance, add_provenance
-from faithkit.reports.report import Report, Row
+from faithkit.reports.report import Provenance, Report, Row, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
 from faithkit.statistics.metric import Metric
 

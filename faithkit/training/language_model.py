@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from faithkit.metrics.perplexity import language_model_statistic
 from faithkit.packing import Packing
+from faithkit.reports.perplexity_report import language_model_statistic
 from faithkit.statistics.bootstrap import Groups
 
 INPUTS = ("input_ids", "attention_mask", "decoder_input_ids", "position_ids")  # the model's inputs in a batch

@@ -25,7 +25,7 @@ from faithkit.provenance.predictions_origin import write_origin
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance
+from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports, detection_reports
 from faithkit.training.checkpoints import load_best
 from faithkit.weights.used_model import UsedModel, describe_model

@@ -26,7 +26,7 @@ from faithkit.pages.page_tables import add_fields, context_fields, escape_termin
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance
+from faithkit.reports.report import Provenance
 from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.strategies import Answerer
 from faithkit_workflows.detectors.loading import LoadedDetector

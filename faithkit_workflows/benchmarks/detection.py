@@ -18,8 +18,7 @@ from faithkit.published.figures import are_comparable
 from faithkit.records import Prediction
 from faithkit.reports.judging_report import official_report
 from faithkit.reports.label_tables import columns_report
-from faithkit.reports.provenance import Provenance
-from faithkit.reports.report import Report, merge_reports
+from faithkit.reports.report import Provenance, Report, merge_reports
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
     EvaluationResult,

@@ -20,9 +20,8 @@ from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.text import EngineOptions, build_text_engine
-from faithkit.metrics.dialogue_rates import Turns
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction
-from faithkit.reports.rates import GOLD, SELF, Case, rates_report
+from faithkit.reports.rates import GOLD, SELF, Case, Turns, rates_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, Replies

@@ -10,7 +10,7 @@ from rich.text import Text
 from faithkit.metrics.rationales import Rationale, Scorer, measure_rationales, select_hallucinated
 from faithkit.metrics.responses.bert_score import load_with_baseline
 from faithkit.pages.page_tables import format_percent, format_published, new_number_table
-from faithkit.published.published_tables import published_table
+from faithkit.published.figures import published_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.reports.report import Report
 from faithkit.statistics.metric import Metric

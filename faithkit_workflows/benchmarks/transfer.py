@@ -23,10 +23,9 @@ from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.results import Results, full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
-from faithkit.published.published_tables import published_table
+from faithkit.published.figures import published_table
 from faithkit.records import Prediction
-from faithkit.reports.provenance import Provenance, leaks_table, metrics_without_leaked
-from faithkit.reports.report import Report
+from faithkit.reports.report import Provenance, Report, leaks_table, metrics_without_leaked
 from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.settings.config_files import choices_of

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from faithkit.metrics.classification import KINDS as CLASSIFICATION_KINDS
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.perplexity import KINDS as PERPLEXITY_KINDS
 from faithkit.metrics.responses.response_columns import RESPONSE_KINDS
 from faithkit.metrics.suppression import KINDS as SUPPRESSION_KINDS
+from faithkit.reports.perplexity_report import KINDS as PERPLEXITY_KINDS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
 from faithkit.statistics.metric import ACCURACY, ERROR_RATE, Metric, MetricKind

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from faithkit.metrics.begin_tags import CLASSES
 from faithkit.pages.plotting import (
     COLOURS,
     MARKERS,
@@ -23,6 +22,7 @@ from faithkit.pages.plotting import (
     require_plots,
     save_figure,
 )
+from faithkit_workflows.corpus.corpus_rows import CLASSES
 from faithkit_workflows.corpus.corpus_stats import ALL, Bucket, CorpusStats, sort_labels
 
 if TYPE_CHECKING:

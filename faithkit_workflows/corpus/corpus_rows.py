@@ -3,21 +3,67 @@
 Examples are read one by one and released, so the memory for a corpus of any size is a few numbers and names per row.
 """
 
+import re
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.metrics.begin_tags import begin_class, speech_acts
 from faithkit.metrics.responses.ngrams import measure_copying
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import words_and_marks
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+GENERIC, HALLUCINATION, PARTIAL = "generic", "hallucination", "partial hallucination"
+ENTAILMENT, UNCOOPERATIVE = "entailment", "uncooperative"
+CLASSES = (ENTAILMENT, UNCOOPERATIVE, GENERIC, PARTIAL, HALLUCINATION)
+ACTS = (
+    *("edification", "disclosure", "question", "acknowledgment", "confirmation", "advisement"),
+    *("interpretation", "reflection"),
+)
+SHORT = {"ack": "acknowledgment", "advice": "advisement"}
+_WORD = re.compile("[a-z]{3,}")
+
+
+def begin_class(tags: Iterable[str]) -> str | None:
+    """Finds BEGIN's class of a response by its tags, as FaithDial's audit has them; None where they are none of its.
+
+    Uncooperative is faithful but does not answer the dialogue; partial hallucination is both hallucinated and entailed.
+
+    >>> begin_class(["Hallucination", "Entailment"]), begin_class(["Uncooperative"]), begin_class(["Evident Conflict"])
+    ('partial hallucination', 'uncooperative', None)
+    """
+    known = {tag.strip().lower() for tag in tags} & set(CLASSES)
+    if PARTIAL in known or known >= {HALLUCINATION, ENTAILMENT}:
+        return PARTIAL
+    return next((name for name in (HALLUCINATION, UNCOOPERATIVE, ENTAILMENT, GENERIC) if name in known), None)
+
+
+def speech_acts(value: Any) -> list[str]:
+    """Finds VRM's speech acts of a response, each once: of a list of them, or of one text.
+
+    >>> speech_acts(["Edifcation", "ack.", "edification disclosure"])
+    ['edification', 'acknowledgment', 'disclosure']
+
+    The audit's files misspell them in many ways, so a word is the act that it is nearest to; others are passed over.
+    """
+    given = [value] if isinstance(value, str) else value or []
+    found = (_act(word) for text in given for word in _WORD.findall(str(text).lower()))
+    return list(dict.fromkeys(act for act in found if act))
+
+
+@cache
+def _act(word: str) -> str | None:
+    return SHORT.get(word) or next(iter(get_close_matches(word, ACTS, 1, 0.75)), None)
+
 
 NUM_BINS = 50
 # The facets of examples with their fields in `meta`; split and turn are fields of the example.

@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.begin_tags import CLASSES
 from faithkit.records import SPAN_LABELS, Example
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
-from faithkit_workflows.corpus.corpus_rows import NUM_BINS, CorpusRows
+from faithkit_workflows.corpus.corpus_rows import CLASSES, NUM_BINS, CorpusRows
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series

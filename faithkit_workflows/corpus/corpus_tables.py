@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.begin_tags import ACTS, CLASSES
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table
 from faithkit.published.figures import (
     Row,
@@ -13,9 +12,10 @@ from faithkit.published.figures import (
     count_rows,
     part_note,
     published_counts,
+    published_table,
     ragtruth_citation,
 )
-from faithkit.published.published_tables import published_table
+from faithkit_workflows.corpus.corpus_rows import ACTS, CLASSES
 from faithkit_workflows.corpus.corpus_stats import ALL, Basic, Bucket, CorpusStats, Counts, sort_labels
 
 RAGTRUTH = "ragtruth"

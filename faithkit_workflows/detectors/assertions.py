@@ -9,8 +9,8 @@ from faithkit import arguments
 from faithkit.arguments import is_list, read_passages, read_turns
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import escape_terminal
-from faithkit.pages.span_tables import mark_spans
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn, join_passages
+from faithkit.reports.span_report import mark_spans
 
 MAX_SHOWN = 10  # failing responses in a message
 MAX_CHARACTERS = 600  # of a text in the message

@@ -18,7 +18,7 @@ from faithkit.detector import ENTAILMENT, Detector, Entailment
 from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of
 from faithkit.metrics.judge_error import JudgeError
-from faithkit.metrics.responses.critic_rate import CRITIC, ResponseJudge
+from faithkit.metrics.responses.measure_responses import CRITIC, ResponseJudge
 from faithkit.provenance.seen_rows import find_leaks
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.weights.used_model import UsedModel

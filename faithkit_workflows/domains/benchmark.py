@@ -17,8 +17,7 @@ from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.metrics.results import full_names, write_results
 from faithkit.provenance.seen_rows import find_leaks
 from faithkit.records import Example, Prediction
-from faithkit.reports.provenance import Provenance, metrics_without_leaked
-from faithkit.reports.report import Report
+from faithkit.reports.report import Provenance, Report, metrics_without_leaked
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel, describe_model
@@ -27,9 +26,8 @@ from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.domains.domain_rows import Rows, read_all_domains
 from faithkit_workflows.domains.features import Features
 from faithkit_workflows.domains.leave_one_out import DomainBaselines
-from faithkit_workflows.domains.report import report_domains
+from faithkit_workflows.domains.report import DomainTest, report_domains
 from faithkit_workflows.domains.response_only import measure_response_only
-from faithkit_workflows.domains.scores import DomainTest
 from faithkit_workflows.settings.benchmark_blocks import DEV
 
 NAME = "domains"

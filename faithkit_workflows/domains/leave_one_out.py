@@ -21,7 +21,7 @@ from data_modules.reading.exclude import Excluded
 from faithkit.baselines.counted_features import FEATURES, WORD_EVIDENCE, Values, compress_counts
 from faithkit.baselines.simple_detectors import Baseline
 from faithkit.calibration.thresholds import apply_temperature, logit, predict_by_threshold
-from faithkit.metrics.ranking import Ranking
+from faithkit.metrics.classification import Ranking
 from faithkit.records import HALLUCINATED, Example
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.domains.domain_rows import DomainRows, Rows

@@ -1,10 +1,21 @@
-"""Reports a model and its baselines on each domain: tables, paired differences, and the means."""
+"""Scores a model and its baselines on each domain, averages over the domains, and reports it all.
+
+The interval of a mean resamples groups within each domain. The domains themselves are not resampled: it is the interval
+of the mean over these domains, not over all possible ones.
+"""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
+from faithkit.baselines.simple_detectors import Baseline
+from faithkit.metrics.classification import KINDS, classification_metrics, classification_statistic, safe_ratio
+from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
     choose_examples,
     escape_terminal,
@@ -13,20 +24,194 @@ from faithkit.pages.page_tables import (
     new_number_table,
     predictions_table,
 )
+from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
-from faithkit.statistics.bootstrap import Difference
-from faithkit.statistics.metric import Metric
-from faithkit_workflows.domains.scores import (
-    COVERAGES,
-    MEAN,
-    MODEL,
-    RANKING,
-    SHOWN,
-    DomainScores,
-    DomainTest,
-    ScoredDomain,
-    score_domains,
-)
+from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap, resample
+from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.spread import Values
+
+COVERAGES = (100, 80, 50)  # percent of the rows that are judged, the most confident first
+CONFIDENCE = 0.9  # of `abstain_at`
+SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC", "average_precision": "AP", "ece": "ECE"}
+RANKING, MEAN, MODEL = "auroc", "mean", "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DomainTest:
+    """The tested rows of one domain with the predictions of a model and of baselines.
+
+    Args:
+        title: Its name in tables.
+        extra: Shown, and left out of the means.
+        related_domains: Names of the domains that share texts, corpora or authors with it.
+        response_only: AUROC of classifiers that do not see the knowledge, by kind of features.
+        seen: Marks the rows that the model was trained on [N]; None where this is unknown.
+    """
+
+    name: str
+    title: str
+    examples: Sequence[Example]
+    predictions: Mapping[str, Prediction]
+    baselines: Sequence[Baseline] = ()
+    extra: bool = False
+    related_domains: frozenset[str] = frozenset()
+    response_only: Mapping[str, Metric] = field(default_factory=dict)
+    seen: NDArray[np.bool_] | None = None
+
+    @property
+    def row_title(self) -> str:
+        """The title in a table, with a star for an extra domain."""
+        return escape_terminal(f"{self.title}{' *' if self.extra else ''}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredDomain:
+    """A domain's metrics by system, and the resamples that paired differences are computed from.
+
+    Args:
+        coverage: The model's accuracy on its most confident rows; empty where it gives no probabilities.
+        differences: The model's AUROC minus each baseline's, by the baseline's key.
+    """
+
+    test: DomainTest
+    metrics: dict[str, dict[str, Metric]]
+    coverage: dict[str, Metric]
+    draws: dict[str, Resamples]
+    differences: dict[str, Difference]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainScores:
+    """The scored domains with the means over those that are not extra.
+
+    Args:
+        means: By system, then metric.
+        mean_differences: By the baseline's key.
+    """
+
+    domains: Sequence[ScoredDomain]
+    means: Mapping[str, Mapping[str, Metric]]
+    mean_differences: Mapping[str, Difference]
+
+    def to_metrics(self) -> dict[str, Metric]:
+        """Lists all metrics by name, such as `wow/auroc`, `wow/difference/overlap_auroc` and `mean/auroc`."""
+        metrics: dict[str, Metric] = {}
+        for domain in self.domains:
+            name = domain.test.name
+            of_model = domain.metrics[MODEL] | domain.coverage
+            metrics |= {f"{name}/{metric}": value for metric, value in of_model.items()}
+            for key, of_baseline in domain.metrics.items():
+                if key != MODEL:
+                    metrics |= {f"{name}/{key}_{one}": of_baseline[one] for one in SHOWN if one in of_baseline}
+            metrics |= _difference_metrics(name, domain.differences)
+            for kind, metric in domain.test.response_only.items():
+                metrics[f"{name}/without_knowledge/{kind.replace(',', '').replace(' ', '_')}_{RANKING}"] = metric
+        for key, of_system in self.means.items():
+            prefix = "" if key == MODEL else f"{key}_"
+            metrics |= {f"{MEAN}/{prefix}{metric}": value for metric, value in of_system.items()}
+        return metrics | _difference_metrics(MEAN, self.mean_differences)
+
+
+def _difference_metrics(domain: str, differences: Mapping[str, Difference]) -> dict[str, Metric]:
+    return {
+        f"{domain}/{name}": metric
+        for key, difference in differences.items()
+        for name, metric in difference.to_metrics(f"{key}_{RANKING}").items()
+    }
+
+
+def score_domains(tests: Sequence[DomainTest], *, num_resamples: int = 1000) -> DomainScores:
+    """Scores every domain and averages over those that are not extra."""
+    # Each domain has its seed, so that the resamples of two domains are independent.
+    scored = [_score_domain(test, seed, num_resamples) for seed, test in enumerate(tests)]
+    counted = [domain for domain in scored if not domain.test.extra]
+    systems = [key for key in (counted[0].draws if counted else ()) if all(key in one.draws for one in counted)]
+    draws = {key: [domain.draws[key] for domain in counted] for key in systems}
+    means = {
+        key: {name: mean.metric for name in SHOWN if (mean := average_domains(of_system, name)) is not None}
+        for key, of_system in draws.items()
+    }
+    differences = {
+        key: difference
+        for key, of_system in draws.items()
+        if key != MODEL and (difference := average_domains(draws[MODEL], RANKING, minus=of_system)) is not None
+    }
+    return DomainScores(scored, means, differences)
+
+
+def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDomain:
+    systems = {MODEL: test.predictions} | {one.key: one.predictions for one in test.baselines}
+    metrics, draws = {}, {}
+    for key, predictions in systems.items():
+        outcomes = join_outcomes(test.examples, predictions)
+        statistic = classification_statistic(outcomes)
+        draws[key] = resample(outcomes.groups, statistic, num_resamples=num_resamples, seed=seed)
+        metrics[key] = classification_metrics(outcomes, num_resamples=num_resamples, seed=seed).metrics
+    differences = {
+        key: difference
+        for key in systems
+        if key != MODEL and (difference := draws[MODEL].subtract(draws[key]).get(RANKING)) is not None
+    }
+    joined = join_outcomes(test.examples, test.predictions)
+    coverage = measure_coverage(joined, num_resamples=num_resamples, seed=seed)
+    return ScoredDomain(test, metrics, coverage, draws, differences)
+
+
+def average_domains(
+    draws: Sequence[Resamples], name: str, minus: Sequence[Resamples] | None = None
+) -> Difference | None:
+    """Averages a metric over domains, or its paired difference from another system; None where a domain lacks it.
+
+    The p-value is that of the mean against 0, which is meaningful only for differences. The interval of a calibration
+    error is corrected for bias, as that of one domain is (`bootstrap`), and stays within [0, 1]. Some bias remains: for
+    perfectly calibrated scores the mean over many domains lies above 0, and so may its interval.
+
+    Args:
+        minus: The other system's resamples, in the same order.
+    """
+    systems = [draws, *([minus] if minus is not None else [])]
+    if not draws or any(not np.isfinite(one.values.get(name, np.nan)) for of_system in systems for one in of_system):
+        return None
+    value, *others = (float(np.mean([one.values[name] for one in of_system])) for of_system in systems)
+    samples, *other_samples = (np.mean([one.samples[name] for one in of_system], axis=0) for of_system in systems)
+    value, samples = value - sum(others), samples - sum(other_samples)
+    samples = samples[np.isfinite(samples)]
+    if not len(samples):
+        return None
+    if is_debiased := name in KINDS and KINDS[name].is_debiased:
+        samples = samples - 2 * (samples.mean() - value)  # the bias of the value, and that of resampling it
+    tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
+    low, high = np.quantile(samples, (0.025, 0.975)).clip(*((0, 1) if is_debiased else (-np.inf, np.inf)))
+    return Difference(
+        value=value,
+        low=float(min(low, value)),
+        high=float(max(high, value)),
+        p_value=min(1.0, 2 * (tail + 1) / (len(samples) + 1)),
+        n=sum(one.num_rows for one in draws),
+    )
+
+
+def measure_coverage(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Metric]:
+    """Measures the accuracy on the most confident rows, ties included, and on those with a confidence of 0.9 or more.
+
+    Returns nothing where a row has no probability.
+    """
+    if not outcomes.scored.all():
+        return {}
+    groups, correct = outcomes.groups, outcomes.called == outcomes.gold
+    confidence = np.where(outcomes.called == 1, outcomes.scores, 1 - outcomes.scores)
+    ordered = np.sort(confidence)[::-1]
+    among = {
+        f"accuracy_at_{coverage}": confidence >= ordered[ceil(coverage / 100 * len(ordered)) - 1]
+        for coverage in COVERAGES
+    } | {"accuracy_judged_at_90": confidence >= CONFIDENCE}
+    sums = {name: groups.sums(np.stack([correct & rows, rows], axis=1)) for name, rows in among.items()}
+    sums["judged_at_90"] = groups.sums(np.stack([confidence >= CONFIDENCE, np.ones(len(confidence), bool)], axis=1))
+
+    def shares(weights: Values) -> dict[str, Values]:
+        return {name: safe_ratio(*(weights @ counts).T) for name, counts in sums.items()}
+
+    return bootstrap(groups, shares, kinds=PROPORTION, num_resamples=num_resamples, seed=seed).metrics
 
 
 def report_domains(

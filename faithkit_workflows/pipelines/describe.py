@@ -18,12 +18,10 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.begin_tags import GENERIC, begin_class
 from faithkit.metrics.results import write_results
 from faithkit.published.figures import are_comparable_models
-from faithkit_workflows.corpus.corpus_report import rate_metrics, report_corpus
-from faithkit_workflows.corpus.corpus_rows import CorpusRows
-from faithkit_workflows.corpus.datasheet import datasheet
+from faithkit_workflows.corpus.corpus_report import datasheet, rate_metrics, report_corpus
+from faithkit_workflows.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
 
 GENERIC_OPTION = "generic"
 ADDRESS = re.compile(r"https?://\S+ ?")

@@ -24,7 +24,6 @@ from faithkit.metrics.results import metric_name, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit.statistics.label_sampling import Wave, check_scores, inclusion_probabilities, sample_rows, write_waves
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.prediction_powered import (
@@ -37,7 +36,7 @@ from faithkit.statistics.prediction_powered import (
     estimate_rate,
     plan_labels,
 )
-from faithkit.statistics.spread import Values
+from faithkit.statistics.spread import Values, count_group_kinds, proportion_from_counts
 from faithkit_workflows.corpus.corpus_rows import read_facet
 from faithkit_workflows.pipelines.describe import every_row
 from faithkit_workflows.settings.engines import is_sharded

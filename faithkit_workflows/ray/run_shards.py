@@ -17,8 +17,8 @@ from faithkit.files.atomic import make_folder, set_by
 from faithkit.files.run_lock import run_lock
 from faithkit.pages.page_tables import print_tables
 from faithkit.signals import Interrupted
-from faithkit.statistics.group_counts import proportion_from_counts
 from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import proportion_from_counts
 from faithkit_workflows.ray.cluster import run_on_cluster
 from faithkit_workflows.ray.out_folder import FinishedShard, OutFolder
 from faithkit_workflows.ray.shard_worker import ShardWorker, Work

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from faithkit.metrics.results import read_metrics
-from faithkit.published.published_tables import published_table
+from faithkit.published.figures import published_table
 from faithkit_workflows.reproduction.table_steps import Step
 
 WITHIN, ABOVE, BELOW, NOT_COMPARABLE = "within", "above", "below", "not comparable"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from faithkit.published.published_tables import published_table
+from faithkit.published.figures import published_table
 from faithkit_workflows.reproduction.cells import NOT_LOCAL, Cell, Count, Metric, Result, Share, Table, build_cells
 from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step
 

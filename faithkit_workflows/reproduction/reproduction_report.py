@@ -13,8 +13,14 @@ from rich.text import Text
 
 from faithkit.environment import environment
 from faithkit.files.atomic import write_json, write_text
-from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
-from faithkit.pages.table_text import escape_markdown, to_markdown
+from faithkit.pages.page_tables import (
+    escape_markdown,
+    escape_terminal,
+    format_metric,
+    new_number_table,
+    print_tables,
+    to_markdown,
+)
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.reproduction.all_tables import all_steps
 from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, Cell, Estimate, Table, compare_with_published

@@ -13,8 +13,8 @@ from data_modules.encoding.encoding_cache import group_hash
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 
 MAX_SHOWN_VALUES = 20  # of a column in the table; a column of free text has thousands
 MAX_VALUES = 100_000  # of a column that are distinguished; later ones are counted together

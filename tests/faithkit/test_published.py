@@ -6,6 +6,8 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.published.figures import (
+    CHECKSUMS,
+    FOLDER,
     OVERALL,
     PUBLISHED_LEVELS,
     TASKS,
@@ -13,9 +15,10 @@ from faithkit.published.figures import (
     are_comparable,
     part_note,
     published_detectors,
+    published_table,
     ragtruth_models,
+    read_table,
 )
-from faithkit.published.published_tables import CHECKSUMS, FOLDER, published_table, read_table
 from faithkit.records import Example
 
 # All files, each digit compared with the paper or, as `read_in` says, with who copies it. Only a correction changes it.

@@ -19,8 +19,8 @@ from faithkit.errors import UserError
 from faithkit.provenance.predictions_origin import TestRows
 from faithkit.records import Prediction, Span
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.group_counts import count_group_kinds, proportion_from_counts
 from faithkit.statistics.metric import PROPORTION
+from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.tables import shares as counted
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter

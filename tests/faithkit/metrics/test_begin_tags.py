@@ -2,7 +2,7 @@
 
 import pytest
 
-from faithkit.metrics.begin_tags import ACTS, begin_class, speech_acts
+from faithkit_workflows.corpus.corpus_rows import ACTS, begin_class, speech_acts
 
 
 @pytest.mark.parametrize(

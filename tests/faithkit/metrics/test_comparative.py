@@ -10,7 +10,7 @@ from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import comparison_report
-from faithkit.reports.provenance import Provenance
+from faithkit.reports.report import Provenance
 from faithkit.weights.used_model import UsedModel
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faithkit.metrics.dialogue_rates import Turns, rate_metrics
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.pages.page_tables import render_text
-from faithkit.reports.rates import Case, plot_temperatures, rates_report
+from faithkit.reports.rates import Case, Turns, plot_temperatures, rate_metrics, rates_report
 from faithkit.statistics.bootstrap import Groups
 
 GROUPS = [str(number // 3) for number in range(60)]

@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 from faithkit.metrics.span_outcomes import join_spans
 from faithkit.pages.page_tables import render_text
-from faithkit.pages.span_tables import (
+from faithkit.published.figures import published_detectors
+from faithkit.records import Example, Prediction, Span, Turn
+from faithkit.reports.span_report import (
     choose_marked,
     level_table,
     mark_spans,
@@ -15,8 +17,6 @@ from faithkit.pages.span_tables import (
     parts_table,
     types_table,
 )
-from faithkit.published.figures import published_detectors
-from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.statistics.metric import Metric
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))

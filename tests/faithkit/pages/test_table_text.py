@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
 
-from faithkit.pages.page_tables import escape_terminal, new_number_table, render_text
-from faithkit.pages.table_text import escape_markdown, table_cells, to_markdown
+from faithkit.pages.page_tables import (
+    escape_markdown,
+    escape_terminal,
+    new_number_table,
+    render_text,
+    table_cells,
+    to_markdown,
+)
 
 
 def table_of(*cells: str):

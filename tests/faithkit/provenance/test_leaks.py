@@ -12,7 +12,7 @@ from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows, find_leaks
 from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity_report import perplexity_report
-from faithkit.reports.provenance import Provenance
+from faithkit.reports.report import Provenance
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.weights.used_model import UsedModel
 

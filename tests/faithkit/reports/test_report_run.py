@@ -18,8 +18,7 @@ from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import ragtruth_models
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.perplexity_report import perplexity_report
-from faithkit.reports.provenance import Provenance
-from faithkit.reports.report import build_sample
+from faithkit.reports.report import Provenance, build_sample
 from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results
 from faithkit.weights.used_model import UsedModel
 

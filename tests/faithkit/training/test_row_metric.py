@@ -10,7 +10,7 @@ from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryF1Sco
 
 from critic.sequence.module import validation_metrics as critic_metrics
 from critic.tagger.module import validation_metrics as tagger_metrics
-from faithkit.metrics.perplexity import language_model_statistic
+from faithkit.reports.perplexity_report import language_model_statistic
 from faithkit.statistics.bootstrap import Groups
 from faithkit.training.language_model import language_model_figures as generator_figures
 from faithkit.training.row_metric import RowMetric

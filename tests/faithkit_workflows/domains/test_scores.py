@@ -9,8 +9,7 @@ from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, Resamples, resample
-from faithkit_workflows.domains.report import report_domains
-from faithkit_workflows.domains.scores import DomainTest, average_domains, measure_coverage
+from faithkit_workflows.domains.report import DomainTest, average_domains, measure_coverage, report_domains
 
 
 def domain(name: str, *, noise: float, extra: bool = False, num: int = 60) -> DomainTest:

@@ -15,7 +15,7 @@ from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_curves, read_run
 from faithkit.training.loggers.wandb_run import wandb_names
 from faithkit_workflows.sweep.launching import Processes, TrainJob, slots
-from faithkit_workflows.sweep.sweep_jobs import find_failure
+from faithkit_workflows.sweep.run_sweep import find_failure
 from tests.running import QUICK, ROOT, command, run
 
 TINY = ("data.num_train=48", "data.num_validation=24", "data.num_test=24", "model.max_length=64", "model.num_epochs=1")

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 from faithkit.metrics.judge_error import JudgeError
-from faithkit.metrics.responses.critic_rate import ResponseJudge, critic_rate
-from faithkit.metrics.responses.measure_responses import MetricModels, measure_responses
+from faithkit.metrics.responses.measure_responses import MetricModels, ResponseJudge, critic_rate, measure_responses
 from faithkit.metrics.responses.response_columns import RESPONSE_KINDS, MetricColumns, PairedResponses
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
-from faithkit.reports.response_report import response_report
-from faithkit.reports.response_tables import choose_responses, judge_report, systems_table
+from faithkit.reports.response_report import choose_responses, judge_report, response_report, systems_table
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
 from tests.data_modules.examples import example

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from rouge_score.rouge_scorer import RougeScorer
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-from faithkit.metrics.responses.bleu import bleu, bleu_counts, corpus_bleu, tokenize
-from faithkit.metrics.responses.ngrams import answer_f1, knowledge_f1, rouge
+from faithkit.metrics.responses.ngrams import answer_f1, bleu, bleu_counts, corpus_bleu, knowledge_f1, rouge, tokenize
 from faithkit.metrics.responses.q2 import clean_answer
 from faithkit.statistics.bootstrap import Groups, bootstrap
 from faithkit.statistics.metric import NUMBER
