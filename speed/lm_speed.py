@@ -1,15 +1,12 @@
-"""Compares training a generator with padded loops of plain transformers: likelihood, and the contrastive InfoNCE.
+"""Compares training a generator with a padded loop of plain transformers.
 
-Likelihood: the padded loop, like FaithDial's, takes rows in random order, pads them to the longest of their batch, and
-computes logits of every token. Ours batches turns of similar length (causal models: without padding), and computes
-logits only of responses. Both run forward, backward, clipping and AdamW from the same weights; padding is not counted.
-
-InfoNCE: the naive way reads the context again with each of the N + 1 candidates; ours reads it once. Both run forward
-and backward and compute logits of the gold responses only. That both give the same loss is tested in tests/generation.
+The padded loop, like FaithDial's, takes rows in random order, pads them to the longest of their batch, and computes
+logits of every token. Ours batches turns of similar length (causal models: without padding), and computes logits only
+of responses. Both run forward, backward, clipping and AdamW from the same weights; padding is not counted.
 
 Needs: `flan-t5-small` (fetched once).
 
-python -m speed.lm_speed [--negatives 1 4 8]
+python -m speed.lm_speed
 """
 
 import copy
@@ -34,16 +31,13 @@ from data_modules.reading.rows import ReadReport
 from faithkit.hardware import best_precision
 from faithkit.packing import use_packed_attention
 from faithkit.training.batch_planning import plan_batches
-from faithkit.training.language_model import INPUTS, OneProcess, run_model, token_losses
+from faithkit.training.language_model import INPUTS, run_model, token_losses
 from faithkit.training.optimizer import build_optimizer, parameter_groups
 from faithkit.weights.resolve import resolve
-from generation.objectives.infonce import InfoNce, last_states
-from generation.objectives.objective import Step
 from generation.weights import load_generator
-from speed.measure import BenchmarkParser, Ratio, alternate, rates, table, write_results
+from speed.measure import BenchmarkParser, alternate, rates, table, write_results
 
 BATCH_SIZE, LR, CLIP = 16, 1e-4, 1.0
-ROWS, CONTEXT, RESPONSE = 8, (100, 12), (25, 5)  # of InfoNCE: rows of a batch; tokens: mean and standard deviation
 IGNORED = -100  # labels that transformers leaves out of its loss
 WEIGHTS = "flan-t5-small"
 MODELS = {WEIGHTS: SEQ2SEQ, "a random Llama, 6 layers of 384": CAUSAL}
@@ -52,9 +46,7 @@ Batch = dict[str, Tensor]
 
 def main() -> None:
     """Times training steps of both sides in turns."""
-    parser = BenchmarkParser(__doc__, rounds=2, batches=4)
-    parser.add_argument("--negatives", type=int, nargs="+", default=[1, 4, 8])
-    options = parser.parse()
+    options = BenchmarkParser(__doc__, rounds=2, batches=4).parse()
     torch.set_num_threads(1)
     rows = [[name, *row] for name, kind in MODELS.items() for row in compare(kind, options.batches, options.rounds)]
     about = (
@@ -63,14 +55,6 @@ def main() -> None:
     )
     header = ["model", "side", "tokens a CPU-second", "faster"]
     write_results("Training generators", about, table(header, rows), quick=options.quick)
-    numbers = options.negatives[: 1 if options.quick else None]
-    contrasts = [[name, *compare_infonce(k, n, options.rounds)] for name, k in MODELS.items() for n in numbers]
-    about = (
-        f"{ROWS} rows, contexts of {CONTEXT[0]} tokens (standard deviation {CONTEXT[1]}), responses of {RESPONSE[0]} "
-        f"({RESPONSE[1]}); fp32, no dropout. Naive: N + 1 padded passes of plain transformers."
-    )
-    header = ["model", "negatives", "ours, s a step", "naive, s a step", "faster"]
-    write_results("InfoNCE", about, table(header, contrasts), quick=options.quick)
 
 
 def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
@@ -137,54 +121,6 @@ def train(model: Any, batches: list[Batch], dtype: torch.dtype, *, every_logit: 
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad()
-
-
-def compare_infonce(kind: str, num: int, num_rounds: int) -> list[str]:
-    """Compares a step of InfoNCE with a number of negatives; returns the row's figures."""
-    model, plain, turns = build(kind)
-    objective = InfoNce(weight=0.1, temperature=1.0, query=None, num_negatives=num)
-    encoder: Any = objective.encoder(turns, turns)
-    objective.set_up(model, 0)
-    rng = np.random.default_rng(0)
-
-    def draw(mean: int, deviation: int) -> Ragged:
-        sizes = rng.normal(mean, deviation, ROWS).round().clip(2).astype(int)
-        return Ragged.from_lists([rng.integers(5, len(turns.tokenizer) - 200, size).tolist() for size in sizes])
-
-    context, response, negatives = draw(*CONTEXT), draw(*RESPONSE), [draw(*RESPONSE) for _ in range(num)]
-    by_row = [[negative.row(row).tolist() for negative in negatives] for row in range(ROWS)]
-    columns = {
-        "context": context,
-        "response": response,
-        "negative": Ragged.from_lists([[token for ids in row for token in ids] for row in by_row]),
-        "negative_length": Ragged.from_lists([[len(ids) for ids in row] for row in by_row]),
-    }
-    batch = to_tensors(encoder.collate(columns)) | {"index": torch.arange(ROWS), "num_rows": torch.tensor(ROWS)}
-    padded = TurnEncoder(turns.tokenizer, turns.layout, packed=False)
-    passes = [to_tensors(padded.collate({"context": context, "response": c})) for c in (response, *negatives)]
-
-    def run_ours() -> None:
-        output = objective.run(model, batch)
-        losses = token_losses(output.logits, batch["target"])
-        process: dict[str, Any] = {"processes": OneProcess(), "log": lambda *_: None}
-        objective(Step(batch=batch, model=model, output=output, losses=losses, **process)).backward()
-        model.zero_grad()
-
-    def run_naive() -> None:
-        loss = torch.zeros(())
-        for place, given in enumerate(passes):
-            targets = given["target_at"] if place == 0 else given["target_at"][:0]
-            with last_states(plain) as states:
-                logits = run_model(plain, given | {"target_at": targets}).logits
-            # Any loss of the candidates' states costs the same.
-            loss = loss + states[0].flatten(0, 1)[given["target_at"]].square().mean()
-            loss = loss if place else loss + token_losses(logits, given["target"]).mean()
-        loss.backward()
-        plain.zero_grad()
-
-    taken = alternate({"ours": run_ours, "naive": run_naive}, num_rounds, warm_up=True)
-    seconds = [f"{np.median(taken[side]):.2f}" for side in ("ours", "naive")]
-    return [str(num), *seconds, str(Ratio.of(taken["naive"], taken["ours"]))]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Compares our span tagger with LettuceDetect: training, and predicting lists and one by one.
+"""Compares our span tagger with LettuceDetect: training, and predicting.
 
 Both load the same random ModernBERT (6 layers of 256, window 128, each third layer global; `--layers 22 --hidden-size
 768` are ModernBERT-base's) and take the same examples in turns. In training the time is taken from the first batch to
@@ -78,71 +78,42 @@ def compare_training(
     weights: str, examples: list[Example], rows: Path, about: str, options: argparse.Namespace
 ) -> None:
     """Compares examples a CPU-second in LettuceDetect's Trainer and in ours."""
-    encoding: list[float] = []
-
-    def train_ours(precision: str, start: int, stop: int) -> float:
-        encoded, trained = train(weights, examples[start:stop], precision)
-        if precision == "32-true":
-            encoding.append(encoded)
-        return trained
-
     with lettuce_worker("--weights", weights, "--rows", str(rows)) as ask:
         sides: dict[str, Work] = {"LettuceDetect": partial(ask, "train")}
         for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
-            sides[f"ours, {precision}"] = partial(train_ours, precision)
+            sides[f"ours, {precision}"] = partial(train, weights, examples, precision)
         taken = alternate(next_rows(sides, options.examples), options.rounds, warm_up=True)
-    with_encoding = zip(taken["ours, 32-true"], encoding[1:], strict=True)  # the first is the warm-up's
-    taken["ours, 32-true, tokenising included"] = [a + b for a, b in with_encoding]
     about += f" Batches of {BATCH_SIZE}, AdamW. LettuceDetect tokenises in every epoch, ours once before the first."
     header = ["side", "examples a CPU-second", "against LettuceDetect"]
     write_results("Tagger: training", about, table(header, rates(taken, options.examples)), quick=options.quick)
 
 
-def train(weights: str, examples: list[Example], precision: str) -> tuple[float, float]:
-    """Trains our tagger on the examples; returns the CPU-seconds of encoding and of training."""
+def train(weights: str, examples: list[Example], precision: str, start: int, stop: int) -> float:
+    """Trains our tagger on some examples; returns the CPU-seconds."""
     encoder = SpanEncoder(tokenizer=load_tokenizer(weights), max_length=LONGEST, packed=True)
     build = partial(TaggerModule, TaggerOptions(weights=weights, packed=True))
-    return train_one_epoch(encoder, build, examples, BATCH_SIZE, LR, precision=precision, monitor="char_f1")
+    some = examples[start:stop]
+    return train_one_epoch(encoder, build, some, BATCH_SIZE, LR, precision=precision, monitor="char_f1")[1]
 
 
 def compare_prediction(
     ours: str, theirs: str, examples: list[Example], rows: Path, about: str, options: argparse.Namespace
 ) -> None:
-    """Compares examples a CPU-second through both APIs, lists and one by one, and the spans that they find."""
-    taggers = {name: Tagger.load(ours, device="cpu", precision=name) for name in ("32-true", "bf16", "int8")}
+    """Compares examples a CPU-second through both APIs."""
 
-    def predict(tagger: Any, size: int, start: int, stop: int) -> float:
-        begin = cpu_seconds()
-        for first in range(start, stop, size):
-            part = examples[first : first + size]
-            tagger.predict([e.knowledge for e in part], [e.response for e in part])
+    def predict(tagger: Any, start: int, stop: int) -> float:
+        begin, part = cpu_seconds(), examples[start:stop]
+        tagger.predict([e.knowledge for e in part], [e.response for e in part])
         return cpu_seconds() - begin
 
-    parts = []
     with lettuce_worker("--model", theirs, "--rows", str(rows)) as ask:
-        for way, function, size in (("lists", "predict_prompt_batch", options.examples), ("one by one", "predict", 1)):
-            sides: dict[str, Work] = {f"LettuceDetect, {function}": partial(ask, function)}
-            sides |= {f"ours, {name}, {way}": partial(predict, tagger, size) for name, tagger in taggers.items()}
-            taken = alternate(next_rows(sides, options.examples), options.rounds, warm_up=True)
-            header = ["side", "examples a CPU-second", f"against LettuceDetect, {function}"]
-            parts.append(table(header, rates(taken, options.examples)))
-        some, expected = examples[: options.examples], ask("spans", 0, options.examples)
-    agreement = "; ".join(f"in {name} {count_agreement(t, some, expected)}" for name, t in taggers.items())
-    parts.append(f"Characters that both mark, of those that either side marks: {agreement}.")
+        sides: dict[str, Work] = {"LettuceDetect, predict_prompt_batch": partial(ask, "predict")}
+        for name in ("32-true", "bf16", "int8"):
+            sides[f"ours, {name}"] = partial(predict, Tagger.load(ours, device="cpu", precision=name))
+        taken = alternate(next_rows(sides, options.examples), options.rounds, warm_up=True)
+    header = ["side", "examples a CPU-second", "against LettuceDetect"]
     title = f"Tagger: predicting, {options.layers} layers of {options.hidden_size}"
-    write_results(title, about, *parts, quick=options.quick)
-
-
-def count_agreement(tagger: Any, examples: list[Example], expected: Sequence[Sequence[Sequence[int]]]) -> str:
-    """Counts the characters that both sides mark, of those that either marks, without white space."""
-    tagged = tagger.predict([e.knowledge for e in examples], [e.response for e in examples])
-    both = either = 0
-    for example, mine, other in zip(examples, tagged, expected, strict=True):
-        visible = {i for i, character in enumerate(example.response) if not character.isspace()}
-        ours = {i for span in mine.spans for i in range(span.start, span.end)} & visible
-        theirs = {i for start, end in other for i in range(start, end)} & visible
-        both, either = both + len(ours & theirs), either + len(ours | theirs)
-    return f"{both:,} of {either:,}"
+    write_results(title, about, table(header, rates(taken, options.examples)), quick=options.quick)
 
 
 def next_rows(sides: dict[str, Work], size: int) -> dict[str, Callable[[], float]]:

@@ -5,7 +5,7 @@ PYTHON lettuce_worker.py --weights FOLDER (trains) or --model FOLDER (predicts) 
 A row is a JSON line {"prompt", "answer", "labels": [{"start", "end"}]}. Each line of the input is
 `WHAT START STOP` and is answered by one line of JSON. `train` trains one epoch on these rows and answers the
 CPU-seconds between the first batch and the last, without loading, evaluation and checkpoint; model and optimizer stay
-from one call to the next. `predict_prompt_batch` and `predict` (row by row) answer CPU-seconds, `spans` the spans.
+from one call to the next. `predict` answers the CPU-seconds of `predict_prompt_batch`.
 """
 
 import argparse
@@ -90,16 +90,10 @@ def load_detector(rows: list[Row], options: argparse.Namespace) -> Callable[[str
 
     detector = HallucinationDetector(method="transformer", model_path=options.model, max_length=options.max_length)
 
-    def predict(what: str, some: list[Row]) -> Any:
+    def predict(what: str, some: list[Row]) -> float:
         begin = time.process_time()
-        if what == "predict":
-            for row in some:
-                detector.predict([row["prompt"]], row["answer"], output_format="spans")
-        else:
-            sides = ([row[side] for row in some] for side in ("prompt", "answer"))
-            found = detector.predict_prompt_batch(*sides, output_format="spans")
-            if what == "spans":
-                return [[(span["start"], span["end"]) for span in spans] for spans in found]
+        sides = ([row[side] for row in some] for side in ("prompt", "answer"))
+        detector.predict_prompt_batch(*sides, output_format="spans")
         return time.process_time() - begin
 
     return predict
