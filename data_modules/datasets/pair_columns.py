@@ -35,14 +35,6 @@ TEXT_FILES = (".csv", ".tsv", ".txt")  # their cells are texts, lists too
 PYTHON_LISTS = ("['", '["', "[{'", '[{"')  # beginnings of a list of passages that Python, and so pandas, wrote as text
 
 
-class NoColumn(UserError):
-    """A column named by the settings is missing; a later row of JSON may have it."""
-
-    def __init__(self, problem: str, *, column: str, place: str, hint: str):
-        super().__init__(problem, place=place, hint=hint)
-        self.column = column
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
     """The columns of a table by their meaning; None for a missing one. `a.b` is the field b of an object a.
@@ -137,13 +129,12 @@ def find_columns(
 
     Args:
         given: The settings: a column, None for no column, or `auto` (the default).
-        row: The first row; of JSON, which has different names in each row, a row with the names of many.
+        row: The first row; of JSON, whose rows have different names, a row with the names of all.
         keys: The prefix of the settings' keys in hints.
         without: Meanings that are not looked for.
 
     Raises:
-        NoColumn: A column named by the settings is missing.
-        UserError: A required column is not found, or several columns could have one meaning.
+        UserError: A column is not found, or several columns could have one meaning.
     """
     found: dict[str, str | None] = {}
     for name in NAMES:
@@ -159,8 +150,7 @@ def _given(name: str, column: str, row: Row, keys: str) -> str:
         return column
     close = nearest(column, row.values, 1)
     hint = f"did you mean {keys}columns.{name}={close[0]}?" if close else list_columns(row)
-    problem = f"{keys}columns.{name}: there is no column {column!r}"
-    raise NoColumn(problem, column=column, place=row.file, hint=hint)
+    raise UserError(f"{keys}columns.{name}: there is no column {column!r}", place=row.file, hint=hint)
 
 
 def _by_name(name: str, row: Row, keys: str) -> str | None:
@@ -176,20 +166,6 @@ def _by_name(name: str, row: Row, keys: str) -> str | None:
         hint = f"name it: {keys}columns.{name}=COLUMN; {list_columns(row)}"
         raise UserError(f"no column holds the {name}", place=row.file, hint=hint)
     return found[0] if found else None
-
-
-def late_column(column: str, row: Row, columns: Columns) -> UserError:
-    """Makes the error for a column with a usual name that appears after the columns were chosen."""
-    name = next(name for name, usual in NAMES.items() if normalise(column) in usual)
-    chosen, key = getattr(columns, name), f"{columns.keys}columns.{name}"
-    without = f"read {chosen!r} alone" if chosen else "do without it"
-    hint = f"set {key}={column} to read it, or {key}={chosen or 'null'} to {without}"
-    return UserError(f"column {column!r} may hold the {name}, but the first rows lack it", place=row.place, hint=hint)
-
-
-def is_usual(column: object) -> bool:
-    """Returns whether a column could be found by its name."""
-    return any(normalise(column) in usual for usual in NAMES.values())
 
 
 def list_columns(row: Row) -> str:

@@ -1,23 +1,13 @@
 """Makes examples of the rows of a user's table: shared by training, benchmarks and `faithkit score`."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from data_modules.datasets.pair_columns import (
-    Columns,
-    NoColumn,
-    check_column,
-    field_of,
-    has_field,
-    is_usual,
-    late_column,
-    none_if_nan,
-    parse_list,
-)
+from data_modules.datasets.pair_columns import Columns, check_column, field_of, none_if_nan, parse_list
 from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_LABELS
 from data_modules.reading.fields import other_fields, read_spans, text_group
@@ -30,7 +20,6 @@ from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_LABELS, UNTYPED, Examp
 
 JSON = (".json", ".jsonl")
 LABELS = {label: label for label in SPAN_LABELS} | RAGTRUTH_LABELS  # of spans
-SAMPLE_ROWS = 1000  # rows of JSON from which the columns are taken
 MAX_CHARACTERS = 100  # of a further column's text in `meta`: longer ones do not group rows
 
 
@@ -129,63 +118,43 @@ def rows_with_reader(
     """Reads the rows of a table from row `start` on, each with the reader that makes its example.
 
     Raises:
-        UserError: A column is missing, or a later row has one that would have been chosen.
+        UserError: A column is missing.
     """
-    reader, columns, is_json = None, dict[str, Any](), _is_json(table)
+    reader = None
     # A shard of another file system is copied once, since it may be read twice.
     with table.opened() if isinstance(table, ShardFile) else nullcontext(table) as here:
         for each in read_table(here, report, encoding, start):
             row = each if here is table else replace(each, file=str(table))
-            if reader is None:
-                reader, columns = reader_of(here, row, make, encoding)
-            elif is_json and not row.values.keys() <= columns.keys():
-                _check_late_columns(row, columns, reader, make)
+            reader = reader or make(with_all_columns(here, row, encoding))
             if row.number >= start:
                 yield row, reader
 
 
-def reader_of(
-    table: File, first: Row, make: MakeReader, encoding: str | None = None
-) -> tuple[PairReader, dict[str, Any]]:
-    """Makes the reader of a table's rows from its first row, or from the columns of the first rows of JSON.
+def with_all_columns(table: File, first: Row, encoding: str | None = None) -> Row:
+    """Returns the first row of a table; of JSON, whose rows have different names, with the columns of all rows."""
+    if not isinstance(table, Path) or table.suffix not in JSON:
+        return first
+    return replace(first, values=_json_columns(table, table.stat().st_mtime_ns, encoding))
 
-    Rows of JSON have different names, and the first row may lack some. A column named by the settings is looked for in
-    all rows, as it may be rare.
 
-    Returns:
-        The reader, and the columns from which it was made, each with a value.
-    """
-    columns = dict(first.values)
-    if not _is_json(table):
-        return make(first), columns
+@lru_cache(maxsize=8)
+def _json_columns(table: Path, modified: int, encoding: str | None) -> dict[str, Any]:
+    """Returns the names that any row has, each with a value; a file that did not change is read once."""
+    columns: dict[str, Any] = {}
     with suppress(UserError):  # a damaged file is reported by the pass that reads its rows
-        for row in islice(read_table(table, ReadReport("skip"), encoding), SAMPLE_ROWS):
-            columns |= {name: value for name, value in row.values.items() if columns.get(name) is None}
-    while True:
-        try:
-            return make(replace(first, values=columns)), columns
-        except NoColumn as error:
-            rows = read_table(table, ReadReport("skip"), encoding)
-            found = next((row for row in rows if has_field(row.values, error.column)), None)
-            if found is None:
-                raise
-            columns[error.column] = field_of(found.values, error.column)
+        for row in read_table(table, ReadReport("skip"), encoding):
+            _add_columns(columns, row.values)
+    return columns
 
 
-def _check_late_columns(row: Row, columns: dict[str, Any], reader: PairReader, make: MakeReader) -> None:
-    """Refuses a row with a column that the first rows lack and that would have been chosen."""
-    for column in [name for name in row.values if name not in columns and is_usual(name)]:
-        try:
-            changed = make(replace(row, values={**columns, column: row.values[column]})).columns != reader.columns
-        except UserError:  # several columns could have the same meaning
-            changed = True
-        if changed:
-            raise late_column(column, row, reader.columns)
-        columns[column] = row.values[column]
-
-
-def _is_json(table: File) -> bool:
-    return isinstance(table, Path | ShardFile) and table.suffix in JSON
+def _add_columns(columns: dict[str, Any], values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            if not isinstance(columns.get(name), dict):
+                columns[name] = {}
+            _add_columns(columns[name], value)
+        elif columns.get(name) is None:
+            columns[name] = value
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def check_columns(
 ) -> Iterator[UserError]:
     """Yields a problem for each column that a table lacks; a file that cannot be read is reported when it is read."""
     from data_modules.datasets.pair_columns import find_columns, has_field, list_columns
-    from data_modules.datasets.pair_rows import PairReader, reader_of
+    from data_modules.datasets.pair_rows import with_all_columns
     from data_modules.reading.rows import ReadReport
     from data_modules.reading.saved_datasets import SAVE, saved_splits
     from data_modules.reading.table_files import read_table
@@ -107,19 +107,15 @@ def check_columns(
         return
     if first is None:
         return
-    known: Mapping[str, Any] = first.values
-
-    def reader(row: Any) -> PairReader:
-        return PairReader(find_columns(columns, row, keys="", without=("label", "spans")))
-
+    row = with_all_columns(Path(path), first, encoding)
     try:
-        _, known = reader_of(Path(path), first, reader, encoding)
+        find_columns(columns, row, keys="", without=("label", "spans"))
     except UserError as error:
         yield error
     for column in [by] if isinstance(by, str) else by or []:
-        if not has_field(known, column):
-            close = nearest(column, known, 1)
-            hint = f"did you mean by={close[0]}?" if close else list_columns(first)
+        if not has_field(row.values, column):
+            close = nearest(column, row.values, 1)
+            hint = f"did you mean by={close[0]}?" if close else list_columns(row)
             yield UserError(f"by: there is no column {column!r}", place=path, hint=hint)
 
 

@@ -274,11 +274,12 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_fields_that_the_first_row_of_json_lacks_are_read(name: str, tmp_path: Path) -> None:
-    write_lines(tmp_path / "a.jsonl", [PLAIN, MARKED])
-    (tmp_path / "a.json").write_text(json.dumps([PLAIN, MARKED]))
+    rows = [PLAIN] * 1200 + [MARKED]
+    write_lines(tmp_path / "a.jsonl", rows)
+    (tmp_path / "a.json").write_text(json.dumps(rows))
     source = Pairs(path=str(tmp_path / name))
     source.check()
-    first, second = read(tmp_path / name)
+    first, *_, second = read(tmp_path / name)
     assert (first.spans, first.history) == ((), ())
     assert second.spans == (Span(start=6, end=9, label="hallucination"),)
     assert second.history == (Turn(speaker="seeker", text="Is it?"),)
@@ -306,32 +307,6 @@ def test_a_column_that_is_named_may_be_in_any_row_of_json(tmp_path: Path) -> Non
         assert last.history == (Turn(speaker="seeker", text="Is it?"),)
     with pytest.raises(UserError, match=r"there is no column 'lable'(.|\n)*did you mean data.columns.label=label?"):
         read(path, columns={"label": "lable"})
-
-
-@pytest.mark.parametrize(
-    ("late", "column", "settings"),
-    [
-        ({"spans": []}, "'spans' may hold the spans", ["spans=spans", "spans=null"]),
-        ({"document_id": "d"}, "'document_id' may hold the group", ["group=null"]),
-        ({"query": "And it?"}, "'query' may hold the history", ["history=query", "history=question"]),
-        ({"history": ["And it?"]}, "'history' may hold the history", ["history=history", "history=question"]),
-        ({"Label": "faithful"}, "'Label' may hold the label", ["label=label"]),
-    ],
-)
-def test_a_usual_name_far_behind_the_first_rows_is_refused_with_its_settings(
-    late: dict[str, Any], column: str, settings: list[str], tmp_path: Path
-) -> None:
-    before = {**PLAIN, "question": "Is it?"}
-    path = write_lines(tmp_path / "a.jsonl", [before] * 1000 + [{**before, **late, "context": "other"}])
-    with pytest.raises(UserError) as caught:
-        read(path, on_bad_row="skip")
-    error = str(caught.value)
-    assert f"column {column}, but the first rows lack it" in error and "a.jsonl, line 1001" in error
-    for setting in settings:
-        assert f"data.columns.{setting} " in error
-        name, _, value = setting.partition("=")
-        assert len(read(path, columns={name: None if value == "null" else value})) == 1001
-    assert len(read(path, columns={name: None})) == 1001 if "label" not in settings[0] else True
 
 
 def write_table(path: Path, *responses: str) -> None:
