@@ -1,18 +1,17 @@
 """A generator's hyperparameters: what it takes of the block `model`."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TurnLayout
-from faithkit.settings.check import check_fields
-from faithkit.settings.types import NonNegativeInt, OneOf, PartialShare, Switch, Text, Tokens
+from data_modules.encoding.sequence_layout import CAUSAL, SEQ2SEQ, TOO_SHORT, ResponseLength, SequenceLength
+from faithkit.settings.check import options
+from faithkit.settings.types import Conflict, NonNegativeInt, OneOf, PartialShare, Switch, Text
 
 ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.weights.ARCHITECTURES, without torch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("model")
 class GeneratorOptions:
-    """Options of every `model=` that writes; `data_modules.encoding.sequence_layout` checks the lengths.
+    """Options of every `model=` that writes.
 
     Args:
         architecture: A key of `generation.weights.ARCHITECTURES`.
@@ -28,19 +27,17 @@ class GeneratorOptions:
 
     architecture: Annotated[str, OneOf(ARCHITECTURE_NAMES)]
     weights: Text
-    max_length: Tokens
-    max_response_length: Tokens
+    max_length: SequenceLength
+    max_response_length: ResponseLength
     max_history: NonNegativeInt | None = None
     packed: Switch = False
     dropout: PartialShare | None = None
     attention_dropout: PartialShare | None = None
     gradient_checkpointing: Switch = False
 
-    def __post_init__(self) -> None:
-        check_fields(self, "model")
-        TurnLayout(  # which checks the lengths against each other
-            kind=CAUSAL if self.architecture == "causal" else SEQ2SEQ,
-            max_length=self.max_length,
-            max_response_length=self.max_response_length,
-            max_history=self.max_history,
-        )
+    conflicts: ClassVar[tuple[Conflict, ...]] = (TOO_SHORT,)
+
+    @property
+    def kind(self) -> str:
+        """The kind of its sequences."""
+        return CAUSAL if self.architecture == "causal" else SEQ2SEQ

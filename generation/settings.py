@@ -1,17 +1,17 @@
 """The settings of a generator that are stored with its weights."""
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar
 
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, KNOWLEDGE, SEEKER, WIZARD, TurnLayout
-from faithkit.arguments import check_mapping, check_names, check_numbers, check_text, check_texts
 from faithkit.detector import GENERATOR
-from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar
+from faithkit.settings.check import options, read_stored
+from faithkit.settings.types import Conflict, OneOf, Share
 from generation.weights import ARCHITECTURES
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class Settings:
     """The settings that a generator was trained with.
 
@@ -23,21 +23,30 @@ class Settings:
     """
 
     layout: TurnLayout
-    architecture: str
-    thresholds: dict[str, Any]
+    architecture: Annotated[str, OneOf(tuple(ARCHITECTURES))]
+    thresholds: dict[Annotated[str, OneOf(tuple(CONTROL_TOKENS))], list[Share]]
     origin: dict[str, Any]
 
-    def __post_init__(self) -> None:
-        check_text("layout.architecture", self.architecture, ARCHITECTURES)
-        if self.layout.kind != ARCHITECTURES[self.architecture].kind:
-            raise UserError(f"layout.kind is {self.layout.kind!r}, and {self.architecture} models read no such layout")
-        check_mapping("thresholds", self.thresholds)
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.layout.kind != ARCHITECTURES[s.architecture].kind,
+            "layout.kind is {s.layout.kind!r}",
+            "{s.architecture} models read another layout",
+        ),
+        Conflict(
+            lambda s: s.wrong_group,
+            "thresholds.{s.wrong_group} is {s.thresholds}",
+            "there is a boundary between each two levels of a group",
+        ),
+    )
+
+    @property
+    def wrong_group(self) -> str | None:
+        """The first control group whose levels the thresholds do not divide."""
         for group, boundaries in self.thresholds.items():
-            check_text("thresholds", group, CONTROL_TOKENS)
-            check_numbers(f"thresholds.{group}", boundaries, 0, 1)
             if len(boundaries) != len(CONTROL_TOKENS[group]) - 1:
-                raise UserError(f"thresholds.{group} is {shorten(boundaries)}: not a boundary between each two levels")
-        check_mapping("origin", self.origin)
+                return group
+        return None
 
     def to_sidecar(self) -> Sidecar:
         """Gives the settings in the form that `faithkit.json` stores."""
@@ -48,11 +57,9 @@ class Settings:
     @classmethod
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
         """Reads the settings back from a stored sidecar."""
-        check_names("layout", sidecar.layout, TurnLayout, others=("architecture", "markers"))
-        stored = {field.name: sidecar.layout[field.name] for field in fields(TurnLayout)}
-        check_texts("layout.control", stored["control"])
+        layout = {name: value for name, value in sidecar.layout.items() if name not in ("architecture", "markers")}
         return cls(
-            layout=TurnLayout(**{**stored, "control": tuple(stored["control"])}),
+            layout=read_stored(TurnLayout, layout, "layout"),
             architecture=sidecar.layout["architecture"],
             thresholds=sidecar.thresholds,
             origin=sidecar.origin,

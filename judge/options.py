@@ -1,22 +1,22 @@
 """The options of a judge: how it is asked, the block `judge`, and how one is trained, the block `model`."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
-
-from faithkit.settings.check import check_fields
+from faithkit.settings.check import options
 from faithkit.settings.types import (
     ALL_LINEAR,
     MAX_ALPHA,
-    MAX_RANK,
     Count,
     Hint,
     OneOf,
+    OrNull,
     PartialShare,
     Positive,
+    Range,
+    Rank,
     Switch,
     Text,
+    Texts,
     Tokens,
 )
 from faithkit.training.training_options import Aim
@@ -24,16 +24,14 @@ from faithkit.training.training_options import Aim
 ASKS = VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
 TRAINABLE = (VERDICT, JUDGEMENT, SPANS)  # ways of asking that a judge can be trained for
 MAX_EXAMPLES = 64  # in a prompt
-NumExamples = Annotated[int, Field(ge=1, le=MAX_EXAMPLES)]
-
-Rank = Annotated[int, Field(ge=1, le=MAX_RANK)]
+NumExamples = Annotated[int, Range(ge=1, le=MAX_EXAMPLES)]
 Modules = Annotated[
-    Annotated[str, OneOf((ALL_LINEAR,))] | Annotated[list[Text], Field(min_length=1)],
+    Annotated[str, OneOf((ALL_LINEAR,))] | Texts,
     Hint("use all-linear, or a list of layers' names: [q_proj,v_proj]"),
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class AskOptions:
     """The block `judge` of evaluate.py.
 
@@ -60,11 +58,8 @@ class AskOptions:
     ] = None
     written: Switch = False
 
-    def __post_init__(self) -> None:
-        check_fields(self)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("model")
 class JudgeOptions:
     """Options of `model=judge`.
 
@@ -93,12 +88,7 @@ class JudgeOptions:
     dropout: PartialShare | None = None
     gradient_checkpointing: Switch = False
     threshold_aim: Aim = "macro_f1"
-    lora_rank: Annotated[
-        Rank | None, Hint(f"use a whole number from 1 to {MAX_RANK}, or null to train all weights")
-    ] = None
-    lora_alpha: Annotated[int, Field(ge=1, le=MAX_ALPHA), Hint(f"use a whole number from 1 to {MAX_ALPHA}")] = 32
+    lora_rank: Annotated[Rank | None, OrNull("to train all weights")] = None
+    lora_alpha: Annotated[int, Range(ge=1, le=MAX_ALPHA)] = 32
     lora_dropout: PartialShare = 0.0
     lora_modules: Modules = ALL_LINEAR
-
-    def __post_init__(self) -> None:
-        check_fields(self, "model")

@@ -1,23 +1,23 @@
 """The settings of a judge that are stored with its weights."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
-from faithkit.arguments import check_mapping, check_names, check_number, check_text
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import Sidecar, read_settings
 from faithkit.records import LABELS
+from faithkit.settings.check import check_value, options, read_stored
+from faithkit.settings.types import OneOf, Tokens
 from faithkit.weights.resolve import fetch_folder
 from judge.options import TRAINABLE
 from judge.prompt import PromptTemplate
 
 PROMPT = ("text", "system", "name")  # stored fields of a template, without few-shot examples
-MAX_LENGTH = 1_000_000  # tokens; more than any model reads
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("layout")
 class Settings:
     """The settings that a judge was trained and calibrated with.
 
@@ -28,16 +28,11 @@ class Settings:
         origin: Base weights, data with their fingerprint, and versions.
     """
 
-    ask: str
+    ask: Annotated[str, OneOf(TRAINABLE)]
     template: PromptTemplate
-    max_length: int
+    max_length: Tokens
     calibration: ScoreCalibration
     origin: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        check_text("layout.ask", self.ask, TRAINABLE)
-        check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
-        check_mapping("origin", self.origin)
 
     def to_sidecar(self) -> Sidecar:
         """Converts the settings to the form of `faithkit.json`."""
@@ -54,19 +49,17 @@ class Settings:
         """Reads the settings of `faithkit.json`."""
         if tuple(sidecar.labels) != LABELS:
             raise UserError(f"labels are {shorten(sidecar.labels)}, and a judge's are {', '.join(LABELS)}")
-        check_names("thresholds", sidecar.thresholds, ScoreCalibration)
-        prompt = sidecar.layout["prompt"]
-        check_mapping("layout.prompt", prompt)
+        layout = sidecar.layout
+        prompt = layout["prompt"]
+        check_value("layout.prompt", prompt, dict[str, str])
         if prompt.keys() != set(PROMPT):
             raise UserError(f"layout.prompt has {shorten(', '.join(prompt))}, and not {', '.join(PROMPT)}")
-        for name, text in prompt.items():
-            if not isinstance(text, str):
-                raise UserError(f"layout.prompt.{name} is {shorten(text)}, and no text")
+        calibration = read_stored(ScoreCalibration, sidecar.thresholds, "thresholds")
         return cls(
-            ask=sidecar.layout["ask"],
+            ask=layout["ask"],
             template=PromptTemplate(**prompt),
-            max_length=sidecar.layout["max_length"],
-            calibration=ScoreCalibration(**sidecar.thresholds),
+            max_length=layout["max_length"],
+            calibration=calibration,
             origin=sidecar.origin,
         )
 

@@ -142,9 +142,10 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     judge = of_a_judge(np.arange(3), np.array([[1.0, 2, 1, 0.3, 1], [1, 2, 1, -1, 0], [1, 2, 1, 2, 1]]))
     found = {"critic": critic.keys() - constant, "tagger": tagger, "generator": generator}
     found["judge"] = judge.keys() - constant
-    assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(n) for k, n in training.METRICS.items()}
+    allowed = {kind.name: kind.metrics for kind in training.KINDS.values()}
+    assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(names) for k, names in allowed.items()}
     for kind, declared in (("critic", CLASSIFICATION_KINDS), ("generator", PERPLEXITY_KINDS)):
-        assert all(declared[name] == metric for name, metric in training.METRICS[kind].items() if name in declared)
+        assert all(declared[name] == metric for name, metric in allowed[kind].items() if name in declared)
 
 
 @pytest.mark.parametrize("block", [blocks.Data, blocks.Trainer, blocks.Callbacks])

@@ -1,17 +1,16 @@
 """The critic's hyperparameters, the block `model`."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from data_modules.encoding.sequence_layout import ORDERS
-from faithkit.settings.check import check_fields
+from faithkit.settings.check import options
 from faithkit.settings.types import Conflict, Count, NonNegative, OneOf, PartialShare, Switch, Text, Tokens
 from faithkit.training.training_options import Aim
 
 WORDS, WORDS_AND_TOKENS = "words", "words_and_tokens"  # true means words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("model")
 class CriticOptions:
     """Options of `model=critic`. `PairEncoder` checks the minimum of max_length.
 
@@ -69,9 +68,6 @@ class CriticOptions:
             for key in ("support_weight", "span_weight")
         ),
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self, "model")
 
     @property
     def reads_tokens(self) -> bool:

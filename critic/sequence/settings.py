@@ -1,25 +1,23 @@
 """The settings of a critic that are stored with its weights."""
 
 import logging
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any, ClassVar
 
 from critic.sequence.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
 from data_modules.encoding.sequence_layout import ORDERS
-from faithkit.arguments import check_mapping, check_names, check_number, check_numbers, check_text
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import LABELS
-
-MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
-MAX_WEIGHT = 1e6  # far above fitted weights
+from faithkit.settings.check import options, read_stored
+from faithkit.settings.types import Conflict, Count, OneOf, Tokens, Weights
 
 log = logging.getLogger("faithkit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("layout")
 class Settings:
     """Settings that the weights were trained and calibrated with.
 
@@ -31,23 +29,20 @@ class Settings:
         origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
-    max_length: int
-    order: str
-    max_knowledge_words: int | None = None
-    evidence: tuple[float, ...] = ()
+    max_length: Tokens
+    order: Annotated[str, OneOf(ORDERS)]
+    max_knowledge_words: Count | None = None
+    evidence: Weights = ()
     calibration: ScoreCalibration
     origin: dict[str, Any]
 
-    def __post_init__(self) -> None:
-        check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
-        check_text("layout.order", self.order, ORDERS)
-        if self.max_knowledge_words is not None:
-            check_number("layout.max_knowledge_words", self.max_knowledge_words, 1, MAX_LENGTH, whole=True)
-        check_numbers(EVIDENCE, self.evidence, -MAX_WEIGHT, MAX_WEIGHT)
-        if len(self.evidence) not in (0, *NAMES):
-            raise UserError(f"{EVIDENCE} has {len(self.evidence)} numbers, wanted {' or '.join(map(str, NAMES))}")
-        object.__setattr__(self, "evidence", tuple(float(weight) for weight in self.evidence))
-        check_mapping("origin", self.origin)
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: len(s.evidence) not in (0, *NAMES),
+            f"{EVIDENCE} is {{s.evidence}}",
+            f"use a list of {' or '.join(map(str, NAMES))} numbers",
+        ),
+    )
 
     @property
     def reads_tokens(self) -> bool:
@@ -79,16 +74,9 @@ class Settings:
         if tuple(sidecar.labels) != LABELS:
             raise UserError(f"labels are {shorten(sidecar.labels)}, and a critic's are {', '.join(LABELS)}")
         thresholds = dict(sidecar.thresholds)
-        evidence = thresholds.pop(EVIDENCE, ())
-        check_names("thresholds", thresholds, ScoreCalibration)
-        return cls(
-            max_length=sidecar.layout["max_length"],
-            order=sidecar.layout["order"],
-            max_knowledge_words=sidecar.layout.get("max_knowledge_words"),
-            evidence=evidence,
-            calibration=ScoreCalibration(**thresholds),
-            origin=sidecar.origin,
-        )
+        values = {**sidecar.layout, "evidence": thresholds.pop(EVIDENCE, ()), "origin": sidecar.origin}
+        values["calibration"] = read_stored(ScoreCalibration, thresholds, "thresholds")
+        return read_stored(cls, values, "layout", complete=False)
 
 
 def foreign_settings(config: Any, folder: str) -> Settings:

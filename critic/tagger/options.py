@@ -1,14 +1,13 @@
 """The tagger's hyperparameters, the block `model`."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from faithkit.settings.check import check_fields
+from faithkit.settings.check import options
 from faithkit.settings.types import Conflict, Count, NonNegative, PartialShare, Positive, Switch, Text, Tokens
 from faithkit.training.training_options import Aim
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("model")
 class TaggerOptions:
     """Options of `model=tagger`. `SpanEncoder` checks the minimum of max_length.
 
@@ -56,6 +55,3 @@ class TaggerOptions:
             "set model.typed=false model.support_weight=0",
         ),
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self, "model")

@@ -1,22 +1,21 @@
 """The settings of a tagger that are stored with its weights."""
 
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from critic.tagger.span_calibration import SpanCalibration
-from faithkit.arguments import check_mapping, check_names, check_number, check_texts
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES
-
-MAX_LENGTH = 1_000_000  # tokens; more than any encoder reads
+from faithkit.settings.check import options, read_stored
+from faithkit.settings.types import Switch, Tokens
 
 log = logging.getLogger("faithkit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("layout")
 class Settings:
     """Settings that the weights were trained and calibrated with.
 
@@ -29,17 +28,10 @@ class Settings:
     """
 
     labels: tuple[str, ...]
-    max_length: int
-    token_support: bool = False
+    max_length: Tokens
+    token_support: Switch = False
     calibration: SpanCalibration
     origin: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        check_texts("labels", self.labels)
-        check_number("layout.max_length", self.max_length, 1, MAX_LENGTH, whole=True)
-        if not isinstance(self.token_support, bool):
-            raise UserError(f"layout.token_support is {shorten(self.token_support)}, which is neither true nor false")
-        check_mapping("origin", self.origin)
 
     def to_sidecar(self) -> Sidecar:
         layout: dict[str, Any] = {"max_length": self.max_length}
@@ -57,14 +49,9 @@ class Settings:
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
         if tuple(sidecar.labels) not in (tagger_labels(True), tagger_labels(False)):
             raise UserError(f"labels are {shorten(sidecar.labels)}, which no tagger has")
-        check_names("thresholds", sidecar.thresholds, SpanCalibration)
-        return cls(
-            labels=tuple(sidecar.labels),
-            max_length=sidecar.layout["max_length"],
-            token_support=sidecar.layout.get("token_support", False),
-            calibration=SpanCalibration(**sidecar.thresholds),
-            origin=sidecar.origin,
-        )
+        calibration = read_stored(SpanCalibration, sidecar.thresholds, "thresholds")
+        values = {"labels": tuple(sidecar.labels), "calibration": calibration, "origin": sidecar.origin}
+        return read_stored(cls, {**sidecar.layout, **values}, "layout", complete=False)
 
 
 def tagger_labels(typed: bool) -> tuple[str, ...]:

@@ -1,17 +1,18 @@
 """Converts a tagger's log-odds to probabilities, spans and labels; fitted on validation, stored with the weights."""
 
 from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import linear, sigmoid
 from critic.tagger.calibration_features import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Answers
-from faithkit.arguments import check_number, check_numbers, check_text
-from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES
-from faithkit.errors import UserError
+from faithkit.calibration.score_calibration import ResponseThreshold
+from faithkit.settings.check import options
+from faithkit.settings.types import Conflict, Range, Share, Weight, Weights
 
-MAX_WEIGHT, MAX_CHARACTERS = 1e6, 100_000  # far above fitted values
+MAX_CHARACTERS = 100_000  # far above fitted values
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -97,7 +98,7 @@ def find_spans(
     return FoundSpans(starts[begins][keep], found_end[keep], tokens[begins][keep], tokens[lasts][keep])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class SpanCalibration:
     """Parameters and steps of a tagger's calibration.
 
@@ -114,30 +115,28 @@ class SpanCalibration:
         aim: Metric that the response threshold was chosen for.
     """
 
-    slope: float = 1.0
-    bias: float = 0.0
-    token_weights: tuple[float, ...] = ()
-    char_threshold: float = 0.5
-    merge_gap: int = 0
-    min_length: int = 1
-    response_weights: tuple[float, ...] = (1.0, 0.0, 0.0, 0.0, 0.0)
-    response_threshold: float = 0.5
+    slope: Weight = 1.0
+    bias: Weight = 0.0
+    token_weights: Weights = ()
+    char_threshold: Share = 0.5
+    merge_gap: Annotated[int, Range(ge=0, le=MAX_CHARACTERS)] = 0
+    min_length: Annotated[int, Range(ge=1, le=MAX_CHARACTERS)] = 1
+    response_weights: Weights = (1.0, 0.0, 0.0, 0.0, 0.0)
+    response_threshold: ResponseThreshold = 0.5
     aim: str = "none: nothing was fitted"
 
-    def __post_init__(self) -> None:
-        for name, evidence in (("token_weights", TOKEN_EVIDENCE), ("response_weights", RESPONSE_EVIDENCE)):
-            weights = getattr(self, name)
-            check_numbers(name, weights, -MAX_WEIGHT, MAX_WEIGHT)
-            object.__setattr__(self, name, tuple(float(weight) for weight in weights))
-            if len(weights) not in (0, len(evidence) + 1):
-                raise UserError(f"{name} has {len(weights)} numbers, and needs {len(evidence) + 1}")
-        for name in ("slope", "bias"):
-            check_number(name, getattr(self, name), -MAX_WEIGHT, MAX_WEIGHT)
-        check_number("char_threshold", self.char_threshold, 0, 1)
-        check_number("response_threshold", self.response_threshold, 0, ABOVE_ALL_SCORES)
-        check_number("merge_gap", self.merge_gap, 0, MAX_CHARACTERS, whole=True)
-        check_number("min_length", self.min_length, 1, MAX_CHARACTERS, whole=True)
-        check_text("aim", self.aim)
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: len(s.token_weights) not in (0, len(TOKEN_EVIDENCE) + 1),
+            "token_weights is {s.token_weights}",
+            f"use a list of {len(TOKEN_EVIDENCE) + 1} numbers",
+        ),
+        Conflict(
+            lambda s: len(s.response_weights) not in (0, len(RESPONSE_EVIDENCE) + 1),
+            "response_weights is {s.response_weights}",
+            f"use a list of {len(RESPONSE_EVIDENCE) + 1} numbers",
+        ),
+    )
 
     def probabilities(self, answers: Answers) -> Floats:
         """Computes the calibrated P(hallucinated) of tokens."""

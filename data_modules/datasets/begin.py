@@ -13,8 +13,9 @@ from data_modules.reading.dataset import Source
 from data_modules.reading.fields import last_turn, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.arguments import FAR, check_number
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example
+from faithkit.settings.check import check_value
+from faithkit.settings.types import Count
 from faithkit.words import best_sentences
 
 ADDRESS = "https://github.com/google/BEGIN-dataset"
@@ -80,8 +81,7 @@ class BeginSource(Source):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.max_knowledge_words is not None:
-            check_number("max_knowledge_words", self.max_knowledge_words, 1, FAR, whole=True)
+        check_value("max_knowledge_words", self.max_knowledge_words, Count | None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,9 @@ from data_modules.reading.dialogues import read_transcript
 from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import ReadReport, Row
-from faithkit.arguments import check_number
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span, Turn
+from faithkit.settings.check import check_value
+from faithkit.settings.types import Whole
 
 ADDRESS = "https://github.com/RUCAIBox/HaluEval, folder data"
 ALL = "all"  # the one split
@@ -81,7 +82,7 @@ class HaluEval(Source):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("seed", self.seed, -(2**63), 2**63, whole=True)
+        check_value("seed", self.seed, Whole)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         return find_files(self.path, {ALL: [f"{task}_data.json" for task in TASKS]}, address=ADDRESS)

@@ -19,9 +19,10 @@ from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import File
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
-from faithkit.arguments import check_number
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
+from faithkit.settings.check import check_value
+from faithkit.settings.types import Share
 from faithkit.words import sentence_places, unicode_words
 
 BUILT, UNBUILT = Path("reading_sets", "post-build"), Path("reading_sets", "pre-build")
@@ -180,7 +181,7 @@ class TopicalChat(Source):
     min_overlap: float = 0.2
 
     def __post_init__(self) -> None:
-        check_number("min_overlap", self.min_overlap, 0, 1)
+        check_value("min_overlap", self.min_overlap, Share)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         """Returns the conversations of each split, followed by their reading sets: its records depend on both."""

@@ -6,9 +6,10 @@ from typing import Any, ClassVar
 
 from data_modules.embedded.dialogue import Exchange, Reply, exchanges
 from data_modules.reading.dataset import SPLITS, GeneratedSource
-from faithkit.arguments import check_number
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
+from faithkit.settings.check import check_value
+from faithkit.settings.types import NonNegativeInt
 
 GENERIC_LABELS = {"drop": None, "faithful": FAITHFUL, "hallucinated": HALLUCINATED, "unlabelled": None}
 GENERIC_EVERY = 8  # one turn in this many gives a generic reply, unless they are dropped
@@ -82,7 +83,7 @@ class Embedded(GeneratedSource):
     def __post_init__(self) -> None:
         _check("train", self.generic)
         for name, number in (*self.sizes().items(), ("", self.seed)):
-            check_number(f"num_{name}" if name else "seed", number, 0, 2**63 - 1, whole=True)
+            check_value(f"num_{name}" if name else "seed", number, NonNegativeInt)
 
     def layout(self) -> Mapping[str, Any]:
         """Returns the settings that the records depend on."""

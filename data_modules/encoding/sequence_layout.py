@@ -8,16 +8,16 @@ The control tokens of CTRL (Rashkin et al. 2021) come before everything else, on
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from faithkit.arguments import check_number
+from pydantic import AfterValidator, Field
+
 from faithkit.errors import UserError, shorten
+from faithkit.settings.check import options
+from faithkit.settings.types import Conflict, NonNegativeInt, OneOf, Range
 
+Groups = TypeVar("Groups", bound=Sequence[str])
 KNOWLEDGE_FIRST, RESPONSE_FIRST = ORDERS = ("knowledge_response", "response_knowledge")
-
-
-MAX_LENGTH = 10_000_000  # tokens and turns; more than any model reads
 SEQ2SEQ, CAUSAL = "seq2seq", "causal"
 DIALOGUE, KNOWLEDGE, SEEKER, WIZARD = "<|dialogue|>", "<|knowledge|>", "<|seeker|>", "<|wizard|>"
 # Each marker with the word that initialises its embedding. DIALOGUE is the bos of tokenizers that have none.
@@ -30,7 +30,26 @@ CONTROL_TOKENS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def check_control_groups(groups: Groups) -> Groups:
+    """Refuses groups that are unknown or out of order."""
+    if list(groups) != [name for name in CONTROL_TOKENS if name in groups]:
+        hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
+        raise UserError(f"control groups {shorten(list(groups))}", hint=hint)
+    return groups
+
+
+SequenceLength = Annotated[int, Range(ge=16, le=10**7)]
+ResponseLength = Annotated[int, Range(ge=2, le=10**7)]
+
+
+TOO_SHORT = Conflict(  # of a causal model, whose sequence holds the response too
+    lambda s: s.kind == CAUSAL and s.max_length < 16 + s.max_response_length,
+    "model.max_length is {s.max_length}, model.max_response_length {s.max_response_length}",
+    "leave 16 tokens or more besides the response",
+)
+
+
+@options("model")
 class TurnLayout:
     """The lengths and parts of a sequence.
 
@@ -43,28 +62,13 @@ class TurnLayout:
         control: Names of the control groups, in the order of CONTROL_TOKENS.
     """
 
-    kind: str
-    max_length: int
-    max_response_length: int
-    max_history: int | None = None
-    control: tuple[str, ...] = ()
+    kind: Annotated[str, OneOf((SEQ2SEQ, CAUSAL))]
+    max_length: SequenceLength
+    max_response_length: ResponseLength
+    max_history: NonNegativeInt | None = None
+    control: Annotated[tuple[str, ...], Field(strict=False), AfterValidator(check_control_groups)] = ()
 
-    def __post_init__(self) -> None:
-        check_number("model.max_response_length", self.max_response_length, 2, MAX_LENGTH, whole=True)
-        least = 16 + (self.max_response_length if self.kind == CAUSAL else 0)
-        check_number("model.max_length", self.max_length, least, MAX_LENGTH, whole=True)
-        if self.max_history is not None:
-            check_number("model.max_history", self.max_history, 0, MAX_LENGTH, whole=True)
-        if self.kind not in (SEQ2SEQ, CAUSAL):
-            raise UserError(f"a generator of kind {self.kind!r}", hint=f"use {SEQ2SEQ} or {CAUSAL}")
-        check_control_groups(self.control)
-
-
-def check_control_groups(groups: Sequence[str]) -> None:
-    """Refuses groups that are unknown or out of order."""
-    if list(groups) != [name for name in CONTROL_TOKENS if name in groups]:
-        hint = f"use some of {', '.join(CONTROL_TOKENS)}, in this order"
-        raise UserError(f"control groups {shorten(list(groups))}", hint=hint)
+    conflicts: ClassVar[tuple[Conflict, ...]] = (TOO_SHORT,)
 
 
 def bos_of(tokenizer: Any) -> str:

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 from data_modules.reading.dataset import SPLITS, Records, Source, read_examples
 from data_modules.reading.files import File
 from data_modules.reading.rows import ReadReport
-from faithkit.arguments import check_number
 from faithkit.records import HALLUCINATED, UNTYPED, Example, Span
+from faithkit.settings.check import check_value
+from faithkit.settings.types import Count, NonNegativeInt
 from faithkit.words import sentence_places, unicode_content_words
 
 VERSION = 2  # raised when the same records give other examples
@@ -48,8 +49,8 @@ class DroppedSupport(Source):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", self.of.path)
-        check_number("num_copies", self.num_copies, 1, 1000, whole=True)
-        check_number("seed", self.seed, 0, 2**63 - 1, whole=True)
+        check_value("num_copies", self.num_copies, Count)
+        check_value("seed", self.seed, NonNegativeInt)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         split = self._split()

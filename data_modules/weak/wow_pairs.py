@@ -25,16 +25,25 @@ from data_modules.reading.rows import ReadReport
 from data_modules.reading.rows import check_text as check_field
 from data_modules.splits import divide_groups
 from data_modules.weak.synthetic_pairs import PROBABILITY, make_pairs
-from faithkit.arguments import FAR, check_number, check_text, check_texts
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import text_key
 from faithkit.records import Example
+from faithkit.settings.check import check_value
+from faithkit.settings.types import Count, NonNegativeInt, Share, Text, Texts
 from faithkit.weights.resolve import resolve
 from faithkit.words import sentences, unicode_content_words
 
 VERSION = 2  # raised when the same files give other pairs
 NATURAL, SYNTHETIC = "natural", "synthetic"
 KINDS = (NATURAL, SYNTHETIC)
+TYPES = {
+    "audit_path": Text | None,
+    "splits": Texts | tuple[Text, ...] | None,
+    "teacher": Text,
+    **dict.fromkeys(("easy_share", "validation_fraction", "test_fraction"), Share),
+    "max_words": Count,
+    "seed": NonNegativeInt,
+}
 SURE = 0.9  # the teacher's probability above which a pair is easy: only a share of these is kept
 
 
@@ -84,15 +93,8 @@ class WeakWow(Source):
             raise UserError(f"kinds is {list(self.kinds)}", hint=f"use {', '.join(KINDS)}, or both")
         if NATURAL in self.kinds and self.audit_path is None:
             raise UserError("natural pairs need labels to learn from", hint="set audit_path to the data audit's folder")
-        for name in ("audit_path", "splits"):
-            value = getattr(self, name)
-            if value is not None:
-                (check_text if name == "audit_path" else check_texts)(name, value)
-        check_text("teacher", self.teacher)
-        for name in ("easy_share", "validation_fraction", "test_fraction"):
-            check_number(name, getattr(self, name), 0, 1)
-        check_number("max_words", self.max_words, 1, FAR, whole=True)
-        check_number("seed", self.seed, 0, 2**63 - 1, whole=True)
+        for name, kind in TYPES.items():
+            check_value(name, getattr(self, name), kind)
 
     def files(self) -> Mapping[str, Sequence[File]]:
         """Returns all files that the records depend on."""

@@ -1,22 +1,23 @@
 """Turns a critic's logits into calibrated probabilities and labels; fitted on validation, stored with the weights."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.arguments import check_number, check_text
 from faithkit.calibration.thresholds import apply_temperature, calibration_error, choose_threshold, fit_temperature
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
+from faithkit.settings.check import options
+from faithkit.settings.types import Hint, Range
 
 IS_HALLUCINATED = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
-MIN_TEMPERATURE, MAX_TEMPERATURE = 1e-3, 1e3  # far beyond what a fit gives
 ABOVE_ALL_SCORES = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
+ResponseThreshold = Annotated[float, Range(ge=0, le=ABOVE_ALL_SCORES), Hint("use a number from 0 to 1")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class ScoreCalibration:
     """The temperature and the threshold of a critic.
 
@@ -26,14 +27,9 @@ class ScoreCalibration:
         aim: The metric that the threshold was chosen for.
     """
 
-    temperature: float = 1.0
-    threshold: float = 0.5
+    temperature: Annotated[float, Range(ge=1e-3, le=1e3)] = 1.0  # far beyond what a fit gives
+    threshold: ResponseThreshold = 0.5
     aim: str = "none: nothing was fitted"
-
-    def __post_init__(self) -> None:
-        check_number("temperature", self.temperature, MIN_TEMPERATURE, MAX_TEMPERATURE)
-        check_number("threshold", self.threshold, 0, ABOVE_ALL_SCORES)
-        check_text("aim", self.aim)
 
     @classmethod
     def fit(cls, odds: NDArray[Any], labels: NDArray[Any], aim: str) -> tuple["ScoreCalibration", dict[str, Any]]:

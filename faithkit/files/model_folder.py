@@ -8,16 +8,16 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from faithkit.arguments import check_mapping, check_text, check_texts
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import atomic_folder, dumps, write_json
 from faithkit.files.hashes import hash_files
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
+from faithkit.settings.check import options
 from faithkit.words import VERSION as WORDS_VERSION
 
 if TYPE_CHECKING:  # numpy is imported later
@@ -30,7 +30,7 @@ Settings = TypeVar("Settings")
 log = logging.getLogger("faithkit")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class Sidecar:
     """The settings, in addition to the weights, that are needed to use a model as it was trained.
 
@@ -48,12 +48,6 @@ class Sidecar:
     thresholds: dict[str, Any]
     origin: dict[str, Any]
 
-    def __post_init__(self) -> None:
-        check_text("kind", self.kind)
-        check_texts("labels", self.labels)
-        for name in ("layout", "thresholds", "origin"):
-            check_mapping(name, getattr(self, name))
-
 
 def write_folder(folder: Path, model: Any, tokenizer: Any, sidecar: Sidecar, seen: "SeenRows | None" = None) -> None:
     """Writes weights as safetensors, tokenizer, seen rows and sidecar, replacing an older folder in one step."""
@@ -69,7 +63,7 @@ def write_sealed(folder: Path, fill: Callable[[Path], None], sidecar: Sidecar, s
     """Writes a model folder: the files from `fill`, seen rows, and the sidecar with the hashes of all files."""
     from faithkit.environment import environment
 
-    stored = {name: getattr(sidecar, name) for name in Sidecar.__slots__}
+    stored = asdict(sidecar)
     with atomic_folder(folder, replace=True) as unfinished:
         fill(unfinished)
         if seen is not None:
@@ -155,7 +149,7 @@ def read_sidecar(folder: Path) -> Sidecar | None:
     if stored is None:
         return None
     _check_words(stored, folder / SIDECAR)
-    return parse(folder, lambda: Sidecar(**{name: stored[name] for name in Sidecar.__slots__}))
+    return parse(folder, lambda: Sidecar(**{field.name: stored[field.name] for field in fields(Sidecar)}))
 
 
 def sidecar_of(checkpoint: str | None) -> Sidecar | None:

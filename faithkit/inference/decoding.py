@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol
 
 from faithkit.arguments import wrong
 from faithkit.errors import UserError, shorten
-from faithkit.settings.check import check_fields
+from faithkit.settings.check import options
 from faithkit.settings.types import Conflict, Count, NonNegativeInt, OneOf, Positive, PositiveShare, Seed
 
 if TYPE_CHECKING:  # the command line is checked with `Decoding`, before anything heavy is imported
@@ -19,7 +19,7 @@ GREEDY, BEAM, NUCLEUS = "greedy", "beam", "nucleus"
 STRATEGIES = (GREEDY, BEAM, NUCLEUS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class Decoding:
     """The settings of decoding: how the next token is chosen.
 
@@ -61,9 +61,6 @@ class Decoding:
             "raise num_beams, or use nucleus",
         ),
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def seed_of(*names: object, size: int) -> int:

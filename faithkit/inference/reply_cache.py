@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from faithkit.arguments import check_number
 from faithkit.errors import UserError
 from faithkit.files.atomic import disk_errors, make_folder
 from faithkit.inference.decoding import BEAM, NUCLEUS, Decoding
 from faithkit.inference.text import Form, Reply, Request, TextEngine, check_requests
+from faithkit.settings.check import check_value
+from faithkit.settings.types import Count
 
 KEY_VERSION = 1  # raised when equal requests must be asked again
 SETTINGS = ("strategy", "max_new_tokens", "min_new_tokens", "repetition_penalty")  # part of every key
@@ -51,7 +52,7 @@ class CachedEngine:
     """
 
     def __init__(self, engine: TextEngine, path: str | Path, *, commit_every: int = 1):
-        check_number("commit_every", commit_every, 1, 10**6, whole=True)
+        check_value("commit_every", commit_every, Count)
         self.engine, self.path, self.commit_every = engine, path, commit_every
         self.known = self.asked = 0
 

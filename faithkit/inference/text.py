@@ -12,7 +12,7 @@ from pydantic import Field
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding, check_unique_ids
-from faithkit.settings.check import check_fields
+from faithkit.settings.check import options
 from faithkit.settings.types import (
     PRECISIONS,
     Count,
@@ -20,6 +20,7 @@ from faithkit.settings.types import (
     NonNegative,
     NonNegativeInt,
     OneOf,
+    OrNull,
     Positive,
     PositiveShare,
     Text,
@@ -124,7 +125,7 @@ def check_requests(requests: Sequence[Request]) -> None:
     check_unique_ids("requests", [request.id for request in requests])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class EngineOptions:
     """The block `engine` of evaluate.py.
 
@@ -148,9 +149,9 @@ class EngineOptions:
     name: Annotated[Any, OneOf((None, *ENGINES))] = None
     model: Text | None = None
     precision: Annotated[str, OneOf(PRECISIONS)] = "auto"
-    batch_size: Annotated[Count | None, Hint("use 1 or more texts, or null for what suits the device")] = None
-    max_length: Annotated[Tokens | None, Hint("use 1 or more tokens, or null for all that the model has")] = None
-    memory_fraction: Annotated[PositiveShare | None, Hint("use a share above 0, or null to leave it to vLLM")] = None
+    batch_size: Annotated[Count | None, OrNull("for what suits the device")] = None
+    max_length: Annotated[Tokens | None, OrNull("for all that the model has")] = None
+    memory_fraction: Annotated[PositiveShare | None, OrNull("to leave it to vLLM")] = None
     cache: Annotated[Text | None, Hint("use auto, a file's path, or null for none")] = AUTO
     base_url: Text | None = None
     api_key_variable: Text = "OPENAI_API_KEY"
@@ -160,9 +161,6 @@ class EngineOptions:
     price: Annotated[
         tuple[NonNegative, NonNegative] | None, Field(strict=False), Hint("use [READ,WRITTEN] for a million tokens")
     ] = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def build_text_engine(options: EngineOptions) -> TextEngine:

@@ -1,32 +1,18 @@
 """Checks a configuration, or the fields of options, against their types; reports every problem at once."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, ValidationError, create_model, model_validator
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
 
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
-from faithkit.settings.types import HINTED, Block, Ineffective, Preflight, find_conflicts
+from faithkit.settings.types import Block, Ineffective, Preflight, adapter_of, find_conflicts, hint_of
 
-# Hints for a value of another type, where the type brings no hint.
-_BLOCK_HINT = "use a block of keys: {key: value}"
-TYPE_HINTS = {
-    "string_type": "use a text",
-    "bool_type": "use true or false",
-    "int_type": "use a whole number",
-    "float_type": "use a number",
-    "finite_number": "use a number that is finite",
-    "list_type": "use a list: [a,b]",
-    "parts_type": "use a list of {dataset: NAME, path: PATH}, or such blocks by name",
-    "dict_type": _BLOCK_HINT,
-    "model_type": _BLOCK_HINT,
-    "model_attributes_type": _BLOCK_HINT,
-    "string_unicode": "use text of whole characters",
-}
 Model = TypeVar("Model", bound=Block)
+Options = TypeVar("Options")
 
 
 class ScriptSettings(Block):
@@ -108,25 +94,19 @@ def _read(config: Mapping[str, Any], schema: type[Model]) -> tuple[Model | None,
 def problems_of(error: ValidationError, config: Any, prefix: str = "") -> Iterator[UserError]:
     """Translates pydantic's errors: the key, the value, and what to write instead."""
     for found in error.errors(include_url=False):
-        # The tags of a union's members are in angle brackets: they are no keys.
-        place = [part for part in found["loc"] if not (isinstance(part, str) and part.startswith("<"))]
-        yield _problem(found, place, config, prefix)
+        yield _problem(found, list(found["loc"]), config, prefix)
 
 
 def _problem(found: ErrorDetails, place: list[int | str], config: Any, prefix: str) -> UserError:
     key = ".".join(filter(None, [prefix, *(_printable(part) for part in place)]))
-    context = found.get("ctx") or {}
-    if isinstance(raised := context.get("error"), UserError):
+    raised = found.get("ctx", {}).get("error")
+    if isinstance(raised, UserError):
         return raised
     if found["type"] == "missing":
         return UserError(f"{key} is not set", hint=f"set {key}=VALUE")
     if found["type"] == "extra_forbidden":
         return _unknown(key, str(place[-1]), _select(config, place[:-1]))
-    value = found["input"]
-    if found["type"] == "model_type" and not isinstance(value, Mapping):
-        return UserError(f"{key} is {shorten(value)}", hint=_BLOCK_HINT)
-    hint = context["hint"] if found["type"] == HINTED else TYPE_HINTS.get(found["type"], found["msg"])
-    return UserError(f"{key} is {shorten(value)}", hint=str(hint))
+    return UserError(f"{key} is {shorten(found['input'])}", hint=hint_of(found))
 
 
 def _printable(part: int | str) -> str:
@@ -150,32 +130,84 @@ def _select(config: Any, place: list[int | str]) -> Any:
     return config
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def options(block: str = "") -> Callable[[type[Options]], type[Options]]:
+    """Makes a dataclass of options, whose values are checked against their types and its table `conflicts`.
+
+    A block of a configuration may have such a class as the type of a key.
+
+    Args:
+        block: The block of the configuration, which errors name before a key.
+    """
+
+    def decorate(kind: Any) -> Any:
+        kind.__post_init__ = lambda self: _check_options(self, block)
+        kind.__get_pydantic_core_schema__ = classmethod(_schema_of_options)
+        return dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+    return decorate
+
+
+def _check_options(options: Any, block: str) -> None:
+    kind: Any = type(options)
+    values = {field.name: getattr(options, field.name) for field in fields(kind)}
+    checked = _validate(options_model(kind).model_validate, values, block)
+    for name in values:
+        object.__setattr__(options, name, getattr(checked, name))
+    raise_problems(find_conflicts(options, getattr(kind, "conflicts", ())))
+
+
+def _schema_of_options(kind: Any, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def validate(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        return value if isinstance(value, kind) else kind(**dict(check(value)))
+
+    dump = core_schema.plain_serializer_function_ser_schema(asdict)
+    block = handler.generate_schema(options_model(kind))
+    return core_schema.no_info_wrap_validator_function(validate, block, serialization=dump)
+
+
 @cache
-def options_model(kind: type) -> type[Block]:
-    """Makes the pydantic model of a dataclass of options: its fields with their types and defaults."""
+def options_model(kind: Any, complete: bool = False) -> type[Block]:
+    """Makes the pydantic model of a dataclass of options: its fields with their types and defaults.
+
+    Args:
+        complete: Fields with a default are required too.
+    """
     hints = get_type_hints(kind, include_extras=True)
     members: dict[str, Any] = {
-        field.name: (hints[field.name], ... if field.default is MISSING else field.default) for field in fields(kind)
+        field.name: (hints[field.name], ... if complete or field.default is MISSING else field.default)
+        for field in fields(kind)
     }
     return create_model(kind.__name__, __base__=Block, **members)
 
 
-def check_fields(options: Any, prefix: str = "") -> None:
-    """Checks a dataclass of options against its types and its table `conflicts`; meant for `__post_init__`.
+def read_stored(kind: type[Options], stored: Any, block: str, *, complete: bool = True) -> Options:
+    """Reads options that were stored.
 
     Args:
-        prefix: The block of the configuration, which errors name before a key.
+        complete: They were stored with all their fields, those with a default too.
+
+    Raises:
+        UserError: A field is missing, unknown or wrong.
     """
-    values = {field.name: getattr(options, field.name) for field in fields(options)}
-    kind: Any = type(options)
+    values = _validate(options_model(kind, complete).model_validate, stored, block)
+    return kind(**dict(values))
+
+
+def check_value(name: str, value: Any, kind: Any) -> None:
+    """Refuses a value that is not of an annotated type, such as `Count`."""
+    _validate(adapter_of(kind).validate_python, value, name)
+
+
+def _validate(validate: Callable[[Any], Any], value: Any, name: str) -> Any:
     try:
-        options_model(kind).model_validate(values)
+        return validate(value)
     except ValidationError as error:
-        raise join_problems(list(problems_of(error, values, prefix))) from None
-    raise_problems(find_conflicts(options, getattr(kind, "conflicts", ())))
+        raise join_problems(list(problems_of(error, value, name))) from None
 
 
-def with_options(base: type[Model], options: type, name: str) -> type[Model]:
+@cache
+def with_options(base: type[Model], options: type) -> type[Model]:
     """Adds the fields of a dataclass of options to a block, and the checks that the dataclass makes."""
     members = options_model(options).model_fields
 
@@ -185,17 +217,4 @@ def with_options(base: type[Model], options: type, name: str) -> type[Model]:
 
     validators: Any = {"build": model_validator(mode="after")(build)}
     extra: Any = {field: (info.annotation, info) for field, info in members.items()}
-    return create_model(name, __base__=base, __validators__=validators, **extra)
-
-
-@dataclass(frozen=True, slots=True)
-class AsBlock:
-    """Reads a block of the configuration as a dataclass of options: `Annotated[Decoding, AsBlock()]`."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def build(block: Block) -> Any:
-            return source(**{name: getattr(block, name) for name in type(block).model_fields})
-
-        dump = core_schema.plain_serializer_function_ser_schema(asdict)
-        block = handler.generate_schema(options_model(source))
-        return core_schema.no_info_after_validator_function(build, block, serialization=dump)
+    return create_model(options.__name__, __base__=base, __validators__=validators, **extra)

@@ -2,19 +2,43 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError, model_validator
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from faithkit.errors import UserError, choice_hint, raise_problems
 
 PRECISIONS = ("auto", "32-true", "bf16")  # of models that write
 KEPT_CHECKPOINTS = ("none", "best", KEEP_ALL := "all")  # of a training that has ended
 ALL_LINEAR = "all-linear"  # the layers with a LoRA adapter
-MAX_RANK, MAX_ALPHA = 512, 16_384  # of LoRA adapters
+MAX_ALPHA = 16_384  # of LoRA adapters
 DETECTOR_PRECISIONS = (*PRECISIONS, "int8", "onnx")
 HINTED = "hinted"  # the type of pydantic errors that carry their hint
+# Hints for a value of another type, where the type brings no hint.
+BLOCK_HINT = "use a block of keys: {key: value}"
+TYPE_HINTS = {
+    "string_type": "use a text",
+    "bool_type": "use true or false",
+    "int_type": "use a whole number",
+    "float_type": "use a number",
+    "finite_number": "use a number that is finite",
+    "list_type": "use a list: [a,b]",
+    "dict_type": BLOCK_HINT,
+    "model_type": BLOCK_HINT,
+    "string_unicode": "use text of whole characters",
+}
+UNBOUNDED = 10**9  # a limit from here on is far above real values, and hints leave it out
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +163,30 @@ class Preflight:
     check: Callable[[str, Any], Iterator[UserError]]
 
 
+def hint_of(error: ErrorDetails) -> str:
+    """Gives what to write instead of a value that pydantic refused."""
+    if error["type"] == HINTED:
+        return str(error["ctx"]["hint"])
+    return TYPE_HINTS.get(error["type"], error["msg"])
+
+
+def _refuse(hint: str) -> PydanticCustomError:
+    # As an argument: pydantic would read braces in the message as places to fill in.
+    return PydanticCustomError(HINTED, "wrong", {"hint": hint})
+
+
+def _with_hint(schema: CoreSchema, explain: Callable[[ValidationError], str]) -> CoreSchema:
+    """Replaces whatever is wrong with a value by one hint."""
+
+    def validate(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return check(value)
+        except ValidationError as error:
+            raise _refuse(explain(error)) from None
+
+    return core_schema.no_info_wrap_validator_function(validate, schema)
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """Replaces pydantic's message by one hint, whatever is wrong with the value."""
@@ -146,14 +194,48 @@ class Hint:
     text: str
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def validate(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
-            try:
-                return check(value)
-            except ValidationError:
-                # As an argument: pydantic would read braces in the message as places to fill in.
-                raise PydanticCustomError(HINTED, "wrong", {"hint": self.text}) from None
+        return _with_hint(handler(source), lambda error: self.text)
 
-        return core_schema.no_info_wrap_validator_function(validate, handler(source))
+
+@dataclass(frozen=True, slots=True)
+class OrNull:
+    """Adds to the hint of a value what null means: `Annotated[Count | None, OrNull("for all")]`."""
+
+    meaning: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def explain(error: ValidationError) -> str:
+            return f"{hint_of(error.errors(include_url=False)[0])}, or null {self.meaning}"
+
+        return _with_hint(handler(source), explain)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """Limits a number: `Annotated[int, Range(ge=1, le=100)]`; the hint names the limits."""
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: Any = handler(source)
+        limits = {name: getattr(self, name) for name in self.__slots__ if getattr(self, name) is not None}
+        noun = "a whole number" if schema["type"] == "int" else "a number"
+        return _with_hint({**schema, **limits}, lambda error: f"use {noun} {self._describe()}".strip())
+
+    def _describe(self) -> str:
+        limits = []
+        if self.ge is not None:
+            limits.append(f"of at least {self.ge}")
+        if self.gt is not None:
+            limits.append(f"above {self.gt}")
+        if self.le is not None and self.le < UNBOUNDED:
+            limits.append(f"at most {self.le}")
+        if self.lt is not None:
+            limits.append(f"below {self.lt}")
+        return " and ".join(limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,51 +248,78 @@ class OneOf:
         def validate(value: Any) -> Any:
             if any(type(value) is type(name) and value == name for name in self.choices):
                 return value
-            raise PydanticCustomError(HINTED, "wrong", {"hint": choice_hint(value, self.choices)})
+            raise _refuse(choice_hint(value, self.choices))
 
         return core_schema.no_info_plain_validator_function(validate)
 
 
 @dataclass(frozen=True, slots=True)
 class SomeOf:
-    """Accepts one of the choices, or a list of several."""
+    """Accepts a list of some of the choices, none twice."""
 
     choices: tuple[str, ...]
+    least: int = 1
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def validate(value: Any) -> Any:
-            names = value if isinstance(value, list) else [value]
-            if names and all(isinstance(name, str) and name in self.choices for name in names):
+            names = value if isinstance(value, list) and all(isinstance(name, str) for name in value) else [None]
+            if len(names) >= self.least and len(set(names)) == len(names) and {*names} <= {*self.choices}:
                 return value
-            wrong = next((name for name in names if name not in self.choices), value)
-            raise PydanticCustomError(HINTED, "wrong", {"hint": choice_hint(wrong, self.choices)})
+            raise _refuse(f"use a list of some of {', '.join(self.choices)}")
 
         return core_schema.no_info_plain_validator_function(validate)
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
+class Variants:
+    """Reads a value as one of several types.
+
+    Args:
+        choose: Takes the value and returns its type, whose module may be imported only then; None if it has no type.
+        hint: For a value without a type.
+    """
+
+    choose: Callable[[Any], Any]
+    hint: str = BLOCK_HINT
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        def validate(value: str) -> str:
-            if "\0" in value or len(value.encode()) > 4096 or not value.strip():
-                raise ValueError("no path")
-            return value
+        def validate(value: Any) -> Any:
+            if (chosen := self.choose(value)) is None:
+                raise _refuse(self.hint)
+            return adapter_of(chosen).validate_python(value)
 
-        return core_schema.no_info_after_validator_function(validate, handler(source))
+        return core_schema.no_info_plain_validator_function(validate)
 
 
-Whole = Annotated[int, Hint("use a whole number")]
-Count = Annotated[int, Field(ge=1, le=10**9), Hint("use a whole number of 1 or more")]
-NonNegativeInt = Annotated[int, Field(ge=0, le=10**12), Hint("use a whole number of 0 or more")]
-Seed = Annotated[int, Field(ge=0, lt=2**32), Hint("use a whole number from 0 to 4294967295")]
-Tokens = Annotated[int, Field(ge=1, le=10**7), Hint("use a whole number of 1 or more, at most 10000000")]
-Positive = Annotated[float, Field(gt=0), Hint("use a number above 0")]
-Seconds = Annotated[float, Field(gt=0, le=10**7), Hint("use a number of seconds above 0, at most 10000000")]
-NonNegative = Annotated[float, Field(ge=0), Hint("use a number of 0 or more; 0 is off")]
-Share = Annotated[float, Field(ge=0, le=1), Hint("use a share, from 0 to 1")]
-PositiveShare = Annotated[float, Field(gt=0, le=1), Hint("use a share above 0, at most 1")]
-PartialShare = Annotated[float, Field(ge=0, lt=1), Hint("use a share from 0 to below 1")]
-OpenShare = Annotated[float, Field(gt=0, lt=1), Hint("use a share above 0 and below 1")]
+@cache
+def adapter_of(kind: Any) -> TypeAdapter[Any]:
+    """Makes the validator of a type."""
+    is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+    return TypeAdapter(kind, config=None if is_model else ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _check_path(value: str) -> str:
+    if "\0" in value or len(value.encode()) > 4096 or not value.strip():
+        raise ValueError("no path")
+    return value
+
+
+Whole = Annotated[int, Range()]
+Count = Annotated[int, Range(ge=1, le=10**9)]
+NonNegativeInt = Annotated[int, Range(ge=0, le=10**12)]
+Seed = Annotated[int, Range(ge=0, lt=2**32)]
+Tokens = Annotated[int, Range(ge=1, le=10**7)]
+Positive = Annotated[float, Range(gt=0)]
+Seconds = Annotated[float, Range(gt=0, le=10**7)]
+NonNegative = Annotated[float, Range(ge=0)]
+Share = Annotated[float, Range(ge=0, le=1)]
+PositiveShare = Annotated[float, Range(gt=0, le=1)]
+PartialShare = Annotated[float, Range(ge=0, lt=1)]
+OpenShare = Annotated[float, Range(gt=0, lt=1)]
+Weight = Annotated[float, Range(ge=-1e6, le=1e6)]  # far above fitted weights
+Weights = Annotated[tuple[Weight, ...], Field(strict=False)]
 Text = Annotated[str, Field(min_length=1), Hint("use a text; a number as a text is quoted twice: \"'5'\"")]
-PathText = Annotated[str, _Path(), Hint("use a path; a name that is a number is written ./5")]
+Texts = Annotated[list[Text], Field(min_length=1), Hint("use a list of texts, [one,other]")]
+PathText = Annotated[str, AfterValidator(_check_path), Hint("use a path; a name that is a number is written ./5")]
+Rank = Annotated[int, Range(ge=1, le=512)]  # of LoRA adapters
 Switch = Annotated[bool, Hint("use true or false")]

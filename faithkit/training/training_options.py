@@ -1,15 +1,15 @@
 """Hyperparameters of training as dataclasses, checked when they are built."""
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
 from faithkit.calibration.aims import parse_target_precision
 from faithkit.errors import UserError
-from faithkit.settings.check import check_fields
-from faithkit.settings.types import Hint, NonNegative, OneOf, Positive, PositiveShare, Share
+from faithkit.settings.check import options
+from faithkit.settings.types import Hint, NonNegative, OneOf, OrNull, Positive, PositiveShare, Share
 
 
 def _known_aim(value: str) -> str:
@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 1800.0  # for which processes wait for each other
 Options = TypeVar("Options")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("optimizer")
 class OptimizerOptions:
     """The block `optimizer`.
 
@@ -38,16 +38,13 @@ class OptimizerOptions:
         head_lr: The rate of a new head; None takes `lr`.
     """
 
-    lr: Annotated[Positive, Hint("use a positive rate, for example 3e-5")]
+    lr: Positive
     weight_decay: NonNegative
-    warmup: Annotated[Share, Hint("use a share of the steps, from 0 to 1")]
+    warmup: Share
     schedule: Annotated[str, OneOf(SCHEDULES)]
-    floor: Annotated[Share, Hint("use a share of the peak, from 0 to 1")] = 0.0
+    floor: Share = 0.0
     layer_decay: PositiveShare = 1.0
-    head_lr: Annotated[Positive | None, Hint("use a positive rate, or null for optimizer.lr")] = None
-
-    def __post_init__(self) -> None:
-        check_fields(self, "optimizer")
+    head_lr: Annotated[Positive | None, OrNull("for optimizer.lr")] = None
 
 
 def read_options(kind: type[Options], model: Mapping[str, Any]) -> Options:

@@ -9,13 +9,13 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from faithkit.arguments import check_number, check_text
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, is_adapter, read_stored
-from faithkit.settings.types import ALL_LINEAR, MAX_ALPHA, MAX_RANK
+from faithkit.settings.check import check_value
+from faithkit.settings.types import ALL_LINEAR, MAX_ALPHA, Range, Rank, Text
 from faithkit.weights.load import REPAIR_HINT
 from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import loading, resolve
@@ -33,6 +33,7 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("use_rslora", "fan_in_fan_out", "inference_mode"), (False, True)),
 }
 REQUIRED = ("r", "lora_alpha", "target_modules", "base_model_name_or_path")
+TYPES = {"r": Rank, "lora_alpha": Annotated[float, Range(ge=0, le=MAX_ALPHA)], "base_model_name_or_path": Text}
 # Without effect on adapters of this kind.
 UNUSED = ("lora_dropout", "peft_version", "megatron_core", "qalora_group_size", "runtime_config")
 
@@ -92,9 +93,8 @@ def _read(folder: Path, config: dict[str, Any]) -> AdapterFolder:
             )
     if missing := [name for name in REQUIRED if config.get(name) is None]:
         raise UserError(f"it lacks {missing[0]}")
-    check_number("r", config["r"], 1, MAX_RANK, whole=True)
-    check_number("lora_alpha", config["lora_alpha"], 0, MAX_ALPHA)
-    check_text("base_model_name_or_path", config["base_model_name_or_path"])
+    for name, kind in TYPES.items():
+        check_value(name, config[name], kind)
     modules = config["target_modules"]
     # Names only: peft reads a text as a regular expression.
     if modules != ALL_LINEAR and not (

@@ -49,7 +49,9 @@ class FeatureReader:
             if entailment is None:
                 problem = "nothing says which model of entailment this one was trained with"
                 raise UserError(problem, hint="give entailment=PATH of a critic or an NLI model")
-        return cls(Ctrl(groups=groups, entailment=entailment, load=load), terciles and (terciles[0], terciles[1]))
+        return cls(
+            Ctrl(groups=groups, entailment=entailment, load=load), (terciles[0], terciles[1]) if terciles else None
+        )
 
     def __call__(self, examples: Sequence[Example]) -> list[tuple[str, ...]]:
         groups, found = self.ctrl.groups, levels(self.ctrl.measure(examples), self.terciles)

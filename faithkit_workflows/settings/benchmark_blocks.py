@@ -1,17 +1,16 @@
 """The block `benchmark` of evaluate.py, for each kind of benchmark."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Field, model_validator
 
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text import EngineOptions
 from faithkit.settings import types
-from faithkit.settings.check import AsBlock, with_options
+from faithkit.settings.check import options, with_options
 from faithkit.training.training_options import Aim
 from faithkit_workflows.settings import blocks, engines, preflight
 
@@ -44,8 +43,8 @@ class BertScore(types.Block):
     """`benchmark.bert_score`: its encoder, and the number of its layers."""
 
     encoder: types.Text | None
-    num_layers: Annotated[types.Count | None, types.Hint("use 1 or more, or null for all layers")]
-    baseline: Annotated[float | None, Field(gt=-1, lt=1), types.Hint("use a number below 1, or null")] = None
+    num_layers: Annotated[types.Count | None, types.OrNull("for all layers")]
+    baseline: Annotated[float, types.Range(gt=-1, lt=1)] | None = None
 
 
 class Detection(Benchmark, types.OpenBlock):
@@ -59,7 +58,7 @@ class Detection(Benchmark, types.OpenBlock):
     bert_score: BertScore | None = None
     plots: blocks.Plots = False
     groups: dict[str, list[types.Text] | None] | None = None
-    strategies: Annotated[list[Annotated[str, types.OneOf(STRATEGIES)]], Field(min_length=1)] | None = None
+    strategies: Annotated[list[str], types.SomeOf(STRATEGIES)] | None = None
 
 
 class Q2(types.Block):
@@ -89,7 +88,7 @@ class Responses(Benchmark):
     predictions: types.PathText | None
     against: types.PathText | None
     incomplete: types.Switch
-    baselines: list[Annotated[str, types.OneOf(BASELINES)]]
+    baselines: Annotated[list[str], types.SomeOf(BASELINES, least=0)]
     critic: blocks.DetectorPath
     judges: list[types.Text] = Field(default_factory=list)
     judge_labels: list[blocks.LabelledSet] = Field(default_factory=list)
@@ -148,7 +147,7 @@ class DomainSource(types.OpenBlock):
     fit_only: types.Switch = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class DomainOptions:
     """A domain of `benchmark.domains`.
 
@@ -174,9 +173,7 @@ class DomainOptions:
     corpora: list[types.Text]
     authors: list[types.Text]
     history: Annotated[str, types.OneOf(DOMAIN_HISTORIES)] = APART
-    max_length_gap: Annotated[
-        types.NonNegativeInt | None, types.Hint("use a number of words, or null for all pairs")
-    ] = None
+    max_length_gap: Annotated[types.NonNegativeInt | None, types.OrNull("for all pairs")] = None
     extra: types.Switch = False
     max_rows: blocks.NumRows = None
     test_accesses: types.NonNegativeInt = 0
@@ -189,15 +186,12 @@ class Domains(types.Block):
     name: types.Text
     path: types.PathText
     part: Annotated[str, types.OneOf(DOMAIN_PARTS)]
-    only: Annotated[
-        Annotated[list[types.Text], Field(min_length=1)] | None,
-        types.Hint("use a list of domains, [wow,xsum], or null for all"),
-    ]
+    only: Annotated[types.Texts | None, types.OrNull("for all")]
     encoder: blocks.Weights
     nli: blocks.Weights
     max_fit_rows: blocks.NumRows
     on_bad_row: blocks.OnBadRow
-    domains: Annotated[dict[types.Text, Annotated[DomainOptions, AsBlock()]], Field(min_length=1)]
+    domains: Annotated[dict[types.Text, DomainOptions], Field(min_length=1)]
 
     @model_validator(mode="after")
     def _only_names_domains(self) -> Any:
@@ -252,7 +246,7 @@ class SystemFiles(types.Block):
     self_predictions: blocks.InputFile = None
 
 
-class System(with_options(SystemFiles, EngineOptions, "SystemEngine")):  # type: ignore[misc]
+class System(with_options(SystemFiles, EngineOptions)):  # type: ignore[misc]
     """A language model whose responses are judged: an engine that writes them, or files that hold them."""
 
     conflicts = (
@@ -268,7 +262,7 @@ class Rates(Protocol):
     """`task: rates` measures how often language models hallucinate."""
 
     systems: Annotated[dict[types.Text, System] | None, types.Hint(SYSTEMS)]
-    histories: Annotated[list[Annotated[str, types.OneOf(RATE_HISTORIES)]], Field(min_length=1)]
+    histories: Annotated[list[str], types.SomeOf(RATE_HISTORIES)]
     temperatures: Annotated[
         Annotated[list[types.NonNegative], Field(min_length=1)] | None,
         types.Hint("use a list such as [0,0.5,1], or null"),
@@ -288,24 +282,15 @@ class Rates(Protocol):
                 yield from engines.check_model(key, system.name, system.model)
 
 
-TAGS = {RESPONSES: "<responses>"} | {task: f"<{task}>" for task in PROTOCOLS}
+TASKS: Mapping[str, Any] = dict(zip(PROTOCOLS, (Comparative, MetaJudging, Rates), strict=True))
 
 
-def _tag_of(block: Any) -> str:
+def _choose_benchmark(block: Any) -> type[types.Block]:
     if not isinstance(block, dict):
-        return "<detection>"
+        return Detection
     if (task := block.get("task")) is not None:
-        return TAGS.get(str(task), TAGS[RESPONSES])  # which refuses an unknown one
-    return {"transfer": "<transfer>", "domains": "<domains>"}.get(str(block.get("name")), "<detection>")
+        return TASKS.get(str(task), Responses)  # which refuses an unknown one
+    return {"transfer": Transfer, "domains": Domains}.get(str(block.get("name")), Detection)
 
 
-AnyBenchmark = Annotated[
-    Annotated[Detection, Tag("<detection>")]
-    | Annotated[Responses, Tag("<responses>")]
-    | Annotated[Comparative, Tag("<comparative>")]
-    | Annotated[MetaJudging, Tag("<meta_judging>")]
-    | Annotated[Rates, Tag("<rates>")]
-    | Annotated[Transfer, Tag("<transfer>")]
-    | Annotated[Domains, Tag("<domains>")],
-    Discriminator(_tag_of),
-]
+AnyBenchmark = Annotated[Any, types.Variants(_choose_benchmark)]

@@ -2,15 +2,15 @@
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Field
 
 from data_modules.data_options import KINDS, NUM_BUFFER_ROWS, NUM_READERS
 from data_modules.reading.dataset import SPLITS
 from faithkit.detector import DETECTORS
 from faithkit.records import LABELS
 from faithkit.settings import types
-from faithkit.settings.check import AsBlock, ScriptSettings
-from faithkit.training.training_options import TIMEOUT_SECONDS, OptimizerOptions
+from faithkit.settings.check import ScriptSettings
+from faithkit.training.training_options import TIMEOUT_SECONDS
 from faithkit_workflows.settings import preflight
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
@@ -50,16 +50,16 @@ Weights = Annotated[types.Text | None, types.Preflight(preflight.check_weights)]
 DetectorPrecision = Annotated[str, types.OneOf(types.DETECTOR_PRECISIONS), types.Preflight(preflight.check_precision)]
 Plots = Annotated[types.Switch, types.Preflight(preflight.check_plots)]
 
-Length = Annotated[types.Tokens | None, types.Hint("use 1 or more tokens, or null for what the model was trained with")]
-BatchTokens = Annotated[types.Count | None, types.Hint("use 1 or more tokens, or null for what suits the device")]
-BatchSize = Annotated[types.Count | None, types.Hint("use 1 or more examples, or null with data.max_tokens")]
-MaxWindows = Annotated[types.Count | None, types.Hint("use 1 or more windows, or null for all")]
+Length = Annotated[types.Tokens | None, types.OrNull("for what the model was trained with")]
+BatchTokens = Annotated[types.Count | None, types.OrNull("for what suits the device")]
+BatchSize = Annotated[types.Count | None, types.OrNull("with data.max_tokens")]
+MaxWindows = Annotated[types.Count | None, types.OrNull("for all")]
 Names = Annotated[list[types.Text] | None, types.Hint("use a list of names, [high-overlap,entailed], or null")]
-BestOf = Annotated[int, Field(ge=1, le=10_000), types.Hint("use 1 or more answers")]
-NumRows = Annotated[types.Count | None, types.Hint("use a whole number of 1 or more, or null for all")]
+BestOf = Annotated[int, types.Range(ge=1, le=10_000)]
+NumRows = Annotated[types.Count | None, types.OrNull("for all")]
 OnBadRow = Annotated[str, types.OneOf(("stop", "skip"))]
-Split = Annotated[types.Text | None, types.Hint("use the name of a split, or null for the official ones")]
-Resamples = Annotated[int, Field(ge=1, le=10**6), types.Hint("use a whole number from 1 to 1000000; 1000 is usual")]
+Split = Annotated[types.Text | None, types.OrNull("for the official ones")]
+Resamples = Annotated[int, types.Range(ge=1, le=10**6)]
 DatasetOptions = dict[str, Any]  # which the dataset checks
 EmbeddedRows = Annotated[
     dict[Annotated[str, types.OneOf(SPLITS)], types.NonNegativeInt] | None,
@@ -74,7 +74,6 @@ Seeds = Annotated[
     Annotated[list[types.Seed], Field(min_length=2), AfterValidator(_without_repetition)] | None,
     types.Hint("use a list of two different numbers or more, seeds=[1,2,3], or null for seed alone"),
 ]
-Optimizer = Annotated[OptimizerOptions, AsBlock()]
 
 
 class Script(ScriptSettings):
@@ -104,7 +103,7 @@ class Trainer(types.Block):
 
     accelerator: Annotated[str, types.OneOf(ACCELERATORS), types.Preflight(preflight.check_accelerator)]
     devices: Annotated[
-        Annotated[int, Field(ge=1, le=4096)]
+        Annotated[int, types.Range(ge=1, le=4096)]
         | Annotated[Any, types.OneOf(("auto", -1, "-1"))]
         | Annotated[list[types.NonNegativeInt], Field(min_length=1)],
         types.Hint("use 1 or more, auto for all, or a list of their numbers: [0,1]"),
@@ -112,7 +111,7 @@ class Trainer(types.Block):
     strategy: Annotated[str, types.OneOf(STRATEGIES)]
     num_nodes: types.Count
     precision: Annotated[Any, types.OneOf(TRAINING_PRECISIONS)]
-    num_threads: Annotated[types.Count | None, types.Hint("use 1 or more, or null to leave it to torch")]
+    num_threads: Annotated[types.Count | None, types.OrNull("to leave it to torch")]
     timeout_seconds: types.Seconds = TIMEOUT_SECONDS
 
 
@@ -121,9 +120,7 @@ class Callbacks(types.Block):
 
     monitor: types.Text
     mode: Annotated[str, types.OneOf(("max", "min"))]
-    patience: Annotated[
-        types.NonNegativeInt | None, types.Hint("use 0 or more validations, or null to never stop early")
-    ]
+    patience: Annotated[types.NonNegativeInt | None, types.OrNull("to never stop early")]
     save_every_seconds: types.NonNegative
     log_every_num_steps: types.Count
     progress_bar: types.Switch
@@ -191,30 +188,19 @@ class LabelledSet(ExcludedSet):
     num_rows: NumRows = None
 
 
-def _form_of_parts(value: Any) -> str | None:
-    if isinstance(value, dict):
-        return "<blocks>"
-    return "<list>" if isinstance(value, list) else None
-
-
 Parts = Annotated[
-    Annotated[list[Part], Tag("<list>")] | Annotated[dict[str, Part], Tag("<blocks>")],
-    Discriminator(_form_of_parts, custom_error_type="parts_type", custom_error_message="a list, or blocks by name"),
+    Any,
+    types.Variants(
+        lambda value: {list: list[Part], dict: dict[str, Part]}.get(type(value)),
+        "use a list of {dataset: NAME, path: PATH}, or such blocks by name",
+    ),
 ]
 
 
 class Negatives(types.Block):
     """`data.negatives`."""
 
-    kinds: (
-        Annotated[
-            list[Annotated[str, types.OneOf(KINDS)]],
-            Field(min_length=1),
-            AfterValidator(_without_repetition),
-            types.Hint(f"give a list of some of {', '.join(KINDS)}"),
-        ]
-        | None
-    ) = None
+    kinds: Annotated[list[str], types.SomeOf(KINDS)] | None = None
     num: types.Count = 4
     seed: types.Seed = 0
     weights: types.Text = "spacy-sm"
@@ -244,14 +230,14 @@ class Data(types.OpenBlock):
     on_bad_row: OnBadRow
     validation_fraction: types.PartialShare
     test_fraction: types.PartialShare
-    fold: Annotated[types.NonNegativeInt | None, types.Hint("use 0, 1, ... up to data.num_folds - 1, or null")]
-    num_folds: Annotated[int, Field(ge=2, le=10**6), types.Hint("use 2 or more")]
+    fold: Annotated[types.NonNegativeInt | None, types.OrNull("for the usual split")]
+    num_folds: Annotated[int, types.Range(ge=2, le=10**6)]
     exclude: list[ExcludedSet]
     negatives: Negatives | None
     batch_size: BatchSize
-    max_tokens: Annotated[types.Count | None, types.Hint("use 1 or more tokens, or null")]
+    max_tokens: types.Count | None
     eval_max_tokens: types.Count
-    num_workers: Annotated[int, Field(ge=0, le=1024), types.Hint("use 0 or more processes, at most 1024")]
+    num_workers: Annotated[int, types.Range(ge=0, le=1024)]
     streaming: types.Switch
     num_readers: types.Count = NUM_READERS
     num_buffer_rows: types.Count = NUM_BUFFER_ROWS

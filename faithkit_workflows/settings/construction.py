@@ -1,10 +1,10 @@
 """The keys of construct.py, and the block `pipeline` of each of its pipelines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Field
 
 from construction.chain.replies import ENGLISH, INDUCED_KINDS
 from data_modules.datasets.diahalu import DOMAINS
@@ -13,7 +13,6 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI, EngineOptions
 from faithkit.settings import types
-from faithkit.settings.check import AsBlock
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.engines import is_sharded
@@ -24,10 +23,7 @@ NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
 
-NearDuplicates = Annotated[
-    Annotated[float, Field(ge=0.1, le=1)] | None,
-    types.Hint("use a share from 0.1 to 1, or null for equal texts alone"),
-]
+NearDuplicates = Annotated[Annotated[float, types.Range(ge=0.1, le=1)] | None, types.OrNull("for equal texts alone")]
 
 
 class Pipeline(types.Block):
@@ -77,11 +73,7 @@ class Spontaneous(DatasetPipeline, Written):
 class Induced(DatasetPipeline, Written):
     """`pipeline=induced`."""
 
-    kinds: Annotated[
-        list[Annotated[str, types.OneOf(INDUCED_KINDS)]],
-        Field(min_length=1),
-        types.Hint(f"use some of {', '.join(INDUCED_KINDS)}"),
-    ]
+    kinds: Annotated[list[str], types.SomeOf(INDUCED_KINDS)]
 
 
 class Rag(Written):
@@ -103,7 +95,7 @@ class FaithdialEdit(DatasetPipeline):
     embedded_rows: blocks.EmbeddedRows
     which: Annotated[str, types.OneOf(("tags", "detector", "all"))]
     detector: blocks.DetectorPath
-    candidates: Annotated[int, Field(ge=1, le=100), types.Hint("use a whole number from 1 to 100")]
+    candidates: Annotated[int, types.Range(ge=1, le=100)]
     temperature: types.Positive
     top_p: types.PositiveShare
     max_words: types.Count
@@ -114,31 +106,26 @@ class FaithdialEdit(DatasetPipeline):
     conflicts = (types.requires("pipeline.which=detector", "pipeline.detector=PATH"),)
 
 
-SomeDomains = Annotated[
-    list[Annotated[str, types.OneOf(DOMAINS)]], types.Hint(f"use a list of some of {', '.join(DOMAINS)}")
-]
-
-
 class SelfDialogue(Pipeline):
     """`pipeline=self_dialogue`."""
 
     topics: Annotated[
-        types.PathText | Annotated[list[types.PathText], Field(min_length=1)],
+        types.PathText | types.Texts,
         types.Hint(f"use {EMBEDDED}, a file, a folder, or a list of them"),
     ]
     domains: Annotated[
-        Annotated[str, types.OneOf((ANY,))] | Annotated[SomeDomains, Field(min_length=1)],
+        Annotated[str, types.OneOf((ANY,))] | Annotated[list[str], types.SomeOf(DOMAINS)],
         types.Hint(f"use {ANY}, or a list of some of {', '.join(DOMAINS)}"),
     ]
     on_bad_row: blocks.OnBadRow
     opening: Annotated[str, types.OneOf(("model", "topic"))]
-    rounds: Annotated[int, Field(ge=1, le=100), types.Hint("use a whole number from 1 to 100")]
+    rounds: Annotated[int, types.Range(ge=1, le=100)]
     min_rounds: types.Count
     temperature: types.NonNegative
     max_words: types.Count
     max_new_tokens: types.Count
     language: Language
-    edit_domains: SomeDomains
+    edit_domains: Annotated[list[str], types.SomeOf(DOMAINS, least=0)]
     detector: blocks.DetectorPath = None
 
     conflicts = (
@@ -173,9 +160,7 @@ class Describe(DatasetPipeline):
     """`pipeline=describe`."""
 
     asks: ClassVar[bool] = False
-    facets: Annotated[
-        list[types.Text] | None, types.Hint("use a list of names, [task,model], or null for all known ones")
-    ]
+    facets: blocks.Names
     plots: blocks.Plots
     num_resamples: blocks.Resamples
 
@@ -209,12 +194,10 @@ class Estimate(Pipeline):
     columns: EstimateColumns
     label_columns: LabelColumns
     by: types.Text | None
-    width: Annotated[
-        float | None, Field(gt=0, lt=1), types.Hint("use a share between 0 and 1, 0.1 for ten points, or null")
-    ]
-    label_next: Annotated[types.Count | None, types.Hint("use 1 or more responses, or null for none")]
+    width: types.OpenShare | None
+    label_next: Annotated[types.Count | None, types.OrNull("for none")]
     rule: Annotated[str, types.OneOf(RULES)]
-    power: Annotated[float | None, Field(ge=0, le=2), types.Hint("use 0 (labels alone), 1, or null to tune it")]
+    power: Annotated[Annotated[float, types.Range(ge=0, le=2)] | None, types.OrNull("to tune it")]
     num_resamples: blocks.Resamples
 
     conflicts = (
@@ -292,22 +275,22 @@ class Agreement(Pipeline):
         yield from preflight.check_file("pipeline.annotations", str(annotations_file(self.annotations)))
 
 
+PIPELINES: Mapping[str, type[Pipeline]] = {
+    "spontaneous": Spontaneous,
+    "induced": Induced,
+    "rag": Rag,
+    "describe": Describe,
+    "estimate": Estimate,
+    "annotate": Annotate,
+    "agreement": Agreement,
+    "self_dialogue": SelfDialogue,
+    "faithdial_edit": FaithdialEdit,
+}
 AnyPipeline = Annotated[
-    Annotated[Spontaneous, Tag("<spontaneous>")]
-    | Annotated[Induced, Tag("<induced>")]
-    | Annotated[Rag, Tag("<rag>")]
-    | Annotated[Describe, Tag("<describe>")]
-    | Annotated[Estimate, Tag("<estimate>")]
-    | Annotated[Annotate, Tag("<annotate>")]
-    | Annotated[Agreement, Tag("<agreement>")]
-    | Annotated[SelfDialogue, Tag("<self_dialogue>")]
-    | Annotated[FaithdialEdit, Tag("<faithdial_edit>")],
-    Discriminator(lambda block: f"<{block['name']}>" if isinstance(block, dict) else None),
+    Any, types.Variants(lambda block: PIPELINES.get(str(block.get("name"))) if isinstance(block, dict) else None)
 ]
 Models = Annotated[
-    Annotated[list[types.Text], Field(min_length=1)]
-    | Annotated[dict[types.Text, Annotated[EngineOptions, AsBlock()]], Field(min_length=1)]
-    | None,
+    types.Texts | Annotated[dict[types.Text, EngineOptions], Field(min_length=1)] | None,
     types.Hint("use [NAME,NAME], or blocks by name: 'models={small: {name: transformers, model: smollm2-135m}}'"),
 ]
 
@@ -321,7 +304,7 @@ class ConstructSettings(blocks.ExtensibleScript):
     models: Models
     prompts: types.PathText | None
     labels: blocks.ClassLabels = None
-    limit: Annotated[types.Count | None, types.Hint("use a whole number of 1 or more, or null for all")]
+    limit: blocks.NumRows
     retry_failed: types.Switch
     dry_run: types.Switch
     verbose: types.Switch = False

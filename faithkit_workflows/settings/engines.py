@@ -3,7 +3,6 @@ detector.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -13,14 +12,12 @@ from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
-from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
 from faithkit.settings import types
-from faithkit.settings.check import AsBlock, check_fields, check_settings
+from faithkit.settings.check import check_settings, options
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.preflight import check_output_folder, check_package
-from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 from judge.options import AskOptions
 
 RAY = "ray"
@@ -34,6 +31,7 @@ SERVER_KEYS = tuple(
 )
 SUFFIXES = (".yaml", ".yml")  # of a file that describes a detector
 FILE_HINT = "its keys are those of evaluate.py: checkpoint, engine, judge, cascade"
+Gpus = Annotated[float, types.Range(ge=0, le=1000)]
 MODEL_HINT = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
 
 
@@ -52,7 +50,7 @@ class ScoreEngine(types.OpenBlock):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("cascade")
 class CascadeOptions:
     """The block `cascade` of evaluate.py: which rows of a cheap detector an expensive one judges again.
 
@@ -87,9 +85,6 @@ class CascadeOptions:
         ),
     )
 
-    def __post_init__(self) -> None:
-        check_fields(self, "cascade")
-
     @property
     def given(self) -> list[str]:
         """The keys that switch the cascade on."""
@@ -106,7 +101,7 @@ class CascadeOptions:
         return bool(self.given)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("retrieval")
 class RetrievalOptions:
     """The block `retrieval` of evaluate.py; without a path nothing is retrieved.
 
@@ -118,16 +113,8 @@ class RetrievalOptions:
     path: types.PathText | None = None
     num_passages: types.Count = 3
 
-    def __post_init__(self) -> None:
-        check_fields(self, "retrieval")
 
-
-Gpus = Annotated[
-    float, Field(ge=0, le=1000), types.Hint("use 0, 1 or a share of one, such as 0.5; null where there are any")
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class RayOptions:
     """The block `ray`.
 
@@ -141,16 +128,14 @@ class RayOptions:
     """
 
     address: types.Text | None = None
-    workers: Annotated[
-        types.Count | None, types.Hint("use 1 or more workers, or null for all that there is room for")
-    ] = None
+    workers: Annotated[types.Count | None, types.OrNull("for all that there is room for")] = None
     cpus: types.Count = 1
-    gpus: Gpus | None = None
+    gpus: Annotated[Gpus | None, types.OrNull("where there are any")] = None
     memory_gb: types.Positive | None = None
     timeout_seconds: types.Seconds = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options()
 class AnswerRayOptions(RayOptions):
     """The block `ray` of generate.py, where `engine=ray` replaces the engine that decodes.
 
@@ -162,15 +147,9 @@ class AnswerRayOptions(RayOptions):
 
 
 # With defaults: a file that describes a detector has some of these blocks.
-Engine = Annotated[EngineOptions, AsBlock(), Field(default_factory=EngineOptions)]
-Ask = Annotated[AskOptions, AsBlock(), Field(default_factory=AskOptions)]
-Cascade = Annotated[CascadeOptions, AsBlock(), Field(default_factory=CascadeOptions)]
-SelfCheck = Annotated[SelfCheckOptions, AsBlock()]
-Examiner = Annotated[ExaminerOptions, AsBlock()]
-Retrieval = Annotated[RetrievalOptions, AsBlock()]
-DecodingBlock = Annotated[Decoding, AsBlock()]
-Ray = Annotated[RayOptions, AsBlock()]
-AnswerRay = Annotated[AnswerRayOptions, AsBlock()]
+Engine = Annotated[EngineOptions, Field(default_factory=EngineOptions)]
+Ask = Annotated[AskOptions, Field(default_factory=AskOptions)]
+Cascade = Annotated[CascadeOptions, Field(default_factory=CascadeOptions)]
 
 
 class DetectorFile(types.Block):

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from faithkit.detector import DETECTORS
 from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import OPENAI
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
@@ -24,6 +25,7 @@ from faithkit_workflows.settings.benchmark_blocks import (
     Transfer,
 )
 from faithkit_workflows.settings.engines import MODEL_HINT
+from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 
 GENERATOR_KEYS = ("max_length", "decoding")
 
@@ -131,7 +133,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
 
     scale: dict[str, Any]
     benchmark: AnyBenchmark
-    decoding: engines.DecodingBlock
+    decoding: Decoding
     logger: blocks.Loggers = Field(default_factory=blocks.LoggerBlocks)
     checkpoint: types.PathText | None
     predictions: types.PathText | None
@@ -143,9 +145,9 @@ class EvaluateSettings(blocks.ExtensibleScript):
     engine: engines.Engine
     judge: engines.Ask
     cascade: engines.Cascade
-    selfcheck: engines.SelfCheck
-    examiner: engines.Examiner
-    retrieval: engines.Retrieval
+    selfcheck: SelfCheckOptions
+    examiner: ExaminerOptions
+    retrieval: engines.RetrievalOptions
     precision: blocks.DetectorPrecision
     max_length: blocks.Length
     save_every_num_rows: types.Count = 2048

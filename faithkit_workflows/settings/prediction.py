@@ -9,7 +9,7 @@ from pydantic import Field
 from data_modules.reading.files import HUB
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.inference.decoding import NUCLEUS
+from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import VLLM
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
@@ -47,15 +47,15 @@ class GenerateSettings(blocks.ExtensibleScript):
     scale: dict[str, Any]
     best_of: blocks.BestOf
     data: blocks.Data
-    decoding: engines.DecodingBlock
+    decoding: Decoding
     checkpoint: blocks.RequiredGenerator
     engine: engines.GeneratorEngine
     precision: Annotated[str, types.OneOf(types.PRECISIONS)]
-    batch_size: Annotated[types.Count | None, types.Hint("use 1 or more texts, or null for what suits the device")]
+    batch_size: Annotated[types.Count | None, types.OrNull("for what suits the device")]
     max_length: blocks.Length
     num_rows: blocks.NumRows
     control_tokens: blocks.Names
-    resample: Annotated[types.Count | None, types.Hint("use 1 or more answers, or null")]
+    resample: types.Count | None
     entailment: blocks.Weights
     detector: blocks.DetectorPath
     save_every_num_rows: types.Count
@@ -63,7 +63,7 @@ class GenerateSettings(blocks.ExtensibleScript):
     num_examples: types.NonNegativeInt
     verbose: types.Switch = False
     out: blocks.Folder = None
-    ray: engines.AnswerRay
+    ray: engines.AnswerRayOptions
 
     conflicts = (
         NEEDS_DETECTOR,
@@ -125,7 +125,7 @@ class ChatSettings(blocks.Script):
     """faithkit chat."""
 
     seed: types.Seed
-    decoding: engines.DecodingBlock
+    decoding: Decoding
     checkpoint: blocks.RequiredGenerator
     detector: blocks.DetectorPath
     precision: Annotated[str, types.OneOf(types.PRECISIONS)]
@@ -154,7 +154,7 @@ class ScoreSettings(blocks.RunScript):
     columns: Columns
     encoding: types.Text | None = None
     by: Annotated[
-        types.Text | Annotated[list[types.Text], Field(min_length=1)] | None,
+        types.Text | types.Texts | None,
         types.Hint("use by=COLUMN, or by=[ONE,OTHER]"),
     ]
     output: blocks.OutputFile
@@ -171,7 +171,7 @@ class ScoreSettings(blocks.RunScript):
     num_resamples: blocks.Resamples
     engine: engines.ScoreEngine = Field(default_factory=engines.ScoreEngine)
     out: blocks.Folder = None
-    ray: engines.Ray
+    ray: engines.RayOptions
 
     conflicts = (*SHARDS, types.excludes("engine=ray", "output", "use out=FOLDER"))
     ineffective = (

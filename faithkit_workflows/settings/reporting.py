@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
@@ -21,7 +21,7 @@ class ReportSettings(blocks.Script):
     """report.py."""
 
     runs: Annotated[
-        types.PathText | Annotated[list[types.PathText], Field(min_length=1)] | None,
+        types.PathText | types.Texts | None,
         types.Hint("use a folder, a pattern or a list of them: runs='runs/*', runs=[runs/a,runs/b]"),
     ]
     html: blocks.OutputFile
@@ -78,11 +78,15 @@ def _check_corpora(key: str, path: str) -> Iterator[UserError]:
         yield UserError("no such folder", place=path, hint=suggest_path(key, Path(path), "the folder of the corpora"))
 
 
+def _as_list(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
 class ReproduceSettings(blocks.Script):
     """faithkit reproduce."""
 
     scale: dict[str, Any]
-    table: Annotated[Any, types.SomeOf((*NAMES, ALL))]
+    table: Annotated[Any, BeforeValidator(_as_list), types.SomeOf((*NAMES, ALL))]
     data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
     out: types.PathText | None
     report: blocks.OutputFile

@@ -1,12 +1,12 @@
 """The keys of train.py, with the blocks `model`, `objective`, `control` and `sweep`."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Annotated, Any, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from critic.sequence.options import CriticOptions
-from critic.tagger.options import TaggerOptions
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_groups
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
@@ -14,10 +14,8 @@ from faithkit.settings import types
 from faithkit.settings.check import with_options
 from faithkit.settings.types import Ineffective
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, COST, ERROR_RATE, SIMILARITY, MetricKind
+from faithkit.training.training_options import OptimizerOptions
 from faithkit_workflows.settings import blocks, preflight
-from generation.objectives.options import InfoNceOptions, LossTruncationOptions
-from generation.options import GeneratorOptions
-from judge.options import JudgeOptions
 
 TARGET = "_target_"
 GROUPS = tuple(CONTROL_TOKENS)
@@ -28,12 +26,6 @@ _CLASSIFICATION: Mapping[str, MetricKind] = {
     **{"unparsed_rate": ERROR_RATE, "ece": CALIBRATION_ERROR, "brier": ERROR_RATE},
 }
 _LANGUAGE_MODEL: Mapping[str, MetricKind] = {"perplexity": COST, "loss": COST, "token_accuracy": SIMILARITY}
-METRICS: Mapping[str, Mapping[str, MetricKind]] = {
-    "critic": {**_CLASSIFICATION, "loss": COST},
-    "tagger": {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
-    "generator": _LANGUAGE_MODEL,
-    "judge": {**_CLASSIFICATION, "verdict_loss": COST, **_LANGUAGE_MODEL},
-}
 
 
 class Task(types.OpenBlock):
@@ -52,11 +44,11 @@ class Model(types.Block):
 
     name: types.Text
     task: Task
-    num_epochs: Annotated[int, Field(ge=1, le=100_000), types.Hint("use a whole number of 1 or more")]
+    num_epochs: Annotated[int, types.Range(ge=1, le=100_000)]
     batch_size: blocks.BatchSize
     validations_per_epoch: types.Positive
     accumulate_grad_batches: types.Count
-    gradient_clip_val: Annotated[types.NonNegative | None, types.Hint("use a number above 0, or null for no clipping")]
+    gradient_clip_val: Annotated[types.NonNegative | None, types.OrNull("for no clipping")]
 
 
 class OutsideModel(types.OpenBlock):
@@ -66,31 +58,42 @@ class OutsideModel(types.OpenBlock):
     task: Task
 
 
-Critic = with_options(Model, CriticOptions, "Critic")
-Tagger = with_options(Model, TaggerOptions, "Tagger")
-Generator = with_options(Model, GeneratorOptions, "Generator")
-Judge = with_options(Model, JudgeOptions, "Judge")
-KINDS = {"critic.sequence.task.CriticTask": "critic", "critic.tagger.task.TaggerTask": "tagger"}
-KINDS |= {"generation.task.GeneratorTask": "generator", "judge.task.JudgeTask": "judge"}
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of model: its options as `module:Class`, and its validation metrics."""
+
+    name: str
+    options: str
+    metrics: Mapping[str, MetricKind]
+
+
+KINDS = {
+    "critic.sequence.task.CriticTask": Kind(
+        "critic", "critic.sequence.options:CriticOptions", {**_CLASSIFICATION, "loss": COST}
+    ),
+    "critic.tagger.task.TaggerTask": Kind(
+        "tagger",
+        "critic.tagger.options:TaggerOptions",
+        {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
+    ),
+    "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", _LANGUAGE_MODEL),
+    "judge.task.JudgeTask": Kind(
+        "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **_LANGUAGE_MODEL}
+    ),
+}
+OBJECTIVES = {
+    "generation.objectives.loss_truncation.LossTruncation": "generation.objectives.options:LossTruncationOptions",
+    "generation.objectives.infonce.InfoNce": "generation.objectives.options:InfoNceOptions",
+}
 
 
 def _target_of(block: Any) -> str:
     return str(block.get(TARGET)) if isinstance(block, dict) else ""
 
 
-def kind_of(model: Any) -> str:
-    """Gives the kind of a block `model`: critic, tagger, generator, judge, or outside."""
-    return KINDS.get(_target_of(model.get("task") if isinstance(model, dict) else None), "outside")
-
-
-AnyModel = Annotated[
-    Annotated[Critic, Tag("<critic>")]  # type: ignore[valid-type]
-    | Annotated[Tagger, Tag("<tagger>")]  # type: ignore[valid-type]
-    | Annotated[Generator, Tag("<generator>")]  # type: ignore[valid-type]
-    | Annotated[Judge, Tag("<judge>")]  # type: ignore[valid-type]
-    | Annotated[OutsideModel, Tag("<outside>")],
-    Discriminator(lambda value: f"<{kind_of(value)}>"),
-]
+def kind_of(model: Any) -> Kind | None:
+    """Gives the kind of a block `model`; None for a task of another package."""
+    return KINDS.get(_target_of(model.get("task") if isinstance(model, dict) else None))
 
 
 class Target(types.Block):
@@ -105,35 +108,22 @@ class OtherObjective(types.OpenBlock):
     target: types.Text = Field(alias="_target_")
 
 
-LossTruncation = with_options(Target, LossTruncationOptions, "LossTruncation")
-InfoNce = with_options(Target, InfoNceOptions, "InfoNce")
-OBJECTIVES = {
-    "generation.objectives.loss_truncation.LossTruncation": "<loss_truncation>",
-    "generation.objectives.infonce.InfoNce": "<infonce>",
-}
-Objective = Annotated[
-    Annotated[LossTruncation, Tag("<loss_truncation>")]  # type: ignore[valid-type]
-    | Annotated[InfoNce, Tag("<infonce>")]  # type: ignore[valid-type]
-    | Annotated[OtherObjective, Tag("<other>")],
-    Discriminator(lambda value: OBJECTIVES.get(_target_of(value), "<other>")),
-]
+def _choose_model(block: Any) -> type[types.Block]:
+    kind = kind_of(block)
+    return with_options(Model, resolve_name(kind.options)) if kind else OutsideModel
+
+
+def _choose_objective(block: Any) -> type[types.Block]:
+    options = OBJECTIVES.get(_target_of(block))
+    return with_options(Target, resolve_name(options)) if options else OtherObjective
 
 
 class ControlBlock(types.OpenBlock):
     """`control=ctrl`."""
 
     target: types.Text = Field(alias="_target_")
-    groups: Annotated[
-        list[Annotated[str, types.OneOf(GROUPS)]],
-        Field(min_length=1),
-        types.Hint(f"use some of {', '.join(GROUPS)}, in this order"),
-    ]
+    groups: Annotated[list[str], types.SomeOf(GROUPS), AfterValidator(check_control_groups)]
     entailment: blocks.Weights = None
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        check_control_groups(self.groups)
-        return self
 
 
 GRID, OPTUNA = "grid", "optuna"
@@ -146,7 +136,7 @@ class Sweep(types.Block):
     """`sweep`: how the jobs of `-m` are chosen and run."""
 
     search: Annotated[str, types.OneOf((GRID, OPTUNA))]
-    num_parallel: Annotated[int, Field(ge=1, le=10_000), types.Hint("use 1 or more jobs at a time")]
+    num_parallel: Annotated[int, types.Range(ge=1, le=10_000)]
     launcher: Annotated[str, types.OneOf((JOBLIB, SLURM, LOCAL))]
     submitit: Annotated[
         dict[str, Parameter] | None,
@@ -166,18 +156,18 @@ class TrainSettings(blocks.ExtensibleScript):
     """train.py."""
 
     data_dir: types.PathText | None = None  # of experiments, which find their corpora in it
-    model: AnyModel
+    model: Annotated[Any, types.Variants(_choose_model)]
     data: Annotated[blocks.Data, types.Preflight(lambda key, data: preflight.check_parts(data))]
     trainer: blocks.Trainer
     callbacks: blocks.Callbacks
     logger: blocks.Loggers
-    objective: Objective | None = None
+    objective: Annotated[Any, types.Variants(_choose_objective)] | None = None
     control: ControlBlock | None = None
     scale: dict[str, Any]
     seeds: blocks.Seeds = None
     checkpoints: Annotated[str, types.OneOf(types.KEPT_CHECKPOINTS)] = "all"
     verbose: types.Switch = False
-    optimizer: blocks.Optimizer
+    optimizer: OptimizerOptions
     sweep: Sweep | None = None  # of the command line alone: runs do not keep it
 
     conflicts = (
@@ -203,15 +193,15 @@ class TrainSettings(blocks.ExtensibleScript):
     def _monitors_a_logged_metric(self) -> Self:
         monitor, mode = self.callbacks.monitor, self.callbacks.mode
         kind = kind_of(self.model.model_dump(by_alias=True))
-        if kind not in METRICS:
+        if kind is None:
             return self
         shown = display_name(self.data.name, data_path(self.data.model_dump(by_alias=True)))
         short = monitor.rpartition("/")[2]
-        logged = [f"validation/{data}/{name}" for data in (self.data.name, shown) for name in METRICS[kind]]
+        logged = [f"validation/{data}/{name}" for data in (self.data.name, shown) for name in kind.metrics]
         if monitor not in [*logged, "train/loss"]:
-            hint = f"validation/{shown}/NAME: {choice_hint(short, tuple(METRICS[kind]))}"
+            hint = f"validation/{shown}/NAME: {choice_hint(short, tuple(kind.metrics))}"
             raise UserError(f"callbacks.monitor is {monitor!r}", hint=hint)
-        best = "max" if METRICS[kind].get(short, COST).higher_is_better else "min"
+        best = "max" if kind.metrics.get(short, COST).higher_is_better else "min"
         if mode != best:
             problem = f"callbacks.mode is {mode!r}, which would keep the worst {monitor}"
             raise UserError(problem, hint=f"set callbacks.mode={best}")

@@ -1,9 +1,8 @@
 """The options of objectives, apart from their code, which needs torch."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from faithkit.settings.check import check_fields
+from faithkit.settings.check import options
 from faithkit.settings.types import Conflict, Count, NonNegativeInt, OneOf, OpenShare, Positive
 
 SEQ2SEQ_QUERIES = ("encoder_mean", "encoder_first", "decoder_first")  # the first is the default
@@ -11,7 +10,7 @@ CAUSAL_QUERIES = ("context_last",)
 ALL = "all"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("objective")
 class LossTruncationOptions:
     """Options of `objective=loss_truncation`.
 
@@ -27,11 +26,8 @@ class LossTruncationOptions:
     hot_start: Count
     recompute_every: Count
 
-    def __post_init__(self) -> None:
-        check_fields(self, "objective")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("objective")
 class InfoNceOptions:
     """Options of `objective=infonce`.
 
@@ -58,6 +54,3 @@ class InfoNceOptions:
             "use 1 or more; with objective.in_batch=true 0 is possible",
         ),
     )
-
-    def __post_init__(self) -> None:
-        check_fields(self, "objective")

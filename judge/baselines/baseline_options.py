@@ -1,19 +1,16 @@
 """The block `selfcheck`: SelfCheckGPT in the place of a judge."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import Field
-
-from faithkit.settings.check import check_fields
-from faithkit.settings.types import Count, Hint, OneOf, Positive, Share, Text
+from faithkit.settings.check import options
+from faithkit.settings.types import Count, OneOf, OrNull, Positive, Range, Share, Text
 
 BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
 DRAWN, OTHERS = SAMPLES = ("engine", "others")
 MEAN, MAX = ("mean", "max")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("selfcheck")
 class SelfCheckOptions:
     """The block `selfcheck` of evaluate.py; without a measure there is none.
 
@@ -41,12 +38,9 @@ class SelfCheckOptions:
     nli: Text | None = None
     encoder: Text | None = None
     num_layers: Count | None = None
-    baseline: Annotated[float | None, Field(gt=-1, lt=1), Hint("use a number below 1, or null")] = None
+    baseline: Annotated[float, Range(gt=-1, lt=1)] | None = None
     order: Count = 1
     words: Annotated[str, OneOf((MEAN, MAX))] = MEAN
-
-    def __post_init__(self) -> None:
-        check_fields(self, "selfcheck")
 
     @property
     def asks_model(self) -> bool:
@@ -54,7 +48,7 @@ class SelfCheckOptions:
         return self.samples == DRAWN or self.measure == PROMPT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@options("examiner")
 class ExaminerOptions:
     """The block `examiner` of evaluate.py; without turns there is none.
 
@@ -65,10 +59,7 @@ class ExaminerOptions:
         max_new_tokens: Of the questions of a turn, and of its answers.
     """
 
-    turns: Annotated[Count | None, Hint("use 1 or more, or null for no examiner")] = None
+    turns: Annotated[Count | None, OrNull("for no examiner")] = None
     examinee: Text | None = None
     num_questions: Count = 3
     max_new_tokens: Count = 160
-
-    def __post_init__(self) -> None:
-        check_fields(self, "examiner")

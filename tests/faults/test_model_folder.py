@@ -327,7 +327,7 @@ NUMBERS = (None, True, "0.5", float("nan"), float("inf"), -float("inf"), 1e9, -1
     [
         *((CRITIC, ("thresholds", "threshold"), value, "threshold") for value in NUMBERS),
         (CRITIC, ("thresholds", "temperature"), 0, "temperature"),
-        (CRITIC, ("thresholds",), {"temperature": 1.0, "aim": "f1"}, "thresholds lacks threshold"),
+        (CRITIC, ("thresholds",), {"temperature": 1.0, "aim": "f1"}, "thresholds.threshold is not set"),
         (CRITIC, ("thresholds", "aim"), 5, "aim is 5"),
         (CRITIC, ("labels",), ["a", "b"], "labels are"),
         (CRITIC, ("kind",), None, "kind is None"),

@@ -203,7 +203,7 @@ def test_knowledge_that_alone_does_not_fit_is_named(kind: str, folders: dict[str
     ("values", "problem"),
     [
         ({"kind": "diffusion"}, "diffusion"),
-        ({"max_length": 30, "kind": CAUSAL}, "at least 40"),
+        ({"max_length": 30, "kind": CAUSAL}, "max_length is 30"),
         ({"max_response_length": 1}, "max_response_length"),
         ({"max_history": -1}, "max_history"),
         ({"max_history": 1.5}, "max_history"),
