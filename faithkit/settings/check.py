@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, ClassVar, TypeVar, cast, dataclass_transform, get_type_hints
 
 from pydantic import GetCoreSchemaHandler, ValidationError, create_model, model_validator
 from pydantic_core import CoreSchema, ErrorDetails, core_schema
@@ -190,7 +190,8 @@ def read_stored(kind: type[Options], stored: Any, block: str, *, complete: bool 
     Raises:
         UserError: A field is missing, unknown or wrong.
     """
-    values = _validate(options_model(kind, complete).model_validate, stored, block)
+    model = options_model(cast(Any, kind), complete)
+    values = _validate(model.model_validate, stored, block)
     return kind(**dict(values))
 
 

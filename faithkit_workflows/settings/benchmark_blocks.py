@@ -285,7 +285,7 @@ class Rates(Protocol):
 TASKS: Mapping[str, Any] = dict(zip(PROTOCOLS, (Comparative, MetaJudging, Rates), strict=True))
 
 
-def _choose_benchmark(block: Any) -> type[types.Block]:
+def _choose_benchmark(block: Any) -> Any:
     if not isinstance(block, dict):
         return Detection
     if (task := block.get("task")) is not None:
