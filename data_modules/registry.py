@@ -70,6 +70,8 @@ def _checked(place: str, load: Callable[[], object]) -> type[Source]:
         raise UserError(f"{place!r} is not a dataset: {found!r}", hint=hint)
     if not found.name:
         raise UserError(f"the dataset {place!r} has no name", hint='set name: ClassVar[str] = "..." in its class')
+    if not found.official_files and found.files is Source.files:
+        raise UserError(f"the dataset {place!r} has no files", hint="define official_files or files in its class")
     if missing := sorted(found.__abstractmethods__):
         raise UserError(f"the dataset {place!r} has no {', '.join(missing)}", hint="define it in its class")
     return found

@@ -32,7 +32,7 @@ TARGETS = (
 DATASETS = {
     "embedded": "data_modules.embedded.corpus.Embedded",
     "faithdial": "data_modules.datasets.faithdial.FaithDial",
-    "faithcritic": "data_modules.datasets.faithcritic.FaithCritic",
+    "faithcritic": "data_modules.datasets.faithdial.FaithCritic",
     "wow": "data_modules.datasets.wow.WizardOfWikipedia",
     "cmu_dog": "data_modules.datasets.cmu_dog.CmuDog",
     "topical_chat": "data_modules.datasets.topical_chat.TopicalChat",

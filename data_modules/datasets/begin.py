@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import last_turn, text_group
-from data_modules.reading.files import File, find_files
+from data_modules.reading.files import Patterns
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example
 from faithkit.settings.check import check_value
@@ -96,9 +96,11 @@ class Begin(BeginSource):
 
     name: ClassVar[str] = "begin"
     embedded_layout: ClassVar[str | None] = "begin"
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        return find_files(self.path, FILES_2022, FILES_2021, address=ADDRESS)
+    official_files: ClassVar[Sequence[Patterns]] = (
+        FILES_2022,
+        FILES_2021,
+    )
+    address: ClassVar[str] = ADDRESS
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import SEEKER, WIZARD, identifier
-from data_modules.reading.files import File, find_files
+from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
@@ -48,15 +48,14 @@ class Decode(Source):
 
     name: ClassVar[str] = "decode"
     embedded_layout: ClassVar[str | None] = "decode"
+    official_files: ClassVar[Sequence[Patterns]] = (FILES,)
+    address: ClassVar[str] = ADDRESS
     option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
         "knowledge": ("speaker", "dialogue"),
         "official": (True, False),
     }
     knowledge: str = "speaker"
     official: bool = False
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        return find_files(self.path, FILES, address=ADDRESS)
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUTS)

@@ -11,13 +11,14 @@ from typing import ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import alternate
-from data_modules.reading.files import HUB, File, find_files
+from data_modules.reading.files import File, Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
 from data_modules.reading.saved_datasets import HubSplit
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 
 ADDRESS = "https://huggingface.co/datasets/McGill-NLP/FaithDial"
+HUB_NAME = "McGill-NLP/FaithDial"
 REVISION = "7a414e80725eac766f2602676dc8b39f80b061e4"
 FILES = {
     "train": ["train.json"],
@@ -105,33 +106,28 @@ def _turn(row: Row, dialogue: str, index: int) -> WizardTurn:
     )
 
 
-def faithdial_files(path: str) -> Mapping[str, Sequence[File]]:
-    """Returns the official files, or the same files on the hub."""
-    if path != HUB:
-        return find_files(path, FILES, address=ADDRESS)
-    name = "McGill-NLP/FaithDial"
+@dataclass(frozen=True, kw_only=True)
+class FaithDialFiles(Source):
+    """A dataset that is made of FaithDial's files; `path` is a folder, one file, or `hub`."""
+
+    embedded_layout: ClassVar[str | None] = "faithdial"
+    official_files: ClassVar[Sequence[Patterns]] = (FILES,)
+    address: ClassVar[str] = ADDRESS
     # The repository loads through a script, which `datasets` refuses: its JSON files are read as they are.
-    return {
-        split: [HubSplit(dataset=name, split=split, data_file=f"data/{file}", revision=REVISION, address=ADDRESS)]
+    hub_splits: ClassVar[Mapping[str, File]] = {
+        split: HubSplit(dataset=HUB_NAME, split=split, data_file=f"data/{file}", revision=REVISION, address=ADDRESS)
         for split, (file,) in FILES.items()
     }
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaithDial(Source):
+class FaithDial(FaithDialFiles):
     """Wizard turns with their history: what generators learn from.
 
     An edited response is faithful. An unedited one is what its tags say; generic alone and untagged have no label.
-
-    Args:
-        path: Folder, one file, or `hub`.
     """
 
     name: ClassVar[str] = "faithdial"
-    embedded_layout: ClassVar[str | None] = "faithdial"
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        return faithdial_files(self.path)
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         for turn in wizard_turns(row, report):
@@ -156,3 +152,61 @@ def _label(turn: WizardTurn) -> str | None:
     if turn.edited:
         return None if turn.kind == "untagged" else FAITHFUL
     return {"hallucinated": HALLUCINATED, "entailed": FAITHFUL, "uncooperative alone": FAITHFUL}.get(turn.kind)
+
+
+CRITIC_LABELS = {"hallucinated": HALLUCINATED, "entailed": FAITHFUL}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FaithCritic(FaithDialFiles):
+    """FaithCritic (section 5.1): FaithDial's turns as a critic's training and test pairs.
+
+    Wizard of Wikipedia's response is hallucinated where it is tagged Hallucination (partly too) and faithful where it
+    is tagged Entailment (uncooperative or not); what is generic (or uncooperative) alone is dropped, with its edit. The
+    edited response is faithful, and belongs to training alone: the published test set holds WoW's responses.
+
+    The released code makes two mistakes, which `official=true` reproduces. A turn that was not edited gave its text
+    twice: an entailed one counted double, a hallucinated one got both labels. Here it gives one example, with the
+    label of its tags.
+
+    Args:
+        edited: `train` adds the edited responses outside validation and test splits; `all` adds them everywhere.
+        official: The released rule with its faults, for comparison.
+    """
+
+    name: ClassVar[str] = "faithcritic"
+    option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
+        "edited": ("train", "all"),
+        "official": (True, False),
+    }
+    edited: str = "train"
+    official: bool = False
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        with_edited = self.edited == "all" or not split.startswith(("validation", "test"))
+        for turn in wizard_turns(row, report):
+            report.count(f"case: {turn.case}")
+            label = CRITIC_LABELS.get(turn.kind)
+            if label is None:
+                report.count(f"dropped: {turn.kind}")
+                continue
+            yield self._example(turn, "original", split, label)
+            # The release asks whether there is an original or it differs from the response: that is always so.
+            if with_edited and (turn.edited or self.official):
+                yield self._example(turn, "edited", split, FAITHFUL)
+
+    def _example(self, turn: WizardTurn, which: str, split: str, label: str) -> Example:
+        own_text = turn.original or turn.response
+        return Example(
+            id=f"{turn.id}:{which}",
+            source=self.name,
+            split=split,
+            group=turn.dialogue,
+            knowledge=turn.knowledge.strip() if self.official else turn.knowledge,
+            response=own_text if which == "original" else turn.response,
+            reference=turn.response if which == "original" and turn.edited else None,
+            original=own_text if which == "edited" else None,
+            label=label,
+            tags=turn.tags or (),
+            meta={"case": turn.case},
+        )

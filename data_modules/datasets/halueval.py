@@ -15,14 +15,13 @@ from typing import ClassVar, NamedTuple
 from data_modules.reading.dataset import Source
 from data_modules.reading.dialogues import read_transcript
 from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
-from data_modules.reading.files import File, find_files
+from data_modules.reading.files import Patterns
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span, Turn
 from faithkit.settings.check import check_value
 from faithkit.settings.types import Whole
 
 ADDRESS = "https://github.com/RUCAIBox/HaluEval, folder data"
-ALL = "all"  # the one split
 
 
 class Pair(NamedTuple):
@@ -41,6 +40,7 @@ PAIRS = {
 }
 GENERAL = "general"
 TASKS = (*PAIRS, GENERAL)
+FILES = {"all": [f"{task}_data.json" for task in TASKS]}
 LAYOUTS = {task: tuple(name for name in pair if name) for task, pair in PAIRS.items()} | {
     GENERAL: ("user_query", "chatgpt_response", "hallucination")
 }
@@ -67,6 +67,8 @@ class HaluEval(Source):
 
     name: ClassVar[str] = "halueval"
     embedded_layout: ClassVar[str | None] = "halueval"
+    official_files: ClassVar[Sequence[Patterns]] = (FILES,)
+    address: ClassVar[str] = ADDRESS
     option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {
         "pairs": (BOTH, ONE),
         "knowledge": (True, False),
@@ -83,9 +85,6 @@ class HaluEval(Source):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_value("seed", self.seed, Whole)
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        return find_files(self.path, {ALL: [f"{task}_data.json" for task in TASKS]}, address=ADDRESS)
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         task = row.layout(LAYOUTS)

@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 from data_modules.reading.dataset import SPLITS, Source
 from data_modules.reading.fields import text_group
-from data_modules.reading.files import HUB, File, find_files
+from data_modules.reading.files import File, Patterns
 from data_modules.reading.rows import ReadReport, Row
 from data_modules.reading.saved_datasets import HubSplit
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
+MNLI_ADDRESS, SNLI_ADDRESS = "https://cims.nyu.edu/~sbowman/multinli/", "https://nlp.stanford.edu/projects/snli/"
 # Premise, hypothesis and label, in the official files of MNLI and SNLI and on the hub.
 NAMES = {"official": ("sentence1", "sentence2", "gold_label"), "hub": ("premise", "hypothesis", "label")}
 NO_GOLD = "no gold label"
@@ -32,21 +33,9 @@ class NliSource(Source):
         neutral: Treats neutral pairs as hallucinated, or drops them: `hallucinated` or `drop`.
     """
 
-    official_files: ClassVar[Sequence[Mapping[str, Sequence[str]]]] = ()
-    address: ClassVar[str] = ""
-    hub_name: ClassVar[str] = ""
-    hub_splits: ClassVar[Mapping[str, str]] = {}
     options_for_all_rows: ClassVar[Mapping[str, Any]] = {"neutral": HALLUCINATED}
     option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"neutral": ("drop", HALLUCINATED)}
     neutral: str = HALLUCINATED
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        if self.path != HUB or not self.hub_name:
-            return find_files(self.path, *self.official_files, address=self.address)
-        return {
-            split: [HubSplit(dataset=self.hub_name, split=name, address=self.address)]
-            for split, name in self.hub_splits.items()
-        }
 
     def pair(
         self,
@@ -101,8 +90,8 @@ class Mnli(NliSource):
     default_split: ClassVar[str] = "validation"
     ids_repeat: ClassVar[bool] = True
     embedded_layout: ClassVar[str | None] = "mnli"
-    address: ClassVar[str] = "https://cims.nyu.edu/~sbowman/multinli/"
-    official_files: ClassVar[Sequence[Mapping[str, Sequence[str]]]] = (
+    address: ClassVar[str] = MNLI_ADDRESS
+    official_files: ClassVar[Sequence[Patterns]] = (
         {
             "train": ["multinli_1.0_train.jsonl"],
             "validation": ["multinli_1.0_dev_matched.jsonl"],
@@ -110,11 +99,13 @@ class Mnli(NliSource):
         },
         {"train": ["train.tsv"], "validation": ["dev_matched.tsv"], "validation_mismatched": ["dev_mismatched.tsv"]},
     )
-    hub_name: ClassVar[str] = "nyu-mll/multi_nli"
-    hub_splits: ClassVar[Mapping[str, str]] = {
-        "train": "train",
-        "validation": "validation_matched",
-        "validation_mismatched": "validation_mismatched",
+    hub_splits: ClassVar[Mapping[str, File]] = {
+        split: HubSplit(dataset="nyu-mll/multi_nli", split=name, address=MNLI_ADDRESS)
+        for split, name in (
+            ("train", "train"),
+            ("validation", "validation_matched"),
+            ("validation_mismatched", "validation_mismatched"),
+        )
     }
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
@@ -144,12 +135,13 @@ class Snli(NliSource):
     name: ClassVar[str] = "snli"
     ids_repeat: ClassVar[bool] = True
     embedded_layout: ClassVar[str | None] = "snli"
-    address: ClassVar[str] = "https://nlp.stanford.edu/projects/snli/"
-    official_files: ClassVar[Sequence[Mapping[str, Sequence[str]]]] = (
+    address: ClassVar[str] = SNLI_ADDRESS
+    official_files: ClassVar[Sequence[Patterns]] = (
         {"train": ["snli_1.0_train.jsonl"], "validation": ["snli_1.0_dev.jsonl"], "test": ["snli_1.0_test.jsonl"]},
     )
-    hub_name: ClassVar[str] = "stanfordnlp/snli"
-    hub_splits: ClassVar[Mapping[str, str]] = {split: split for split in SPLITS}
+    hub_splits: ClassVar[Mapping[str, File]] = {
+        split: HubSplit(dataset="stanfordnlp/snli", split=split, address=SNLI_ADDRESS) for split in SPLITS
+    }
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout({"official": (*NAMES["official"], "pairID"), "hub": NAMES["hub"]})
@@ -178,7 +170,7 @@ class DialogueNli(NliSource):
     ids_repeat: ClassVar[bool] = True
     embedded_layout: ClassVar[str | None] = "dnli"
     address: ClassVar[str] = "https://wellecks.com/dialogue_nli/"
-    official_files: ClassVar[Sequence[Mapping[str, Sequence[str]]]] = (
+    official_files: ClassVar[Sequence[Patterns]] = (
         {
             "train": ["**/dialogue_nli_train.jsonl"],
             "validation": ["**/dialogue_nli_dev.jsonl"],
@@ -208,7 +200,7 @@ class ConjNli(NliSource):
     default_split: ClassVar[str] = "validation"
     embedded_layout: ClassVar[str | None] = "conjnli"
     address: ClassVar[str] = "https://github.com/swarnaHub/ConjNLI, folder data/NLI"
-    official_files: ClassVar[Sequence[Mapping[str, Sequence[str]]]] = (
+    official_files: ClassVar[Sequence[Patterns]] = (
         {"train": ["adversarial_train_15k.tsv"], "validation": ["conj_dev.tsv"], "test": ["conj_test.tsv"]},
     )
 

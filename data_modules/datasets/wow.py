@@ -11,7 +11,7 @@ from typing import ClassVar
 from data_modules.datasets.faithdial import wizard_turns
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import SEEKER, WIZARD
-from data_modules.reading.files import File, find_files
+from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
@@ -41,9 +41,8 @@ class WizardOfWikipedia(Source):
 
     name: ClassVar[str] = "wow"
     embedded_layout: ClassVar[str | None] = "wow"
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        return find_files(self.path, FILES, address=ADDRESS)
+    official_files: ClassVar[Sequence[Patterns]] = (FILES,)
+    address: ClassVar[str] = ADDRESS
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

@@ -4,13 +4,13 @@ JSON lines of docid, system, source, summary, tokens, labels (1: hallucinated) a
 systems and XSum's summary (`Gold`) for each document.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import identifier
-from data_modules.reading.files import File, find_files
+from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
@@ -31,9 +31,8 @@ class XsumTokens(Source):
 
     name: ClassVar[str] = "xsum_tokens"
     embedded_layout: ClassVar[str | None] = "xsum_tokens"
-
-    def files(self) -> Mapping[str, Sequence[File]]:
-        return find_files(self.path, FILES, address=ADDRESS)
+    official_files: ClassVar[Sequence[Patterns]] = (FILES,)
+    address: ClassVar[str] = ADDRESS
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)

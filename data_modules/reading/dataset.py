@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.fields import ANY, chosen
-from data_modules.reading.files import File, rows_of
+from data_modules.reading.files import HUB, File, Patterns, find_files, rows_of
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example
@@ -27,15 +27,18 @@ Records = Iterator[tuple[Example, Row | None]]
 class Source(ABC):
     """A dataset: where its files lie, and which records they give.
 
-    A dataset is a frozen dataclass that inherits from this one; its fields are its options. It must have a `name` and
-    `files`, and `examples` (the records of one row) or `read_split` (where records depend on several rows or files).
-    The rest has defaults.
+    A dataset is a frozen dataclass that inherits from this one; its fields are its options. It must have a `name`,
+    `official_files` or `files`, and `examples` (the records of one row) or `read_split` (where records depend on
+    several rows or files). The rest has defaults.
 
     Args:
         path: A file, a folder, `hub` or `embedded`.
 
     Attributes:
         name: The dataset's name in records, reports and metrics.
+        official_files: File names by split, in each of the corpus's layouts (`reading.files.find_files`).
+        address: Of the official files, for errors.
+        hub_splits: What `path=hub` reads of each split.
         default_split: The split to test on.
         ids_repeat: The corpus repeats ids: repeated ones are made unique by their row, and counted.
         train_only: The labels are weak: nothing may be validated or tested on them.
@@ -52,6 +55,9 @@ class Source(ABC):
     """
 
     name: ClassVar[str] = ""
+    official_files: ClassVar[Sequence[Patterns]] = ()
+    address: ClassVar[str] = ""
+    hub_splits: ClassVar[Mapping[str, File]] = {}
     default_split: ClassVar[str] = "test"
     ids_repeat: ClassVar[bool] = False
     train_only: ClassVar[bool] = False
@@ -78,9 +84,11 @@ class Source(ABC):
                 hint = f"use {ANY}, {', '.join(names)}, or a list of them"
                 raise UserError(f"{option} is {getattr(self, option)!r}", hint=hint)
 
-    @abstractmethod
     def files(self) -> Mapping[str, Sequence[File]]:
         """Returns the files of each split that is there: all files that its records depend on."""
+        if self.path == HUB and self.hub_splits:
+            return {split: [file] for split, file in self.hub_splits.items()}
+        return find_files(self.path, *self.official_files, address=self.address)
 
     def check(self) -> None:
         """Refuses what can be seen before anything is loaded: by default that there are no files.
