@@ -95,7 +95,8 @@ class Judge:
             if not all(hasattr(model, name) for name in ("identity", "generate", "weigh")):
                 raise wrong("model", "a text, a Path or an engine", model, "give a run, a folder, a name or an engine")
             return cls(model, options if ask is None else replace(options, ask=ask))
-        from faithkit.inference.local_text import LocalOptions, load_local
+        from faithkit.inference.local_text import load_local
+        from faithkit.inference.text import LocalOptions
 
         path = arguments.read_path(model, "model")
         source, settings = stored_judge(path)

@@ -24,7 +24,7 @@ from transformers import GenerationConfig
 from data_modules.embedded.corpus import generate as generate_examples
 from faithkit.hardware import place_model
 from faithkit.inference.decoding import Decoding, Prompt
-from faithkit.inference.local_text import LocalOptions
+from faithkit.inference.text import LocalOptions
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve

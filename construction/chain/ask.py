@@ -10,16 +10,8 @@ from construction.chain.steps import CHUNK_SIZE, KEY, TRIES, Row, failed_row, re
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
-from faithkit.inference.text import (
-    AUTO,
-    OPENAI,
-    TRANSFORMERS,
-    EngineOptions,
-    Message,
-    Request,
-    TextEngine,
-    build_text_engine,
-)
+from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, Message, Request, TextEngine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 
 NO_REPLY = "no reply"
 MODEL_KEYS = ("name", "model", "precision", "max_length", "base_url")  # of the block `engine`: what replies depend on

@@ -3,7 +3,6 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from faithkit import arguments
 from faithkit.hardware import place_model
 from faithkit.inference.decoding import Completion, Decoding, Engine, Prompt
 from faithkit.inference.messages import MessageTokens
-from faithkit.inference.text import TRANSFORMERS, VLLM, Form, Reply, Request, check_requests
-from faithkit.settings.types import PRECISIONS
+from faithkit.inference.text import VLLM, Form, LocalOptions, Reply, Request, check_requests
 from faithkit.weights.adapters import AdapterFolder, check_base, load_adapters, stored_adapters
 from faithkit.weights.load import (
     check_end_token,
@@ -83,37 +81,6 @@ class LocalTextEngine:
             prompt_tokens=sizes[samples[0].id],
             new_tokens=sum(len(one.ids) for one in samples),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOptions:
-    """Options of running a model on this machine.
-
-    Args:
-        engine: TRANSFORMERS, or VLLM where it is installed.
-        precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
-        device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
-        batch_size: Texts at a time; changes the speed, not the texts.
-        max_length: Tokens of prompt and answer together; None for as many as the model has places for.
-        memory_fraction: Of a GPU's memory for weights, keys and values, in vLLM.
-        num_gpus: That share the model in vLLM, each with a part of every layer (tensor parallel).
-    """
-
-    engine: str = TRANSFORMERS
-    precision: str = "auto"
-    device: str | None = None
-    batch_size: int | None = None
-    max_length: int | None = None
-    memory_fraction: float | None = None
-    num_gpus: int = 1
-
-    def __post_init__(self) -> None:
-        arguments.read_choice("engine", self.engine, (TRANSFORMERS, VLLM))
-        arguments.read_choice("precision", self.precision, PRECISIONS)
-        arguments.read_count("batch_size", self.batch_size)
-        arguments.read_count("max_length", self.max_length)
-        arguments.read_probability("memory_fraction", self.memory_fraction)
-        arguments.read_count("num_gpus", self.num_gpus)
 
 
 def load_local(model: str, options: LocalOptions | None = None) -> LocalTextEngine:

@@ -1,39 +1,19 @@
-"""Engines that read messages and write text (local models and servers): their interface, options and construction.
+"""The interface of engines that read messages and write text: local models and servers.
 
 Local models use `faithkit.inference.decoding`, the interface of engines that decode tokens.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
-from pydantic import Field
-
-from faithkit.errors import UserError
+from faithkit import arguments
 from faithkit.inference.decoding import Decoding, check_unique_ids
-from faithkit.settings.check import options
-from faithkit.settings.types import (
-    PRECISIONS,
-    Count,
-    Hint,
-    NonNegative,
-    NonNegativeInt,
-    OneOf,
-    OrNull,
-    Positive,
-    PositiveShare,
-    Text,
-    Tokens,
-)
+from faithkit.settings.types import PRECISIONS
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 AUTO, TRANSFORMERS, VLLM, OPENAI = "auto", "transformers", "vllm", "openai"
 ENGINES = (AUTO, TRANSFORMERS, VLLM, OPENAI)
-LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
-CACHE_FILE = "replies.sqlite"  # in the user's cache
-SERVER_OPTIONS = ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
-LOCAL_OPTIONS = ("precision", "batch_size", "max_length", "memory_fraction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +76,37 @@ class Reply:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOptions:
+    """Options of running a model on this machine.
+
+    Args:
+        engine: TRANSFORMERS, or VLLM where it is installed.
+        precision: 32-true, bf16, or auto: bf16 where the hardware computes in it.
+        device: `cuda`, `cpu`, ...; None takes the GPU where there is one.
+        batch_size: Texts at a time; changes the speed, not the texts.
+        max_length: Tokens of prompt and answer together; None for as many as the model has places for.
+        memory_fraction: Of a GPU's memory for weights, keys and values, in vLLM.
+        num_gpus: That share the model in vLLM, each with a part of every layer (tensor parallel).
+    """
+
+    engine: str = TRANSFORMERS
+    precision: str = "auto"
+    device: str | None = None
+    batch_size: int | None = None
+    max_length: int | None = None
+    memory_fraction: float | None = None
+    num_gpus: int = 1
+
+    def __post_init__(self) -> None:
+        arguments.read_choice("engine", self.engine, (TRANSFORMERS, VLLM))
+        arguments.read_choice("precision", self.precision, PRECISIONS)
+        arguments.read_count("batch_size", self.batch_size)
+        arguments.read_count("max_length", self.max_length)
+        arguments.read_probability("memory_fraction", self.memory_fraction)
+        arguments.read_count("num_gpus", self.num_gpus)
+
+
 class TextEngine(Protocol):
     """Runs a language model, or asks a server.
 
@@ -123,81 +134,3 @@ class TextEngine(Protocol):
 def check_requests(requests: Sequence[Request]) -> None:
     """Checks that the ids of requests are unique."""
     check_unique_ids("requests", [request.id for request in requests])
-
-
-@options()
-class EngineOptions:
-    """The block `engine` of evaluate.py.
-
-    Args:
-        name: One of ENGINES; None for no language model.
-        model: A folder, a local name or a hub name; of a server the model's name there.
-        precision: Of a model on this machine.
-        batch_size: Texts at a time; changes the speed, not the replies.
-        max_length: Tokens of prompt and reply together.
-        memory_fraction: Of a GPU's memory, for vLLM.
-        cache: The file that keeps replies, so that nothing is asked twice: `auto` for one in the user's cache, None for
-            no file.
-        base_url: Of a server; None for OpenAI's.
-        api_key_variable: The environment variable with the server's key.
-        concurrency: Requests that a server gets at a time.
-        max_retries: Of a request that fails.
-        timeout_seconds: Of one try.
-        price: Of a million tokens that are read, and of a million that are written.
-    """
-
-    name: Annotated[Any, OneOf((None, *ENGINES))] = None
-    model: Text | None = None
-    precision: Annotated[str, OneOf(PRECISIONS)] = "auto"
-    batch_size: Annotated[Count | None, OrNull("for what suits the device")] = None
-    max_length: Annotated[Tokens | None, OrNull("for all that the model has")] = None
-    memory_fraction: Annotated[PositiveShare | None, OrNull("to leave it to vLLM")] = None
-    cache: Annotated[Text | None, Hint("use auto, a file's path, or null for none")] = AUTO
-    base_url: Text | None = None
-    api_key_variable: Text = "OPENAI_API_KEY"
-    concurrency: Count = 8
-    max_retries: NonNegativeInt = 6
-    timeout_seconds: Positive = 120.0
-    price: Annotated[
-        tuple[NonNegative, NonNegative] | None, Field(strict=False), Hint("use [READ,WRITTEN] for a million tokens")
-    ] = None
-
-
-def build_text_engine(options: EngineOptions) -> TextEngine:
-    """Builds the engine, behind the cache of its replies.
-
-    Raises:
-        UserError: No model is named, a package is missing, or the model cannot be loaded.
-    """
-    if not options.model:
-        hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
-        raise UserError(f"engine={options.name} without a model", hint=hint)
-    if options.name == OPENAI:
-        from faithkit.inference.openai_engine import OpenAiEngine
-
-        engine: TextEngine = OpenAiEngine(options.model, **{name: getattr(options, name) for name in SERVER_OPTIONS})
-    else:
-        from faithkit.inference.local_text import LocalOptions, load_local
-
-        name = _best_local() if options.name == AUTO else options.name
-        local = {name: getattr(options, name) for name in LOCAL_OPTIONS}
-        engine = load_local(options.model, LocalOptions(engine=name, **local))
-    if options.cache is None:
-        return engine
-    from faithkit.files.cache import cache_dir
-    from faithkit.inference.reply_cache import CachedEngine
-
-    path = cache_dir() / CACHE_FILE if options.cache == AUTO else Path(options.cache).expanduser()
-    # Replies of a server are stored at once; losing a batch of a local model costs only time.
-    return CachedEngine(engine, path, commit_every=1 if options.name == OPENAI else LOCAL_BATCH)
-
-
-def _best_local() -> str:
-    """Returns vLLM where it is installed and finds a device, else transformers."""
-    from faithkit.inference.vllm_engine import check_platform
-
-    try:
-        check_platform()
-    except UserError:
-        return TRANSFORMERS
-    return VLLM

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from faithkit.errors import UserError
 from faithkit.hardware import resolve_precision
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
-from faithkit.inference.local_text import LocalOptions
+from faithkit.inference.text import LocalOptions
 from faithkit.weights.adapters import AdapterFolder
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # for which vLLM sets up adapters

@@ -19,7 +19,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
-from faithkit.inference.text import EngineOptions, build_text_engine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction
 from faithkit.reports.rates import GOLD, SELF, Case, Turns, rates_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results

@@ -12,7 +12,8 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import OPENAI, EngineOptions, TextEngine, build_text_engine
+from faithkit.inference.text import OPENAI, TextEngine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import Example
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows

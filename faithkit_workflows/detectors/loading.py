@@ -9,7 +9,8 @@ from faithkit.detector import BUILT_IN, CRITIC, JUDGE, Detector, DetectorKind, d
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
 from faithkit.inference.reply_cache import CachedEngine
-from faithkit.inference.text import OPENAI, EngineOptions, build_text_engine
+from faithkit.inference.text import OPENAI
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import Example
 from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model

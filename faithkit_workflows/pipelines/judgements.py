@@ -12,7 +12,7 @@ from construction.chain.steps import CHUNK_SIZE, KEY, NO_VERDICT, Row, RowFailed
 from construction.dialogues.dialogue_turns import turn_values
 from faithkit.detector import Detector
 from faithkit.inference.prompts import TextPrompt
-from faithkit.inference.text import EngineOptions
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
 from judge.asking import parse_judgement, target_text
 from judge.options import JUDGEMENT

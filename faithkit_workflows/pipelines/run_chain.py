@@ -19,7 +19,8 @@ from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder, write_text
 from faithkit.files.run_folder import RunFolder
-from faithkit.inference.text import OPENAI, EngineOptions, TextEngine, build_text_engine
+from faithkit.inference.text import OPENAI, TextEngine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.pages.page_tables import escape_terminal, new_number_table, print_tables
 
 PROMPTS = "prompts"  # in the run's folder: each prompt that was used, by its hash

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
-from faithkit.inference.text import EngineOptions
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import options, with_options
 from faithkit.training.training_options import Aim

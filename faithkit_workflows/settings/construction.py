@@ -11,7 +11,8 @@ from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.inference.text import OPENAI, EngineOptions
+from faithkit.inference.text import OPENAI
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight

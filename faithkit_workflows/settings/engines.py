@@ -12,7 +12,8 @@ from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
-from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM, EngineOptions
+from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS

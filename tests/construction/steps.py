@@ -9,7 +9,8 @@ from construction.chain.ask import Ask, ModelReply, sampling
 from construction.chain.chain import Chain
 from construction.chain.steps import KEY, Each, Row, RowFailed, Source, Step
 from faithkit.inference.prompts import TextPrompt
-from faithkit.inference.text import EngineOptions, TextEngine
+from faithkit.inference.text import TextEngine
+from faithkit.inference.text_engines import EngineOptions
 
 PROMPT = TextPrompt("Say it again: {text}", ("text",), name="again")
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from data_modules.embedded.layouts import WRITERS
 from faithkit.errors import UserError
 from faithkit.inference.messages import MessageTokens
-from faithkit.inference.text import EngineOptions, build_text_engine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.packing import use_packed_attention
 from faithkit.records import Example
 from faithkit.training.checkpoints import read_checkpoint

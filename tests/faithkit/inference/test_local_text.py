@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.local_text import LocalOptions, LocalTextEngine, load_local
+from faithkit.inference.local_text import LocalTextEngine, load_local
 from faithkit.inference.messages import MessageTokens
-from faithkit.inference.text import SYSTEM, USER, Message, Request
+from faithkit.inference.text import SYSTEM, USER, LocalOptions, Message, Request
 
 TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}: {{ m['content'] | trim }}</s>{% endfor %}"

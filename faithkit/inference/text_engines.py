@@ -1,0 +1,106 @@
+"""Declares the block `engine`, which names a language model and the program that runs it, and builds the engine."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from faithkit.errors import UserError
+from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, LocalOptions, TextEngine
+from faithkit.settings.check import options
+from faithkit.settings.types import (
+    PRECISIONS,
+    Count,
+    Hint,
+    NonNegative,
+    NonNegativeInt,
+    OneOf,
+    OrNull,
+    Positive,
+    PositiveShare,
+    Text,
+    Tokens,
+)
+
+LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
+CACHE_FILE = "replies.sqlite"  # in the user's cache
+SERVER_OPTIONS = ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
+LOCAL_OPTIONS = ("precision", "batch_size", "max_length", "memory_fraction")
+
+
+@options()
+class EngineOptions:
+    """The block `engine` of evaluate.py.
+
+    Args:
+        name: One of ENGINES; None for no language model.
+        model: A folder, a local name or a hub name; of a server the model's name there.
+        precision: Of a model on this machine.
+        batch_size: Texts at a time; changes the speed, not the replies.
+        max_length: Tokens of prompt and reply together.
+        memory_fraction: Of a GPU's memory, for vLLM.
+        cache: The file that keeps replies, so that nothing is asked twice: `auto` for one in the user's cache, None for
+            no file.
+        base_url: Of a server; None for OpenAI's.
+        api_key_variable: The environment variable with the server's key.
+        concurrency: Requests that a server gets at a time.
+        max_retries: Of a request that fails.
+        timeout_seconds: Of one try.
+        price: Of a million tokens that are read, and of a million that are written.
+    """
+
+    name: Annotated[Any, OneOf((None, *ENGINES))] = None
+    model: Text | None = None
+    precision: Annotated[str, OneOf(PRECISIONS)] = "auto"
+    batch_size: Annotated[Count | None, OrNull("for what suits the device")] = None
+    max_length: Annotated[Tokens | None, OrNull("for all that the model has")] = None
+    memory_fraction: Annotated[PositiveShare | None, OrNull("to leave it to vLLM")] = None
+    cache: Annotated[Text | None, Hint("use auto, a file's path, or null for none")] = AUTO
+    base_url: Text | None = None
+    api_key_variable: Text = "OPENAI_API_KEY"
+    concurrency: Count = 8
+    max_retries: NonNegativeInt = 6
+    timeout_seconds: Positive = 120.0
+    price: Annotated[
+        tuple[NonNegative, NonNegative] | None, Field(strict=False), Hint("use [READ,WRITTEN] for a million tokens")
+    ] = None
+
+
+def build_text_engine(options: EngineOptions) -> TextEngine:
+    """Builds the engine, behind the cache of its replies.
+
+    Raises:
+        UserError: No model is named, a package is missing, or the model cannot be loaded.
+    """
+    if not options.model:
+        hint = "engine.model=NAME: a folder, a local name or a hub name; of a server the model's name there"
+        raise UserError(f"engine={options.name} without a model", hint=hint)
+    if options.name == OPENAI:
+        from faithkit.inference.openai_engine import OpenAiEngine
+
+        engine: TextEngine = OpenAiEngine(options.model, **{name: getattr(options, name) for name in SERVER_OPTIONS})
+    else:
+        from faithkit.inference.local_text import load_local
+
+        name = _best_local() if options.name == AUTO else options.name
+        local = {name: getattr(options, name) for name in LOCAL_OPTIONS}
+        engine = load_local(options.model, LocalOptions(engine=name, **local))
+    if options.cache is None:
+        return engine
+    from faithkit.files.cache import cache_dir
+    from faithkit.inference.reply_cache import CachedEngine
+
+    path = cache_dir() / CACHE_FILE if options.cache == AUTO else Path(options.cache).expanduser()
+    # Replies of a server are stored at once; losing a batch of a local model costs only time.
+    return CachedEngine(engine, path, commit_every=1 if options.name == OPENAI else LOCAL_BATCH)
+
+
+def _best_local() -> str:
+    """Returns vLLM where it is installed and finds a device, else transformers."""
+    from faithkit.inference.vllm_engine import check_platform
+
+    try:
+        check_platform()
+    except UserError:
+        return TRANSFORMERS
+    return VLLM
