@@ -6,8 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
-from tqdm.auto import tqdm
-
 from data_modules.reading.fields import read_history
 from faithkit import arguments
 from faithkit.arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text, wrong
@@ -20,7 +18,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Predicti
 from judge.asking import ASKINGS, Judgement
 from judge.options import AskOptions
 from judge.prompt import PromptTemplate, build_prompt
-from judge.questions import CHUNK_SIZE, Answered, weigh_or_write
+from judge.questions import Answered, weigh_or_write
 from judge.settings import Settings, stored_judge
 
 DEFAULT, UNCALIBRATED = AskOptions(), ScoreCalibration()
@@ -193,24 +191,21 @@ class Judge:
         """Yields the judgements of examples, chunk by chunk; ids may be equal."""
         examples = read_examples(examples)
         arguments.read_flag("progress", progress)
-        with tqdm(total=len(examples), desc="judging", disable=not progress, unit="response") as bar:
-            for begin in range(0, len(examples), CHUNK_SIZE):
-                yield from self._judge_chunk(examples[begin : begin + CHUNK_SIZE], bar)
-
-    def _judge_chunk(self, examples: Sequence[Example], bar: Any) -> list[Judgement]:
         asking = ASKINGS[self.options.ask]
-        answered = weigh_or_write(
+        found = weigh_or_write(
             self.engine,
-            [self.template.messages(example) for example in examples],
+            examples,
+            self.template.messages,
             asking.choices if self.options.num_samples == 1 else None,
             self._decoding,
             None if self.options.written else asking.form,
             always_write=not self.weighs,
-            advance=bar.update,
+            title="judging" if progress else None,
         )
-        found = [self._make_judgement(example.response, one) for example, one in zip(examples, answered, strict=True)]
-        self.num_unlocated += sum(one.num_unlocated for one in found)
-        return found
+        for example, answered in found:
+            judgement = self._make_judgement(example.response, answered)
+            self.num_unlocated += judgement.num_unlocated
+            yield judgement
 
     @property
     def weighs(self) -> bool:

@@ -10,17 +10,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tqdm.auto import tqdm
 
 from data_modules.reading.dialogues import write_history
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.prompts import read_text_prompt
+from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit.inference.text import Form, Message, Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from judge.reply import CHOICES, MARKS, NO, YES, read_verdict, without_thoughts
 
+Asked = TypeVar("Asked")
 CHUNK_SIZE = 256  # examples that are judged together
 
 
@@ -59,33 +60,44 @@ class Answered(NamedTuple):
 
 def weigh_or_write(
     engine: TextEngine,
-    conversations: Sequence[tuple[Message, ...]],
+    rows: Sequence[Asked],
+    messages: Callable[[Asked], tuple[Message, ...]],
     choices: Sequence[str] | None,
     decoding: Decoding,
     form: Form | None,
     *,
     always_write: bool,
-    advance: Callable[[int], Any],
-) -> list[Answered]:
-    """Computes the probabilities of the choices, and generates replies where there are none; in the questions' order.
+    title: str | None,
+) -> Iterator[tuple[Asked, Answered]]:
+    """Computes the probabilities of the choices, and generates replies where there are none; in the rows' order.
 
     Args:
+        messages: Makes the question about a row.
         always_write: Also generates a reply if there are probabilities.
-        advance: Is called for each finished question.
+        title: Of the progress bar; None for none.
     """
-    requests = name_requests(conversations)
-    weighed: dict[str, Reply] = {}
-    written: dict[str, Reply] = {}
-    settled: set[str] = set()
-    for reply in engine.weigh(requests, choices) if choices else ():
-        weighed[reply.id] = reply
-        if not always_write and (reply.probabilities or reply.problem):
-            settled.add(reply.id)
-            advance(1)
-    for reply in engine.generate([one for one in requests if one.id not in settled], decoding, form):
-        written[reply.id] = reply
-        advance(1)
-    return [Answered(weighed.get(one.id), written.get(one.id)) for one in requests]
+    with tqdm(total=len(rows), desc=title, disable=title is None, unit="response") as bar:
+        for begin in range(0, len(rows), CHUNK_SIZE):
+            chunk = rows[begin : begin + CHUNK_SIZE]
+            requests = name_requests([messages(row) for row in chunk])
+            weighed: dict[str, Reply] = {}
+            written: dict[str, Reply] = {}
+            settled: set[str] = set()
+            for reply in engine.weigh(requests, choices) if choices else ():
+                weighed[reply.id] = reply
+                if not always_write and (reply.probabilities or reply.problem):
+                    settled.add(reply.id)
+                    bar.update()
+            for reply in engine.generate([one for one in requests if one.id not in settled], decoding, form):
+                written[reply.id] = reply
+                bar.update()
+            for row, request in zip(chunk, requests, strict=True):
+                yield row, Answered(weighed.get(request.id), written.get(request.id))
+
+
+def messages_about(prompt: TextPrompt, example: Example, **others: str) -> tuple[Message, ...]:
+    """Fills a prompt with the knowledge and history of an example, and with other values."""
+    return prompt.messages(knowledge=example.knowledge, history=write_history(example.history), **others)
 
 
 EXAMPLE_FIELDS = ("knowledge", "history")
@@ -172,24 +184,18 @@ class Asker:
 
     def answers(self, rows: Sequence[tuple[Example, Mapping[str, str]]], *, progress: bool = False) -> Iterator[Answer]:
         """Yields the answers in the rows' order; a row is an example with the values of the other fields."""
-        with tqdm(total=len(rows), desc=self.question.prompt, disable=not progress, unit="row") as bar:
-            for begin in range(0, len(rows), CHUNK_SIZE):
-                yield from self._answer_chunk(rows[begin : begin + CHUNK_SIZE], bar)
-
-    def _answer_chunk(self, rows: Sequence[tuple[Example, Mapping[str, str]]], bar: Any) -> list[Answer]:
         found = weigh_or_write(
             self.engine,
-            [
-                self.prompt.messages(knowledge=example.knowledge, history=write_history(example.history), **others)
-                for example, others in rows
-            ],
+            rows,
+            lambda row: messages_about(self.prompt, row[0], **row[1]),
             self.question.choices,
             Decoding(max_new_tokens=self.max_new_tokens),
             None if self.written else Form(choices=self.question.choices),
             always_write=self.written,
-            advance=bar.update,
+            title=self.question.prompt if progress else None,
         )
-        return [self._answer(one) for one in found]
+        for _, answered in found:
+            yield self._answer(answered)
 
     def _answer(self, answered: Answered) -> Answer:
         weighed, written = answered

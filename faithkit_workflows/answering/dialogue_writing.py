@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from tqdm.auto import tqdm
 
-from data_modules.reading.dialogues import write_history
 from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit import signals
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import Message, Request, TextEngine
+from faithkit.inference.text import Request, TextEngine
 from faithkit.records import Example, Turn
+from judge.questions import messages_about
 
 PROMPT, FIELDS = "reply", ("knowledge", "history")
 _MARKS = re.compile("|".join(re.escape(f"{SPEAKER_MARKS[who]}:") for who in (SEEKER, WIZARD)))
@@ -109,7 +109,7 @@ class DialogueWriter:
             for turns in rounds:
                 signals.check()
                 examples = dialogues.with_replies(replies, turns) if own_history else turns
-                requests = [Request(one.id, self._messages(one)) for one in examples]
+                requests = [Request(one.id, messages_about(self.prompt, one)) for one in examples]
                 for reply in self.engine.generate(requests, decoding):
                     replies[reply.id] = cut_to_first_turn(reply.texts[0]) if reply.texts else ""
                     failed |= {} if reply.texts else {reply.id: reply.problem}
@@ -117,9 +117,6 @@ class DialogueWriter:
         if failed:
             log.warning("%s: %d requests failed, the first: %s", title, len(failed), next(iter(failed.values())))
         return {turn.id: replies[turn.id] for turn in dialogues.turns}
-
-    def _messages(self, example: Example) -> tuple[Message, ...]:
-        return self.prompt.messages(knowledge=example.knowledge, history=write_history(example.history))
 
 
 def cut_to_first_turn(text: str) -> str:

@@ -8,17 +8,16 @@ answers whether the response is hallucinated. The prompts are not those of the p
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from data_modules.reading.dialogues import write_history
 from faithkit.arguments import read_examples
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import read_text_prompt
-from faithkit.inference.text import Message, Reply, TextEngine
+from faithkit.inference.text import Reply, TextEngine
 from faithkit.records import Example, Prediction
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge
 from judge.options import AskOptions
 from judge.prompt import read_prompt
-from judge.questions import CHUNK_SIZE, ask
+from judge.questions import CHUNK_SIZE, ask, messages_about
 
 QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
 NUMBERING = "0123456789.-*) \t"  # before a question in a list
@@ -61,10 +60,17 @@ class Examiner:
         decoding = Decoding(max_new_tokens=self.options.max_new_tokens)
         open_examples = list(range(len(examples)))
         for _ in range(self.options.turns or 1):
-            asked = ask(self.engine, [self._asking(examples[i], exchanges[i]) for i in open_examples], decoding)
+            prompts = [
+                messages_about(self._questions, examples[i], response=examples[i].response, exchange=exchanges[i])
+                for i in open_examples
+            ]
+            asked = ask(self.engine, prompts, decoding)
             parsed = [self._parse_questions(reply, exchanges[i]) for i, reply in zip(open_examples, asked, strict=True)]
             questioned = [(i, questions) for i, questions in zip(open_examples, parsed, strict=True) if questions]
-            prompts = [self._answering(examples[i], questions) for i, questions in questioned]
+            prompts = [
+                messages_about(self._answers, examples[i], questions="\n".join(questions))
+                for i, questions in questioned
+            ]
             replies = ask(self.examinee, prompts, decoding)
             for (i, questions), reply in zip(questioned, replies, strict=True):
                 answer = reply.texts[0].strip() if reply.texts else ""
@@ -72,14 +78,6 @@ class Examiner:
             open_examples = [i for i, _ in questioned]
         self.num_unasked += exchanges.count("")
         return exchanges
-
-    def _asking(self, example: Example, exchange: str) -> tuple[Message, ...]:
-        history = write_history(example.history)
-        return self._questions.messages(response=example.response, history=history, exchange=exchange)
-
-    def _answering(self, example: Example, questions: Sequence[str]) -> tuple[Message, ...]:
-        history = write_history(example.history)
-        return self._answers.messages(knowledge=example.knowledge, history=history, questions="\n".join(questions))
 
     def _parse_questions(self, reply: Reply, exchange: str) -> list[str]:
         """Parses the questions of a reply, one per line, without questions that were asked before."""

@@ -15,7 +15,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from tqdm.auto import tqdm
 
-from data_modules.reading.dialogues import write_history
 from faithkit.arguments import read_examples
 from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
@@ -25,7 +24,7 @@ from faithkit.inference.text import Form, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit.words import sentence_places, words_and_marks
-from judge.questions import ask
+from judge.questions import ask, messages_about
 from judge.reply import CHOICES, read_verdict
 
 START = "\0"  # before the first word of a text, where n-grams begin
@@ -153,7 +152,7 @@ def draw_samples(
         max_new_tokens=max_new_tokens,
     )
     prompts = {
-        example.id: prompt.messages(knowledge=example.knowledge, history=write_history(example.history))
+        example.id: messages_about(prompt, example)
         for example in examples
         if example.knowledge.strip() or example.history
     }
