@@ -22,7 +22,6 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
-from faithkit_workflows.detectors.baseline_fitting import read_fitting_rows
 from faithkit_workflows.detectors.cascade import (
     NOTHING,
     Band,
@@ -31,7 +30,7 @@ from faithkit_workflows.detectors.cascade import (
     choose_band_by_budget,
     choose_band_by_precision,
 )
-from faithkit_workflows.detectors.configured import prompt_examples
+from faithkit_workflows.detectors.configured import prompt_examples, read_fitting_rows
 from faithkit_workflows.detectors.loading import LoadedDetector, cascade_options, load_checkpoint, load_engine
 
 BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, up to the largest budget that is judged

@@ -33,8 +33,7 @@ from faithkit_workflows.benchmarks.cascade_benchmark import CascadeRun, add_casc
 from faithkit_workflows.benchmarks.rationale_scores import score_rationales
 from faithkit_workflows.corpus.corpus_report import report_corpus
 from faithkit_workflows.corpus.corpus_rows import CorpusRows
-from faithkit_workflows.detectors.baseline_fitting import read_fitting
-from faithkit_workflows.detectors.configured import load_configured
+from faithkit_workflows.detectors.configured import load_configured, read_fitting
 from faithkit_workflows.detectors.loading import cascade_options, kind_of, log_models
 from judge.options import VERDICT
 
