@@ -26,6 +26,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from itertools import islice
@@ -44,7 +45,7 @@ from construction.chain.steps import (
     Source,
     Step,
     batched,
-    failure_name,
+    failure_names,
     is_failed,
     join_branches,
     num_tries,
@@ -241,37 +242,41 @@ class Chain:
 
     def _make_rows(self, step: AnyStep, record: StepRecord, progress: bool) -> None:
         """Makes the rows that are missing behind the finished ones."""
-        began, path = time.monotonic(), self.path(step.name)
-        engine = step.work.open() if isinstance(step, Step) else ""
-        try:
+        path, failures, num_rows = self.path(step.name), Counter[str](), 0
+        with self._opened(step) as engine:
             if record.engine and record.engine != engine and path.exists():
                 log.warning("%s: its model has changed: the step is made again", step.name)
                 record = self._begin(step)
             record.engine = engine
             self.manifest.write()
             with JsonlAppender(path) as file:
-                failures, num_rows = Counter[str](), 0
                 for row in read_jsonl(path):
                     num_rows += 1
-                    failures.update([failure_name(row)] if is_failed(row) else [])
+                    failures.update(failure_names(row))
                 total = sum(self.manifest.steps[name].rows for name in step.after) or None
                 bar = tqdm(total=total, initial=num_rows, desc=step.name, unit="row", disable=not progress)
                 with bar:
                     for chunk in self._missing_chunks(step, num_rows, bar.update):
                         for row in chunk:
                             file.append(row)
-                            failures.update([failure_name(row)] if is_failed(row) else [])
+                            failures.update(failure_names(row))
                             num_rows += 1
                         file.sync()
             record.rows, record.state = num_rows, DONE
             record.set_failures(failures, path)
-        finally:
-            record.usage = (step.work.close() if isinstance(step, Step) else "") or record.usage
-            self._add_time(record, began)
-            self.manifest.write()
 
-    def _add_time(self, record: StepRecord, began: float) -> None:
-        record.seconds, record.ended = round(record.seconds + time.monotonic() - began, 3), _now()
+    @contextmanager
+    def _opened(self, step: AnyStep) -> Iterator[str]:
+        """Opens what a step works with, and gives its identity; its usage and time are recorded however it ends."""
+        began = time.monotonic()
+        engine = step.work.open() if isinstance(step, Step) else ""
+        try:
+            yield engine
+        finally:
+            record = self.manifest.steps[step.name]
+            record.usage = (step.work.close() if isinstance(step, Step) else "") or record.usage
+            record.seconds, record.ended = round(record.seconds + time.monotonic() - began, 3), _now()
+            self.manifest.write()
 
     def _missing_chunks(self, step: AnyStep, start: int, advance: Callable[[int], object]) -> Iterator[Iterable[Row]]:
         """Yields the missing rows of a step by chunks.
@@ -304,8 +309,7 @@ class Chain:
 
         if not any(must_redo(old, before) for old, before in pairs()):
             return
-        began, path, failures = time.monotonic(), self.path(step.name), Counter[str]()
-        record.engine = step.work.open()
+        path, failures = self.path(step.name), Counter[str]()
 
         def repaired() -> Iterator[Row]:
             for chunk in batched(pairs(), step.work.chunk_size):
@@ -314,17 +318,14 @@ class Chain:
                 made = {row[KEY]: row for row in run_in_order(step.name, step.work, inputs)} if inputs else {}
                 for old, before in chunk:
                     row = made.get(old[KEY], before if is_failed(old) and is_failed(before) else old)
-                    failures.update([failure_name(row)] if is_failed(row) else [])
+                    failures.update(failure_names(row))
                     yield row
 
-        try:
+        with self._opened(step) as engine:
             total, name = record.rows, f"{step.name}, failed rows"
             write_jsonl(path, tqdm(repaired(), total=total, desc=name, unit="row", disable=not progress))
-        finally:
-            record.usage = step.work.close() or record.usage
-        record.set_failures(failures, path)
-        self._add_time(record, began)
-        self.manifest.write()
+            record.engine = engine
+            record.set_failures(failures, path)
 
 
 def _now() -> str:

@@ -60,9 +60,9 @@ def num_tries(row: Mapping[str, Any]) -> int:
     return int(row[FAILURE][TRIES])
 
 
-def failure_name(row: Mapping[str, Any]) -> str:
-    """Names the step and the kind of a failure."""
-    return f"{row[FAILURE]['step']}: {row[FAILURE]['why']}"
+def failure_names(row: Mapping[str, Any]) -> list[str]:
+    """Names the step and the kind of a row's failure; none if it did not fail."""
+    return [f"{row[FAILURE]['step']}: {row[FAILURE]['why']}"] if is_failed(row) else []
 
 
 def usable_rows(rows: Iterable[Row]) -> Iterator[Row]:

@@ -37,7 +37,7 @@ from construction.chain.steps import (
     Step,
     Work,
     batched,
-    failure_name,
+    failure_names,
     is_failed,
     usable_rows,
 )
@@ -230,7 +230,7 @@ def best_proposals(rows: Iterable[Row], branches: Sequence[str]) -> Iterator[Row
             number, best = min(usable, key=lambda pair: _sort_key(*pair))
             yield {**best, KEY: key, "candidate": branches[number], "candidates": len(usable)}
         else:
-            yield {KEY: key, FAILED: list(dict.fromkeys(map(failure_name, candidates)))}
+            yield {KEY: key, FAILED: list(dict.fromkeys(name for row in candidates for name in failure_names(row)))}
 
 
 def _sort_key(number: int, row: Row) -> tuple[int, float, int, int]:
