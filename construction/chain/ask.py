@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from construction.chain.steps import CHUNK_SIZE, KEY, TRIES, Row, failed_row, read_row
+from construction.chain.steps import CHUNK_SIZE, KEY, TRIES, Row, Work, failed_row, read_row
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
@@ -40,7 +40,7 @@ class ModelReply:
 
 
 @dataclass(kw_only=True)
-class Ask:
+class Ask(Work):
     """Asks a model about each row.
 
     A request that fails makes a failed row. Its id is the row's key, so its samples depend on seed and key alone: not

@@ -3,11 +3,12 @@
 A row is a JSON object with a key. A row that fails is replaced by a failed row, which later steps pass on unchanged.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from faithkit.errors import UserError, shorten
 
@@ -70,53 +71,40 @@ def usable_rows(rows: Iterable[Row]) -> Iterator[Row]:
     return (row for row in rows if not is_failed(row))
 
 
-class Work(Protocol):
+class Work(ABC):
     """Makes the rows of a step."""
 
     @property
     def chunk_size(self) -> int:
         """The number of rows that it gets at a time."""
-        ...
+        return CHUNK_SIZE
 
     def settings(self) -> dict[str, Any]:
         """Collects what its rows depend on besides the rows before."""
-        ...
-
-    def open(self) -> str:
-        """Loads what is needed; returns the identity of the model, or an empty text."""
-        ...
-
-    def run(self, rows: Sequence[Row]) -> Iterator[Row]:
-        """Yields a row or a failed row for each row, in any order, under its key."""
-        ...
-
-    def close(self) -> str:
-        """Frees what `open` loaded; returns what was used, or an empty text."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Each:
-    """Makes each row by a function."""
-
-    function: Callable[[Row], Row]
-    chunk_size: int = CHUNK_SIZE
-
-    def settings(self) -> dict[str, Any]:
-        """Returns nothing: the function has none."""
         return {}
 
     def open(self) -> str:
-        """Loads nothing."""
+        """Loads what is needed; returns the identity of the model, or an empty text."""
         return ""
+
+    @abstractmethod
+    def run(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """Yields a row or a failed row for each row, in any order, under its key."""
+
+    def close(self) -> str:
+        """Frees what `open` loaded; returns what was used, or an empty text."""
+        return ""
+
+
+@dataclass(frozen=True)
+class Each(Work):
+    """Makes each row by a function."""
+
+    function: Callable[[Row], Row]
 
     def run(self, rows: Sequence[Row]) -> Iterator[Row]:
         """Calls the function."""
         return map(self.function, rows)
-
-    def close(self) -> str:
-        """Frees nothing."""
-        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from construction.chain.ask import Ask, Build, ModelReply, sampling
-from construction.chain.steps import CHUNK_SIZE, KEY, NO_VERDICT, Row, RowFailed, read_row
+from construction.chain.steps import KEY, NO_VERDICT, Row, RowFailed, Work, read_row
 from construction.dialogues.dialogue_turns import turn_values
 from faithkit.detector import Detector
 from faithkit.inference.prompts import TextPrompt
@@ -22,7 +22,7 @@ FIELDS = ("knowledge", "history", "reference", "response")
 
 
 @dataclass(kw_only=True)
-class Detect:
+class Detect(Work):
     """Judges a text of each row by its knowledge and history, as the work of a step.
 
     Args:
@@ -36,7 +36,6 @@ class Detect:
     text: str
     read: Callable[[Row, Prediction], Row]
     precision: str = "auto"
-    chunk_size: int = CHUNK_SIZE
     labels: Mapping[int | str, str] | None = None
     _detector: Detector | None = field(default=None, repr=False)
 

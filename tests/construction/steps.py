@@ -65,7 +65,7 @@ def chain(
         work = ask(f"branch-{place}", engine, prompt, chunk_size)
         steps.append(Step(name=f"branch-{place}", work=work, after=("inputs",), branch=f"b{place}"))
     branches = tuple(step.name for step in steps[1:])
-    steps.append(Step(name="last", work=Each(_measured, chunk_size), after=branches))
+    steps.append(Step(name="last", work=Each(_measured), after=branches))
     return Chain(folder, "test", steps)
 
 
