@@ -1,7 +1,9 @@
-"""The contrastive objective on four rows is what numpy says, in one process and in several."""
+"""The contrastive objective is what numpy says, and the same as passing each candidate through the model by itself."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -9,9 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from data_modules.encoding.candidate_encoder import CUT, NONE
 from generation.objectives.infonce import Contrast, InfoNce
-from tests.generation.contrast import objective_of
+from tests.data_modules.examples import example
+from tests.generation.contrast import ROWS, batch_of, loss_of, objective_of, prepared, the_long_way
 from tests.generation.steps import step_of
+from tests.generation.test_forward import FAMILIES, build
 
 COUNTS = [3, 2, 1, 4]  # candidates of four rows, the gold response counted
 
@@ -111,3 +116,100 @@ def test_processes_see_each_others_candidates(in_batch: bool | str) -> None:
     wanted = torch.autograd.grad(whole, leaves)
     for found, one in zip(torch.autograd.grad(mean, leaves), wanted, strict=True):
         torch.testing.assert_close(found, one, rtol=0, atol=1e-6)
+
+
+QUERIES = [
+    ("t5", "encoder_first"),
+    ("t5", "encoder_mean"),
+    ("t5", "decoder_first"),
+    ("bart", "encoder_mean"),
+    ("bart", "decoder_first"),
+    ("gpt2", None),
+    ("llama", None),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("in_batch", [False, True, "all"])
+@pytest.mark.parametrize(("family", "query"), QUERIES)
+def test_loss_and_gradients_are_those_of_every_candidate_alone(
+    family: str, query: str | None, in_batch: bool | str, language_models: dict[str, Path]
+) -> None:
+    folder = language_models[family]
+    model, objective, encoder = prepared(folder, family, query=query, in_batch=in_batch)
+    plain, _ = build(folder, FAMILIES[family], packed=False)
+    twin = objective_of(query=objective.query, in_batch=in_batch)
+    twin.set_up(plain, 0)
+    wanted = the_long_way(plain, twin, encoder)
+    loss, _ = loss_of(model, objective, batch_of(encoder))
+    torch.testing.assert_close(loss, wanted, rtol=0, atol=1e-5)
+    for made in (wanted, loss):
+        made.backward()
+    ours = [*model.named_parameters(), *objective.named_parameters()]
+    theirs = [*plain.parameters(), *twin.parameters()]
+    for (name, one), other in zip(ours, theirs, strict=True):
+        assert one.grad is not None and other.grad is not None, name
+        torch.testing.assert_close(one.grad, other.grad, rtol=0, atol=1e-5)
+    assert objective.projection.weight.grad.abs().max() > 1e-5, "the projection is trained"
+
+
+@pytest.mark.parametrize("in_batch", [False, "all"])
+@pytest.mark.parametrize("family", ["t5", "bart", "llama"])
+def test_a_row_of_padding_changes_no_gradient(
+    family: str, in_batch: bool | str, language_models: dict[str, Path]
+) -> None:
+    gradients = []
+    for rows, padding in ((ROWS, ()), ([*ROWS, ROWS[0]], (4,))):
+        model, objective, encoder = prepared(language_models[family], family, in_batch=in_batch)
+        loss, logged = loss_of(model, objective, batch_of(encoder, rows, padding))
+        loss.backward()
+        gradients.append(
+            [loss, *logged.values(), *(p.grad for p in model.parameters()), objective.projection.weight.grad]
+        )
+    torch.testing.assert_close(gradients[0], gradients[1], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "gpt2", "llama"])
+def test_bf16_is_finite_and_near_fp32(family: str, language_models: dict[str, Path]) -> None:
+    model, objective, encoder = prepared(language_models[family], family)
+    batch = batch_of(encoder)
+    wanted, _ = loss_of(model, objective, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed, _ = loss_of(model, objective, batch)
+    check_training(mixed, wanted, model, objective)
+    whole, _ = loss_of(model.bfloat16(), objective.bfloat16(), batch)
+    check_training(whole, wanted, model, objective)
+
+
+def check_training(loss: torch.Tensor, wanted: torch.Tensor, *modules: torch.nn.Module) -> None:
+    loss.backward()
+    assert loss.item() == pytest.approx(wanted.item(), abs=0.05)
+    grads = [parameter.grad for module in modules for parameter in module.parameters()]
+    assert all(bool(grad.isfinite().all()) for grad in grads if grad is not None)
+    for module in modules:
+        module.zero_grad()
+
+
+@pytest.mark.parametrize("family", ["t5", "gpt2"])
+def test_negatives_are_counted_cut_and_capped(family: str, language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models[family], family, num_negatives=2)
+    long = replace(ROWS[0], negatives=("it is long " * 40, "no", "yes"))
+    counts: Counter[str] = Counter()
+    rows = [long, *ROWS[1:], ROWS[2]]
+    columns: dict[str, Any] = encoder.encode(rows, counts)
+    plain: dict[str, Any] = encoder.turns.encode(rows, Counter())
+    lengths = [columns["negative_length"].row(place).tolist() for place in range(5)]
+    assert [len(row) for row in lengths] == [2, 1, 0, 2, 0] and lengths[0][0] == 40
+    assert (columns["length"] - plain["length"]).tolist() == [sum(row) for row in lengths]
+    ends = columns["negative"].values[np.cumsum([n for row in lengths for n in row]) - 1]
+    assert set(ends.tolist()) == {encoder.turns.tokenizer.eos_token_id}
+    assert counts[CUT] == 1 and counts[NONE] == 2
+    assert encoder.fingerprint() != prepared(language_models[family], family)[2].fingerprint()
+
+
+def test_a_negative_never_makes_a_causal_sequence_too_long(language_models: dict[str, Path]) -> None:
+    _, _, encoder = prepared(language_models["llama"], "llama")
+    full = replace(example(knowledge="x " * 50, response="it is"), negatives=("it is long " * 40,))
+    columns: dict[str, Any] = encoder.encode([full], Counter())
+    size = len(columns["context"].values) + len(columns["negative"].values)
+    assert size == encoder.turns.layout.max_length

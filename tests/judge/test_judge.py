@@ -1,4 +1,4 @@
-"""A judge reads set replies, and those of a real (random, tiny) model."""
+"""A judge reads set replies, and those of a real (random, tiny) model; questions with two answers are read strictly."""
 
 from pathlib import Path
 
@@ -6,9 +6,10 @@ import pytest
 
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.errors import UserError
-from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Turn
 from judge.judge import Judge
 from judge.options import AskOptions
+from judge.questions import COMPARATIVE, Asker
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 
@@ -104,3 +105,37 @@ def test_wrong_calls_are_explained(arguments: dict[str, object], message: str) -
         Judge(SetEngine()).judge(**arguments)  # type: ignore[call-overload]
     with pytest.raises(UserError, match=r"did you mean verdict\?"):
         Judge.load("smollm2-135m", ask="verdct")
+
+
+ASKED = (Turn(speaker="seeker", text="How many?"),)
+EXAMPLE = Example(id="1", source="a", split="b", group="c", knowledge="It has ten.", response="x", history=ASKED)
+ROW = (EXAMPLE, {"first": "It has {second}.", "second": "It has twelve."})
+
+
+def test_the_likelier_answer_is_taken_and_nothing_written() -> None:
+    engine = SetEngine(weighs=lambda prompt: {"1": 0.3, "2": 0.7})
+    [found] = Asker(engine, COMPARATIVE).answers([ROW])
+    assert (found.choice, found.probability, found.text) == ("2", 0.3, "") and not engine.asked
+
+
+@pytest.mark.parametrize(("said", "choice"), [("2.", "2"), ("Reply 1", "1"), ("Both are.", None), ("12", None)])
+def test_a_written_answer_is_read_strictly(said: str, choice: str | None) -> None:
+    engine = SetEngine(weighs=lambda prompt: {"1": 0.3, "2": 0.7}, says=lambda prompt: [said])
+    [found] = Asker(engine, COMPARATIVE, written=True).answers([ROW])
+    assert (found.choice, found.probability, found.text) == (choice, 0.3, said)
+
+
+def test_the_prompt_has_all_texts_in_their_order_and_takes_none_for_a_field() -> None:
+    engine = SetEngine()
+    list(Asker(engine, COMPARATIVE).answers([ROW]))
+    [prompt] = engine.asked
+    parts = ["It has ten.", "[Human]: How many?", "Reply 1:\nIt has {second}.", "Reply 2:\nIt has twelve."]
+    places = [prompt.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_one_that_fails_shifts_no_other() -> None:
+    engine = SetEngine(says=lambda prompt: ["1"], problem=lambda prompt: "too long" if "fails" in prompt else "")
+    rows = [ROW, (EXAMPLE, {"first": "fails", "second": "b"}), ROW]
+    found = list(Asker(engine, COMPARATIVE).answers(rows))
+    assert [one.choice for one in found] == ["1", None, "1"] and found[1].text == "too long"

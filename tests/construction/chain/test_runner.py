@@ -1,6 +1,10 @@
 """A chain makes each row once, in its own place, whatever fails or is killed in between."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +16,14 @@ from construction.chain.chain import MANIFEST, Chain
 from construction.chain.steps import FAILURE, KEY, Source, is_failed
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
+from faithkit.inference.openai_engine import OpenAiEngine
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import Form, Reply, Request
 from tests.construction.steps import PROMPT, chain, keys, rows
 from tests.faithkit.inference.counting_engine import CountingEngine
+from tests.faithkit.inference.server import MODEL, ChatServer
+from tests.running import ROOT
 
 
 class Backwards(CountingEngine):
@@ -215,3 +222,42 @@ def test_a_model_that_is_no_longer_asked_leaves_no_rows(tmp_path: Path) -> None:
     files = {"01_inputs.jsonl", "02_branch-0.jsonl", "03_last.jsonl"}
     assert {path.name for path in (tmp_path / "steps").iterdir()} == files and other[0].asked == []
     assert keys(made.rows("last")) == [str(i) for i in range(10)]
+
+
+SCRIPT = """
+import sys
+from tests.construction.chain.test_runner import run_chain
+
+run_chain(*sys.argv[1:])
+"""
+NUMBER, CONCURRENCY = 40, 4
+
+
+def run_chain(folder: str, url: str) -> None:
+    """Runs the chain in a folder, with two branches that ask the server."""
+    engines = [
+        CachedEngine(OpenAiEngine(f"{MODEL}{name}", base_url=url, concurrency=CONCURRENCY), f"{folder}/replies.sqlite")
+        for name in ("", " too")
+    ]
+    chain(Path(folder), engines, number=NUMBER, chunk_size=16).run(progress=False)
+
+
+@pytest.mark.slow
+def test_a_killed_chain_repeats_only_what_was_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "x")
+    with ChatServer(seconds=0.03, models=(MODEL, f"{MODEL} too")) as server:
+        for asked_before in (13, 57):
+            process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / "run"), server.url], cwd=ROOT)
+            while len(server.asked) < asked_before:
+                assert process.poll() is None
+                time.sleep(0.002)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        run_chain(str(tmp_path / "run"), server.url)
+        asked = [(body["model"], body["messages"][-1]["content"]) for body in server.asked]
+        run_chain(str(tmp_path / "whole"), server.url)
+    assert len(set(asked)) == 2 * NUMBER and len(asked) <= 2 * NUMBER + 2 * CONCURRENCY
+    files = sorted((tmp_path / "whole" / "steps").iterdir())
+    assert len(files) == 4
+    for file in files:
+        assert (tmp_path / "run" / "steps" / file.name).read_bytes() == file.read_bytes()

@@ -1,16 +1,24 @@
-"""A server is asked many requests at a time, each gets its own reply, and an end of the asking ends them all."""
+"""A server is asked many requests at a time and in its own terms, and each request gets its own reply."""
 
+import asyncio
+import logging
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from faithkit.inference.openai_engine import THREAD_NAME
-from faithkit.inference.text import USER, Message, Request
-from tests.faithkit.inference.asking import GREEDY, engine_for, questions
-from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
+from faithkit.inference.openai_engine import THREAD_NAME, OpenAiEngine, run_concurrently
+from faithkit.inference.text import USER, Form, Message, Request
+from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, questions
+from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering, refusal
+from tests.running import ROOT
 
 pytestmark = pytest.mark.usefixtures("quickly")
 
@@ -64,3 +72,160 @@ def test_a_closed_iterator_cancels_what_is_open() -> None:
         number = len(server.asked)
         time.sleep(0.1)
         assert len(server.asked) == number <= 6
+
+
+@asynccontextmanager
+async def no_session() -> AsyncIterator[None]:
+    yield
+
+
+async def wait(_: None, seconds: float) -> float:
+    """Ends after so many seconds; below 0 it fails after as many."""
+    await asyncio.sleep(abs(seconds))
+    if seconds < 0:
+        raise ValueError("refused")
+    return seconds
+
+
+def test_what_arrives_beside_an_item_that_fails_is_given_out_before_the_error() -> None:
+    found = []
+    with pytest.raises(ValueError, match="refused"):
+        for seconds in run_concurrently([0.0, -0.01, 0.05, 60.0], wait, no_session, 4):
+            found.append(seconds)
+            if len(found) == 1:
+                time.sleep(0.5)  # the caller is busy: meanwhile one fails, another ends, a third stays open
+    assert found == [0.0, 0.05]
+
+
+NUCLEUS = Decoding(strategy="nucleus", top_p=0.9, temperature=0.7, num_samples=3, seed=4)
+
+
+def test_probabilities_come_from_the_first_token() -> None:
+    tells = {"Yes": 0.3, " Yes": 0.1, "No": 0.1, "Nobel": 0.2, "yes": 0.1, "Yes.": 0.1, "N": 0.05, "\n": 0.01}
+    with ChatServer(tells=tells) as server:
+        (reply,) = engine_for(server).weigh(questions(1), ("Yes", "No"))
+    assert reply.probabilities == pytest.approx({"Yes": 0.5 / 0.65, "No": 0.15 / 0.65})
+    assert server.asked[0]["max_tokens"] == 1 and server.asked[0]["top_logprobs"] == 20
+    assert not reply.texts and reply.prompt_tokens == 3
+
+
+@pytest.mark.parametrize(
+    ("choices", "expected"),
+    [
+        (("hallucinated", "faithful"), {"hallucinated": 0.75, "faithful": 0.25}),
+        (("hallucinated", "hall"), {"hallucinated": 0.0, "hall": 1.0}),
+        (("A", "B"), {}),
+    ],
+)
+def test_choices_of_several_tokens_are_known_by_the_first(choices: tuple[str, ...], expected: dict[str, float]) -> None:
+    with ChatServer(tells={"hall": 0.6, " faith": 0.2}) as server:
+        (reply,) = engine_for(server).weigh(questions(1), choices)
+    assert reply.probabilities == pytest.approx(expected) and not reply.problem
+
+
+def test_a_server_that_refuses_probabilities_is_not_asked_for_them_again() -> None:
+    with ChatServer(always=refusal(403, "You are not allowed to request logprobs from this model")) as server:
+        replies = list(engine_for(server, concurrency=1).weigh(questions(5), ("Yes", "No")))
+    assert [(r.probabilities, r.problem) for r in replies] == [({}, "")] * 5
+    assert [body["top_logprobs"] for body in server.asked] == [20, 5]
+
+
+def test_sampling_is_asked_for_with_a_seed_of_each_request() -> None:
+    with ChatServer() as server:
+        replies = {r.id: r.texts for r in engine_for(server).generate(questions(2), NUCLEUS)}
+        again = {r.id: r.texts for r in engine_for(server).generate(questions(2)[::-1], NUCLEUS)}
+    assert replies == again and all(len(set(texts)) == 3 for texts in replies.values())
+    body = server.asked[0]
+    assert (body["temperature"], body["top_p"], body["n"]) == (0.7, 0.9, 3)
+    assert len({body["seed"] for body in server.asked}) == 2
+
+
+def test_a_server_that_writes_one_text_at_a_time_is_asked_for_each() -> None:
+    with ChatServer(fewest=1) as server:
+        (reply,) = engine_for(server).generate(questions(1), NUCLEUS)
+    assert len(reply.texts) == len(set(reply.texts)) == len(reply.finished) == len(server.asked) == 3
+
+
+def test_beams_are_refused() -> None:
+    with ChatServer() as server, pytest.raises(UserError, match="no beams"):
+        engine_for(server).generate(questions(1), Decoding(strategy="beam"))
+
+
+def test_vllm_is_held_to_choices_and_takes_its_own_settings() -> None:
+    decoding, form = Decoding(min_new_tokens=1, repetition_penalty=1.2), Form(choices=("Yes", "No"))
+    with ChatServer(owner="vllm") as server:
+        list(engine_for(server).generate(questions(1), decoding, form))
+    body = server.asked[0]
+    assert body["structured_outputs"] == {"choice": ["Yes", "No"]}
+    assert (body["min_tokens"], body["repetition_penalty"], body["top_k"], body["min_p"]) == (1, 1.2, -1, 0.0)
+
+
+def test_other_servers_are_asked_without_choices_and_refuse_vllms_settings() -> None:
+    with ChatServer() as server:
+        list(engine_for(server).generate(questions(1), GREEDY, Form(choices=("Yes", "No"))))
+        assert "structured_outputs" not in server.asked[0]
+        with pytest.raises(UserError, match="is not vLLM"):
+            list(engine_for(server).generate(questions(1), Decoding(repetition_penalty=1.2)))
+
+
+def test_a_schema_is_asked_for_and_left_out_once_it_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    def refuses(body: dict[str, Any]) -> Fault | None:
+        refused = "response_format" in body
+        return refusal(400, "'response_format' of type 'json_schema' is not supported") if refused else None
+
+    schema = {"type": "object", "properties": {"verdict": {"type": "string"}}}
+    with ChatServer(always=refuses) as server, caplog.at_level(logging.WARNING, logger="faithkit"):
+        engine = engine_for(server, concurrency=1)
+        replies = list(engine.generate(questions(4), GREEDY, Form(schema=schema)))
+    assert all(reply.texts for reply in replies) and len(server.asked) == 5
+    assert server.asked[0]["response_format"]["json_schema"]["schema"] == schema
+    assert [record.getMessage() for record in caplog.records] == [
+        "the server refuses to constrain replies to a form; requests are sent without it"
+    ]
+
+
+def test_the_key_is_sent_and_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MY_KEY", f"{SECRET}\n")
+    caplog.set_level(logging.DEBUG)
+    faults = [LIMITED, refusal(500, f"Bearer {SECRET} crashed"), Fault(body=SECRET.encode())]
+    always = refusal(418, f"Authorization: Bearer {SECRET}")
+    with ChatServer(*faults, always=always) as server:
+        engine = engine_for(server, api_key_variable="MY_KEY")
+        (reply,) = engine.generate(questions(1), GREEDY)
+    shown = f"{reply} {engine.identity} {engine.__dict__} {engine.usage} {caplog.text} {capfd.readouterr()}"
+    assert server.keys[0] == f"Bearer {SECRET}" and "answered 418" in reply.problem
+    assert SECRET not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"base_url": "localhost:8000"}, "engine.base_url is"),
+        ({"base_url": "http://"}, "engine.base_url is"),
+        ({"base_url": "http://h:99999/v1"}, "is not a URL"),
+        ({"base_url": f"http://me:{SECRET}@h/v1"}, "contains more than an address"),
+        ({"base_url": f"http://h/v1?key={SECRET}"}, "contains more than an address"),
+        ({"model": " "}, "engine.model is"),
+        ({"base_url": None}, "OPENAI_API_KEY is not set, and OpenAI needs a key"),
+        ({"api_key_variable": "BAD_KEY"}, "BAD_KEY contains characters"),
+    ],
+)
+def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAD_KEY", f"{SECRET} {SECRET}")
+    with pytest.raises(UserError, match=problem) as raised:
+        OpenAiEngine(**{"model": MODEL, "base_url": "http://localhost:1/v1", **options})
+    assert SECRET not in str(raised.value) and raised.value.hint
+
+
+def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(UserError, match=r"pip install '\.\[openai\]'"):
+        OpenAiEngine(MODEL, base_url="http://localhost:1/v1")
+
+
+def test_the_client_is_imported_only_with_the_engine() -> None:
+    code = "import sys, faithkit.inference.openai_engine, faithkit.inference.reply_cache"
+    code += "; assert not {'openai', 'torch'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -1,12 +1,13 @@
-"""construct.py builds benchmarks that the loaders read back, and continues after any interruption."""
+"""construct.py builds benchmarks that loaders read back, goes on after interruptions, and explains wrong settings."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
 
-from construction.chain.steps import is_failed
+from construction.chain.steps import KEY, is_failed
 from data_modules.datasets.halludial import HalluDial
 from data_modules.datasets.ragtruth import RagTruth
 from data_modules.reading.dataset import read_examples
@@ -14,6 +15,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.records import HALLUCINATED, Example
+from faithkit_workflows.pipelines.rag import DATA, SUMMARY, RagSources, prompt_values
 from tests.faithkit.inference.server import Fault, answering, refusal
 from tests.faithkit_workflows.pipelines.serving import (
     INDUCED,
@@ -240,3 +242,76 @@ def test_custom_prompts_replace_the_default_ones(tmp_path: Path) -> None:
         construct_here(*overrides(served, tmp_path / "run", "limit=2", f"prompts={folder}"))
     assert served.asked[0]["messages"][0] == {"role": "system", "content": "Be kind."}
     assert served.asked[0]["messages"][1]["content"].startswith("In 80 words.")
+
+
+SHARDS = ("pipeline=estimate", "pipeline.predictions=.")
+ASKING = ("engine=openai", "engine.model=x", "pipeline.path=embedded", "pipeline.embedded_rows={train: 60, test: 60}")
+TALKING = ("pipeline=self_dialogue", *ASKING[:2])
+EDITING = ("pipeline=faithdial_edit", *ASKING)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ((*ASKING, "pipeline=induced", "pipeline.kinds=[]"), "kinds"),
+        (("pipeline=rag", *ASKING[:2], "pipeline.path=/nowhere"), "/nowhere"),
+        ((*ASKING, "pipeline.near_duplicates=2"), "near_duplicates is 2"),
+        ((*ASKING, "models=[a/b,c/b]"), "two models have the name b"),
+        ((*ASKING, "pipeline.dataset=faithdail"), "did you mean faithdial"),
+        ((*ASKING, "prompts=/nowhere"), "there is no prompt reply"),
+        ((*TALKING, "pipeline.min_rounds=9"), "min_rounds is 9"),
+        ((*TALKING, "pipeline.topics=/nowhere.jsonl"), "no such file or folder"),
+        ((*TALKING, "pipeline.domains=[chitchat]"), "chit-chat"),
+        ((*TALKING, "pipeline.rounds=0"), "from 1 to 100"),
+        ((*TALKING, "pipeline.detector=/nowhere"), "no such run or folder"),
+        ((*EDITING, "pipeline.which=detector"), "which=detector needs pipeline.detector"),
+        ((*EDITING, "pipeline.candidates=0"), "from 1 to 100"),
+        ((*EDITING, "pipeline.dataset=wow"), "no reply is tagged"),
+        (("pipeline=annotate", "pipeline.adjudicate=expert"), "adjudicate=expert needs pipeline.expert"),
+        (("pipeline=annotate", "pipeline.suggest=predictions"), "suggest=predictions needs pipeline.predictions"),
+        (("pipeline=annotate", "pipeline.export=nowhere.json"), "no such file"),
+        (("pipeline=agreement", "pipeline.annotations=nowhere"), "no such file"),
+        ((*SHARDS, "pipeline.dataset=ragtruth"), "dataset needs a single file"),
+        ((*SHARDS, "pipeline.width=0.1"), "width needs pipeline.labels"),
+        (
+            ("pipeline=estimate", "pipeline.predictions=README.md", "pipeline.columns.id=null"),
+            "names the rows of shards",
+        ),
+    ],
+)
+def test_wrong_settings_are_explained(given: tuple[str, ...], problem: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=problem) as caught:
+        construct_here(*given, f"run_dir={tmp_path / 'run'}")
+    assert len(str(caught.value).splitlines()) <= 5
+
+
+BUSINESS = {
+    "name": "Oak",
+    "attributes": {"WiFi": None, "OutdoorSeating": None, "Music": "live"},
+    "hours": [None, "9-5"],
+}
+ROW = {KEY: "1", "task": DATA, "corpus": "Yelp", "source_info": BUSINESS}
+
+
+def test_fields_that_are_null_are_named_shown_or_left_out() -> None:
+    assert json.loads(prompt_values(ROW, "keep")["data"]) == BUSINESS
+    shown = json.loads(prompt_values(ROW, "drop")["data"])
+    assert shown == {"name": "Oak", "attributes": {"Music": "live"}, "hours": ["9-5"]}
+
+
+@pytest.mark.parametrize(("words", "most"), [(2, "1"), (400, "100"), (4000, "200")])
+def test_a_summary_has_a_quarter_of_the_words_and_200_at_most(words: int, most: str) -> None:
+    row = {**ROW, "task": SUMMARY, "source_info": "word " * words}
+    assert prompt_values(row, "keep")["max_words"] == most
+
+
+def test_a_bad_source_stops_the_run_or_is_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "source_info.jsonl"
+    bad = [{"source_id": "2", "task_type": "QA", "source_info": {"question": "?"}}]
+    good = [{"source_id": str(i), "task_type": "Summary", "source_info": "A text."} for i in (1, 3, 4)]
+    file.write_text("\n".join(json.dumps(row) for row in (good[0], *bad, *good[1:])))
+    with pytest.raises(UserError, match="passages"):
+        list(RagSources(str(tmp_path)).rows())
+    assert [row[KEY] for row in RagSources(str(file), limit=2, on_bad_row="skip").rows()] == ["1", "3"]
+    with pytest.raises(UserError, match="no file of sources"):
+        RagSources(str(tmp_path / "none"))
