@@ -3,7 +3,7 @@
 A classifier's head reads the first token, so the last layer needs only that token's query, feed-forward network and
 norms, besides the keys and values of all tokens. With six layers of MiniLM this saves a seventh of the arithmetic.
 
-Use it for scoring; a training that reads the last states of other tokens (`critic.losses.overlap_supervision`) needs
+Use it for scoring; a training that reads the last states of other tokens (`critic.auxiliary_losses`) needs
 the complete layer.
 """
 

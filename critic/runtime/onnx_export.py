@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from critic.runtime.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, check_graph_is_enough, import_runtime
 from critic.runtime.precision import calibration_pairs, calibration_requests
-from critic.sequence.evidence_features import window_logits
+from critic.sequence.pair_odds import window_logits
 from critic.sequence.scorer import Critic
 from critic.tagger.predictor import Tagger
 from critic.tagger.windows import token_logits

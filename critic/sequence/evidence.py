@@ -20,7 +20,7 @@ on held-out domains.
 | `critic.tagger.calibration_features`          | the same for tokens and sentences |
 | `faithkit.baselines.counted_features` | the words alone, without a model |
 | `critic.token_support`            | the weakest tokens, by an encoder that is not fine-tuned |
-| `critic.losses.overlap_supervision`      | an encoder that learns which words the knowledge lacks |
+| `critic.auxiliary_losses`      | an encoder that learns which words the knowledge lacks |
 
 >>> import numpy as np
 >>> from critic.sequence.evidence import row_weights

@@ -1,6 +1,6 @@
 """The critic as a LightningModule: an encoder with two classes, cross-entropy, and macro-F1 on validation.
 
-Auxiliary losses for training are in `critic.losses.overlap_supervision` and `critic.losses.span_supervision`.
+Auxiliary losses for training are in `critic.auxiliary_losses`.
 """
 
 from collections.abc import Mapping
@@ -8,13 +8,19 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.losses.overlap_supervision import TokenHead, overlap_loss, overlap_targets, response_tokens
-from critic.losses.sequence_loss import batch_loss
-from critic.losses.span_supervision import marked_tokens, span_loss
-from critic.runtime.encoder_module import EncoderModule
+from critic.auxiliary_losses import (
+    TokenHead,
+    marked_tokens,
+    overlap_loss,
+    overlap_targets,
+    response_tokens,
+    span_loss,
+)
+from critic.encoder_module import EncoderModule
 from critic.sequence.options import CriticOptions
 from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
@@ -23,7 +29,43 @@ from faithkit.metrics.classification import score_validation
 from faithkit.training.row_metric import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
-SPAN_LAYER = -2  # hidden states before the last layer: see critic.losses.span_supervision
+SPAN_LAYER = -2  # hidden states before the last layer: see critic.auxiliary_losses
+
+
+def batch_loss(logits: Tensor, targets: Tensor, *, num_rows: int, world_size: int, label_smoothing: float) -> Tensor:
+    """Computes the mean cross-entropy with soft targets over the whole batch.
+
+    Use it for labelled pairs, for weak labels with a probability, and for mixtures of both:
+
+        loss = world_size / num_rows * sum over rows of -(1 - t) log p(faithful) - t log p(hallucinated),
+
+    where t is the row's target after label smoothing, (1 - s) t + s / 2. Processes average their gradients, so the sum
+    of each process is scaled by `world_size / num_rows`: the gradient equals that of one process with all rows. Rows
+    without a target (padding, no label) do not count.
+
+    | Relative                            | Use it for                                                   |
+    |-------------------------------------|--------------------------------------------------------------|
+    | `critic.auxiliary_losses` | few labels: an additional auxiliary task for every token |
+    | `critic.tagger.module.token_loss` | labels of tokens instead of one for the response             |
+    | `torch.nn.BCEWithLogitsLoss`        | the same for models of one logit                             |
+
+    >>> import torch
+    >>> from critic.sequence.module import batch_loss
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 0.0], [0.0, 9.0]])
+    >>> targets = torch.tensor([0.0, 0.5, torch.nan])  # faithful, undecided, no label
+    >>> round(float(batch_loss(logits, targets, num_rows=2, world_size=1, label_smoothing=0.0)), 4)
+    0.41
+
+    Args:
+        logits: [rows, classes].
+        targets: P(hallucinated) [rows]; NaN or negative without a target.
+        num_rows: Rows of the whole batch, over all processes.
+    """
+    counted = targets >= 0  # false of NaN
+    hallucinated = targets[counted].float()
+    distribution = torch.stack([1 - hallucinated, hallucinated], dim=1)
+    total = F.cross_entropy(logits.float()[counted], distribution, reduction="sum", label_smoothing=label_smoothing)
+    return total * (world_size / num_rows)
 
 
 class CriticModule(EncoderModule[CriticOptions]):

@@ -21,8 +21,8 @@ class CriticOptions:
         max_knowledge_words: Words that are read of longer knowledge, in the sentences most similar to the response;
             None reads all.
         label_smoothing: Share of the target's probability that is divided equally between both classes.
-        support_weight: Weight of the auxiliary loss of `critic.losses.overlap_supervision`; 0 leaves it out.
-        span_weight: Weight of the auxiliary loss of `critic.losses.span_supervision`; 0 leaves it out.
+        support_weight: Weight of overlap supervision (`critic.auxiliary_losses`); 0 leaves it out.
+        span_weight: Weight of span supervision (`critic.auxiliary_losses`); 0 leaves it out.
         freeze_embeddings: Does not train the word embeddings.
         freeze_encoder: Trains the head alone.
         dropout: Dropout of the encoder; None keeps its default.

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
-from critic.logistic import linear
 from critic.requests import History, Knowledge, Request, read_requests, stream_results
 from critic.runtime.last_layer import first_token_only
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
-from critic.sequence.evidence_features import compute_features
+from critic.sequence.pair_odds import CHUNK, column_odds, default_batch_tokens
 from critic.sequence.settings import Settings, foreign_settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
@@ -105,12 +104,6 @@ def read_cuts(threshold: Any, abstain_at: Any) -> tuple[float | None, float | No
     )
 
 
-CHUNK = 2048  # pairs that are tokenised and sorted together
-# Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
-# have the least padding; a GPU needs large batches.
-CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
-
-
 class Critic:
     """A trained critic: predicts the probability that a response contains something its knowledge does not support.
 
@@ -146,7 +139,7 @@ class Critic:
         self.hallucinated, self.weights = tuple(hallucinated), weights
         self.name = name or type(model).__name__
         checked = arguments.read_count("batch_tokens", batch_tokens)
-        self.batch_tokens = checked or (CPU_BATCH_TOKENS if self.device.type == "cpu" else GPU_BATCH_TOKENS)
+        self.batch_tokens = checked or default_batch_tokens(model)
 
     @classmethod
     @arguments.explain_keywords
@@ -333,19 +326,13 @@ class Critic:
 
     def column_odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         """Computes the log-odds of hallucinated of each pair from its tokens, the columns of `PairEncoder`."""
-        if not self.weights:
-            return self.evidence(columns)[:, 0]
-        return linear(self.evidence(columns, with_odds=self.weights[0] != 0), self.weights)
-
-    def evidence(self, columns: Mapping[str, Any], *, with_odds: bool = True) -> NDArray[np.float64]:
-        """Computes the features of each pair, the log-odds first [pairs, features] (`compute_features`)."""
-        return compute_features(
+        return column_odds(
             self.model,
             self.encoder,
             columns,
+            self.weights,
             batch_tokens=self.batch_tokens,
             hallucinated=self.hallucinated,
-            with_odds=with_odds,
         )
 
     @property

@@ -11,7 +11,7 @@ from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import LABELS
-from faithkit.settings.check import options, read_stored
+from faithkit.settings.check import check_value, options, read_stored
 from faithkit.settings.types import Conflict, Count, OneOf, Tokens, Weights
 
 log = logging.getLogger("faithkit")
@@ -74,7 +74,9 @@ class Settings:
         if tuple(sidecar.labels) != LABELS:
             raise UserError(f"labels are {shorten(sidecar.labels)}, and a critic's are {', '.join(LABELS)}")
         thresholds = dict(sidecar.thresholds)
-        values = {**sidecar.layout, "evidence": thresholds.pop(EVIDENCE, ()), "origin": sidecar.origin}
+        evidence = thresholds.pop(EVIDENCE, [])
+        check_value(f"thresholds.{EVIDENCE}", evidence, Weights)
+        values = {**sidecar.layout, "evidence": evidence, "origin": sidecar.origin}
         values["calibration"] = read_stored(ScoreCalibration, thresholds, "thresholds")
         return read_stored(cls, values, "layout", complete=False)
 

@@ -12,7 +12,7 @@ from critic.logistic import linear
 from critic.sequence.evidence import NAMES, fit_evidence
 from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
-from critic.sequence.scorer import CHUNK, Critic
+from critic.sequence.pair_odds import CHUNK, column_odds, compute_features, default_batch_tokens
 from critic.sequence.settings import Settings
 from critic.weights import check_length
 from data_modules.data_module import Batches, DataModule
@@ -30,6 +30,21 @@ from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
 
 FIT_ROWS = 1500  # of each dataset, to fit the ten weights of the evidence alone
+
+
+class _FittedCritic:
+    """The best checkpoint of a training, with what is fitted to it on validation."""
+
+    def __init__(self, model: Any, encoder: PairEncoder):
+        self.weights: tuple[float, ...] = ()
+        self.calibration = ScoreCalibration()
+        batch_tokens = default_batch_tokens(model)
+        self.features = partial(compute_features, model, encoder, batch_tokens=batch_tokens)
+        self._odds = partial(column_odds, model, encoder, batch_tokens=batch_tokens)
+
+    def odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
+        """Computes the log-odds of hallucinated of tokenised pairs."""
+        return self._odds(columns, self.weights)
 
 
 class CriticTask:
@@ -67,26 +82,26 @@ class CriticTask:
 
         return AutoModelForSequenceClassification
 
-    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Critic]:
+    def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[_FittedCritic]:
         """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.
 
         The weights of the evidence alone are fitted on rows of training, which nothing else was fitted on.
         """
-        critic = Critic(model, self.encoder, ScoreCalibration())
         rows = Batches(training.data.subsets["validation"], self.encoder)
         labelled_rows = np.flatnonzero(rows.lengths("label") != NO_LABEL)
         examples = [example for example in training.validation if example.label is not None]
         gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
+        critic = _FittedCritic(model, self.encoder)
         note = ""
         if self.options.evidence_alone:
             critic.weights, note = self._fit_evidence_alone(training, critic)
-            odds = compute_rows(training, rows, labelled_rows, critic.column_odds)
+            odds = compute_rows(training, rows, labelled_rows, critic.odds)
         elif self.options.evidence:
-            evidence = compute_rows(training, rows, labelled_rows, critic.evidence)
+            evidence = compute_rows(training, rows, labelled_rows, critic.features)
             critic.weights, note = fit_evidence(evidence, gold, [example.source for example in examples])
             odds = linear(evidence, critic.weights)
         else:
-            odds = compute_rows(training, rows, labelled_rows, critic.column_odds)
+            odds = compute_rows(training, rows, labelled_rows, critic.odds)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
         if self.options.evidence:
             fit["evidence"] = {
@@ -104,7 +119,7 @@ class CriticTask:
         return Calibrated(predictor=critic, sidecar=settings.to_sidecar(), examples=examples, fit=fit)
 
     def _fit_evidence_alone(
-        self, training: FinishedTraining[DataModule], critic: Critic
+        self, training: FinishedTraining[DataModule], critic: _FittedCritic
     ) -> tuple[tuple[float, ...], str]:
         """Fits the weights of evidence on rows of training, at most `FIT_ROWS` of each dataset."""
         subsets = training.data.subsets.get("train", ())
@@ -118,20 +133,22 @@ class CriticTask:
         rows = Batches(sampled, self.encoder)
         examples = [example for subset in sampled for example in subset.examples()]
         gold = np.array([example.label == HALLUCINATED for example in examples], np.int8)
-        evidence = compute_rows(training, rows, np.arange(len(rows)), partial(critic.evidence, with_odds=False))
+        evidence = compute_rows(training, rows, np.arange(len(rows)), partial(critic.features, with_odds=False))
         return fit_evidence(evidence, gold, [example.source for example in examples], with_odds=False)
 
-    def predict(self, training: FinishedTraining[DataModule], critic: Critic, subset: Subset) -> list[Prediction]:
+    def predict(
+        self, training: FinishedTraining[DataModule], critic: _FittedCritic, subset: Subset
+    ) -> list[Prediction]:
         """Predicts each row of a test subset."""
         rows = Batches([subset], self.encoder)
-        odds = compute_rows(training, rows, np.arange(len(rows)), critic.column_odds)
+        odds = compute_rows(training, rows, np.arange(len(rows)), critic.odds)
         scores = critic.calibration.scores(odds)
         return critic.calibration.predictions([example.id for example in subset.examples()], scores)
 
     def report(
         self,
         training: FinishedTraining[DataModule],
-        calibrated: Calibrated[Critic],
+        calibrated: Calibrated[_FittedCritic],
         tests: TestResults[Prediction],
     ) -> Reports:
         """Writes the predictions, and compares them with the labels."""

@@ -19,8 +19,8 @@ class TaggerOptions:
             span has a type.
         packed: Packs windows without padding.
         positive_weight: Weight of hallucinated tokens in the loss; other tokens have weight 1.
-        focal_gamma: Above 0, confidently correct tokens have less weight (`critic.losses.tag_loss`).
-        support_weight: Weight of the auxiliary loss of `critic.losses.overlap_supervision`; 0 leaves it out.
+        focal_gamma: Above 0, confidently correct tokens have less weight (`critic.tagger.module`).
+        support_weight: Weight of overlap supervision (`critic.auxiliary_losses`); 0 leaves it out.
         freeze_embeddings: Does not train the word embeddings.
         dropout: Dropout of the encoder; None keeps its default.
         attention_dropout: The same for attention alone.

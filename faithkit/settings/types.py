@@ -316,8 +316,8 @@ Share = Annotated[float, Range(ge=0, le=1)]
 PositiveShare = Annotated[float, Range(gt=0, le=1)]
 PartialShare = Annotated[float, Range(ge=0, lt=1)]
 OpenShare = Annotated[float, Range(gt=0, lt=1)]
-Weight = Annotated[float, Range(ge=-1e6, le=1e6)]  # far above fitted weights
-Weights = Annotated[tuple[Weight, ...], Field(strict=False)]
+Weight = Annotated[float, Range(ge=-(10**6), le=10**6)]  # far above fitted weights
+Weights = Annotated[tuple[Weight, ...], Field(strict=False), Hint("use a list of numbers")]
 Text = Annotated[str, Field(min_length=1), Hint("use a text; a number as a text is quoted twice: \"'5'\"")]
 Texts = Annotated[list[Text], Field(min_length=1), Hint("use a list of texts, [one,other]")]
 PathText = Annotated[str, AfterValidator(_check_path), Hint("use a path; a name that is a number is written ./5")]

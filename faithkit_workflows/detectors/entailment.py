@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 
 from critic.load_checkpoint import load_checkpoint
-from critic.sequence.evidence_features import window_logits
-from critic.sequence.scorer import CHUNK, CPU_BATCH_TOKENS, GPU_BATCH_TOKENS, Critic
+from critic.sequence.pair_odds import CHUNK, default_batch_tokens, window_logits
+from critic.sequence.scorer import Critic
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import single_template, tokenize
@@ -70,7 +70,7 @@ def load_entailment(
         return CriticEntailment(Critic.of(loaded, checkpoint, batch_tokens=batch_tokens))
     longest = min(512, getattr(loaded.model.config, "max_position_embeddings", 512) - 2)
     encoder = PairEncoder(tokenizer=loaded.tokenizer, max_length=longest)
-    default = CPU_BATCH_TOKENS if loaded.device == "cpu" else GPU_BATCH_TOKENS
+    default = default_batch_tokens(loaded.model)
     return NliModel(loaded.model, encoder, match_nli_columns(labels, checkpoint), batch_tokens=batch_tokens or default)
 
 

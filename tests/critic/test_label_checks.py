@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from critic.runtime.encoder_module import check_labels
+from critic.encoder_module import check_labels
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 

@@ -12,11 +12,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from critic.losses.overlap_supervision import overlap_loss, overlap_targets, response_tokens, unit_vectors
-from critic.losses.sequence_loss import batch_loss
-from critic.losses.span_supervision import marked_tokens, span_loss
-from critic.losses.tag_loss import token_loss
+from critic.auxiliary_losses import (
+    marked_tokens,
+    overlap_loss,
+    overlap_targets,
+    response_tokens,
+    span_loss,
+    unit_vectors,
+)
+from critic.sequence.module import batch_loss
 from critic.sequence.module import validation_metrics as critic_metrics
+from critic.tagger.module import token_loss
 from critic.tagger.module import validation_metrics as tagger_metrics
 from critic.tagger.windows import best_windows
 from data_modules.encoding.pair_encoder import RESPONSE, PairEncoder
@@ -180,9 +186,7 @@ def test_validation_metrics_by_hand() -> None:
     assert untagged == {"char_f1": 0.0, "response_f1": 0.0, "loss": 0.0}
 
 
-@pytest.mark.parametrize(
-    "module", ["losses.sequence_loss", "losses.overlap_supervision", "losses.tag_loss", "sequence.evidence"]
-)
+@pytest.mark.parametrize("module", ["sequence.module", "auxiliary_losses", "tagger.module", "sequence.evidence"])
 def test_the_examples_of_docstrings_run(module: str) -> None:
     found = doctest.testmod(import_module(f"critic.{module}"))
     assert found.attempted >= 3 and not found.failed

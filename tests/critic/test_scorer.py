@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.sequence.evidence_features import window_logits
+from critic.sequence.pair_odds import window_logits
 from faithkit.calibration.score_calibration import log_odds
 from faithkit.errors import UserError
 from tests.data_modules.examples import example

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import TOKEN_WEIGHTS
-from critic.sequence.evidence_features import compute_features
+from critic.sequence.pair_odds import compute_features
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder

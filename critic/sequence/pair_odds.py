@@ -1,4 +1,4 @@
-"""Computes the evidence features of tokenised pairs: the encoder's log-odds, word and token features."""
+"""Computes the log-odds of tokenised pairs: those of the encoder, combined with word and token features."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,10 +7,44 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from critic.token_support import SECOND_TO_LAST, TokenSupport
+from critic.logistic import linear
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
-from faithkit.calibration.score_calibration import log_odds
+from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
 from faithkit.training.batch_planning import plan_batches
+
+CHUNK = 2048  # pairs that are tokenised and sorted together
+# Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
+# have the least padding; a GPU needs large batches.
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
+Floats = NDArray[np.float64]
+
+
+def default_batch_tokens(model: Any) -> int:
+    """Returns the tokens of a batch that suit the model's device."""
+    return CPU_BATCH_TOKENS if model.device.type == "cpu" else GPU_BATCH_TOKENS
+
+
+def column_odds(
+    model: Any,
+    encoder: PairEncoder,
+    columns: Mapping[str, Any],
+    weights: Sequence[float] = (),
+    *,
+    batch_tokens: int,
+    hallucinated: Sequence[bool] = IS_HALLUCINATED,
+) -> Floats:
+    """Computes the log-odds of hallucinated of each pair from its tokens, the columns of the encoder [rows].
+
+    Args:
+        weights: Of the evidence features; empty takes the log-odds of the model alone.
+        hallucinated: For each class of the model, whether it means hallucinated.
+    """
+    if not weights:
+        return lowest_odds(model, encoder, columns, batch_tokens=batch_tokens, hallucinated=hallucinated)
+    features = compute_features(
+        model, encoder, columns, batch_tokens=batch_tokens, hallucinated=hallucinated, with_odds=weights[0] != 0
+    )
+    return linear(features, tuple(weights))
 
 
 def window_logits(
@@ -33,16 +67,13 @@ def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     return model(**inputs).logits.float().cpu().numpy()
 
 
-Floats = NDArray[np.float64]
-
-
 def compute_features(
     model: Any,
     encoder: PairEncoder,
     columns: Mapping[str, Any],
     *,
     batch_tokens: int,
-    hallucinated: Sequence[bool],
+    hallucinated: Sequence[bool] = IS_HALLUCINATED,
     with_odds: bool = True,
 ) -> Floats:
     """Computes the features [rows, features]: log-odds, words, character runs, weakest tokens.
@@ -57,6 +88,8 @@ def compute_features(
     if encoder.evidence:
         features += [np.asarray(columns[name], np.float64) for name in EVIDENCE]
     if encoder.whole:
+        from critic.token_support import SECOND_TO_LAST, TokenSupport  # few critics need it
+
         support = TokenSupport.of(model, encoder.tokenizer, batch_tokens=batch_tokens, layer=SECOND_TO_LAST)
         features += [np.asarray(columns[RUNS], np.float64), support.weakest(columns)]
     return np.stack(features, axis=1)

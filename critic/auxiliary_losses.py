@@ -1,13 +1,13 @@
-"""Overlap supervision: an auxiliary token-level regression of lexical overlap, computed with static embeddings.
+"""Auxiliary losses of the tokens of a response: overlap supervision and span supervision.
 
-Each response token has a target that needs no annotation, its similarity to the most similar knowledge token:
+Overlap supervision is a regression of lexical overlap, computed with static embeddings. Each response token has a
+target that needs no annotation, its similarity to the most similar knowledge token:
 
     overlap(t) = max over knowledge tokens k of cos(e(t), e(k)), clamped to [0, 1],
 
 where e are the encoder's word embeddings before training (without context). The overlap is 1 for a copied word, high
-for
-a near synonym, and low for a word that is missing from the knowledge. A linear layer predicts it from the token's last
-hidden state h(t), with binary cross-entropy (BCE) on soft targets, in addition to the task's loss:
+for a near synonym, and low for a word that is missing from the knowledge. A linear layer predicts it from the token's
+last hidden state h(t), with binary cross-entropy (BCE) on soft targets, in addition to the task's loss:
 
     loss = label loss + model.support_weight * mean over response tokens of BCE(w h(t) + b, overlap(t)).
 
@@ -15,14 +15,27 @@ Use it with few labels, or with an encoder that was pretrained on single texts: 
 such an encoder to compare two texts, and the hidden state of a response token can only predict the overlap if attention
 has compared it with the knowledge. The linear layer is used only in training and is not exported.
 
+Span supervision predicts which parts of a response annotators marked as unsupported. From one label per response a
+critic needs many examples to learn which words are unsupported. If spans are annotated, a linear layer predicts for
+each response token from its hidden state h(t) whether a span covers it:
+
+    loss = label loss + model.span_weight * mean over response tokens of BCE(v h(t) + c, marked(t)).
+
+where h(t) is the state before the encoder's last layer: the critic's head reads the first token, which attends to the
+other tokens' states of that layer. (With the last layer's states the token loss is as low, and the critic is worse.)
+
+Use it with training rows that have spans: RAGTruth, XSum's token labels, the embedded corpus. Responses without
+annotation do not count, and an annotated faithful response has no marked token. The linear layer is used only in
+training and is not exported.
+
 | Relative                          | Use it for                                                        |
 |-----------------------------------|-------------------------------------------------------------------|
-| `critic.losses.sequence_loss.batch_loss` | the labels of the pairs, the main loss |
-| `critic.losses.tag_loss.token_loss`   | tokens that annotators marked; this loss needs no marks           |
-| weak labels (`data_modules.weak`) | more pairs with labels, where this one needs more tasks a pair    |
+| `critic.sequence.module.batch_loss` | the labels of the pairs, the main loss |
+| `critic.tagger.module.token_loss` | a tagger, which predicts the class of each token |
+| weak labels (`data_modules.weak`) | more pairs with labels, where these losses need more tasks a pair |
 
 >>> import torch
->>> from critic.losses.overlap_supervision import overlap_loss, overlap_targets, unit_vectors
+>>> from critic.auxiliary_losses import overlap_loss, overlap_targets, unit_vectors
 >>> words = unit_vectors(torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))  # padding, river, king
 >>> ids, segment = torch.tensor([[1, 1, 2]]), torch.tensor([[1, 2, 2]])  # knowledge: river; response: river king
 >>> targets = overlap_targets(words[ids], segment)
@@ -106,3 +119,21 @@ def answer_overlap(vectors: Tensor, ids: Tensor, bounds: Tensor) -> Tensor:
         context = vectors[ids[context_begin:context_end]]  # [context tokens, hidden]
         parts.append((answer @ context.T).amax(1).clamp(0, 1))
     return torch.cat(parts)
+
+
+def marked_tokens(marks: Tensor, index: Tensor) -> Tensor:
+    """Removes padding rows (index -1) from marks [rows, width]."""
+    return marks.masked_fill((index < 0)[:, None], -1)
+
+
+def span_loss(logits: Tensor, marks: Tensor, *, num_tokens: Tensor, world_size: int) -> Tensor:
+    """Computes the mean binary cross-entropy over the annotated tokens of the whole batch, scaled as `overlap_loss`.
+
+    Args:
+        logits: [rows, width].
+        marks: 1 if a span covers the token, 0 if none does, -1 without annotation [rows, width].
+        num_tokens: Annotated tokens in the whole batch, over all processes.
+    """
+    counted = marks >= 0
+    total = F.binary_cross_entropy_with_logits(logits.float()[counted], marks[counted].float(), reduction="sum")
+    return total * (world_size / num_tokens.clamp(min=1))

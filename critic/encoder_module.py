@@ -3,14 +3,12 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 import torch
 
-from critic.losses.overlap_supervision import TokenHead, unit_vectors
-from critic.sequence.options import CriticOptions
-from critic.tagger.options import TaggerOptions
+from critic.auxiliary_losses import TokenHead, unit_vectors
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
@@ -26,7 +24,20 @@ NOT_HYPERPARAMETERS = (
     *("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "evidence_alone", "token_support"),
     "threshold_aim",
 )
-Options = TypeVar("Options", CriticOptions, TaggerOptions)
+
+
+class EncoderOptions(Protocol):
+    """The options that critic and tagger have in common."""
+
+    @property
+    def gradient_checkpointing(self) -> bool: ...
+    @property
+    def freeze_embeddings(self) -> bool: ...
+    @property
+    def support_weight(self) -> float: ...
+
+
+Options = TypeVar("Options", bound=EncoderOptions)
 
 
 def check_labels(subsets: dict[str, list[Subset]]) -> None:
@@ -80,7 +91,7 @@ class EncoderModule(TrainingModule, Generic[Options]):
     span_head: TokenHead | None
 
     def __init__(self, options: Options, optimizer: OptimizerOptions, **hyperparameters: Any):
-        kept = {name: value for name, value in asdict(options).items() if name not in NOT_HYPERPARAMETERS}
+        kept = {name: value for name, value in asdict(cast(Any, options)).items() if name not in NOT_HYPERPARAMETERS}
         super().__init__(optimizer, **kept, **hyperparameters)
         self.options = options
 

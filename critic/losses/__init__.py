@@ -1,1 +1,0 @@
-"""Losses of the critic and the tagger, one per file."""
