@@ -134,19 +134,6 @@ def test_a_glob_and_an_address_are_their_files(encoder: PairEncoder, write_shard
         assert [batch["input_ids"].tolist() for batch in stream(path, encoder)] == want
 
 
-def test_without_names_of_splits_rows_are_divided_as_without_streaming(
-    encoder: PairEncoder, write_shards: Write
-) -> None:
-    folder, sizes = write_shards((80, 80), name="part"), []
-    for streaming in (False, True):
-        data = DataModule(
-            [MixPart(Pairs(path=str(folder)))], encoder, DataOptions(batch_size=BATCH, streaming=streaming)
-        )
-        data.setup()
-        sizes.append({split: count["pairs"] for split, count in data.summary()["sizes"].items()})
-    assert sizes[0] == sizes[1] and all(sizes[0].values())
-
-
 def test_a_checkpoint_goes_on_with_the_same_shards_alone(encoder: PairEncoder, write_shards: Write) -> None:
     folder = write_shards()
     pins = stream(folder, encoder).pins()
@@ -258,19 +245,22 @@ def test_a_bad_row_stops_the_run_before_it_begins(encoder: PairEncoder, tmp_path
         stream(Mnli(path=str(path)), encoder)
 
 
-def test_division_by_group_is_that_of_the_cache(encoder: PairEncoder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["lines", "shards"])
+def test_division_by_group_is_that_of_the_cache(
+    kind: str, encoder: PairEncoder, write_shards: Write, tmp_path: Path
+) -> None:
     class RepeatingLines(Lines):
         ids_repeat = True  # the cache would refuse them else
 
-    source = RepeatingLines(path=write_lines(tmp_path, 600).path)
-    cached = DataModule([MixPart(source)], encoder, DataOptions(batch_size=BATCH))
-    streamed = DataModule([MixPart(source)], encoder, DataOptions(batch_size=BATCH, streaming=True))
+    source: Source = RepeatingLines(path=write_lines(tmp_path, 600).path)
+    if kind == "shards":
+        source = Pairs(path=str(write_shards((80, 80), name="part")))
     sizes = []
-    for data in (cached, streamed):
+    for streaming in (False, True):
+        data = DataModule([MixPart(source)], encoder, DataOptions(batch_size=BATCH, streaming=streaming))
         data.setup()
-        sizes.append({split: counts["lines"] for split, counts in data.summary()["sizes"].items()})
-    assert sizes[0] == sizes[1]
-    assert sum(sizes[0].values()) == 300
+        sizes.append({split: counts[source.name] for split, counts in data.summary()["sizes"].items()})
+    assert sizes[0] == sizes[1] and all(sizes[0].values())
 
 
 @pytest.mark.parametrize(

@@ -126,21 +126,6 @@ def test_a_refusal_loads_nothing_heavy(script: str, line: str, words: str, place
     assert all(word in done.stderr for word in words.split("|")), done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("critic-dialog",), "no model and no task 'critic-dialog'|did you mean critic-dialogue"),
-        (("critic", "tagger"), "one name or task is expected, got 2|faithkit models critic"),
-    ],
-)
-def test_an_unknown_model_is_answered_with_the_known_ones(arguments: tuple[str, ...], words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "faithkit", "models", *arguments], cwd=ROOT, capture_output=True, text=True
-    )
-    assert done.returncode == 2 and len(done.stderr.splitlines()) <= 3
-    assert all(word in done.stderr for word in words.split("|")), done.stderr
-
-
 TEXTS = "null -1 1e99 nan [] [[1]] {a:{b:[c]}} '' ??? ${oc.env:HOME} range(1,9) \\ ~".split()
 KEYS = "seed model data optimizer.lr data.path model.batch_size trainer.devices callbacks.monitor".split()
 LINES = st.one_of(

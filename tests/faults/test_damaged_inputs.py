@@ -50,7 +50,7 @@ OTHERS: dict[str, tuple[str, str, Rows]] = {
     "halueval, summarization": ("halueval", "summarization_data.json", HALUEVAL_SUMMARIZATION),
     "halueval, general": ("halueval", "general_data.json", HALUEVAL_GENERAL),
 }
-EMBEDDED = ("faithdial", "wow", "cmu_dog", "topical_chat", "audit", "decode", "ragtruth", "halludial", "diahalu")
+EMBEDDED = ("cmu_dog", "topical_chat")  # whose layout of `CASES` is that of single turns
 WITHOUT_KNOWLEDGE = ("diahalu", "halueval")  # all rows of the one, some of the other
 
 
@@ -166,7 +166,7 @@ def test_a_dataset(name: str, data: st.DataObject) -> None:
 def test_corpora_that_are_made_of_others(data: st.DataObject) -> None:
     with new_folder() as folder, used_or_explained():
         if data.draw(st.booleans()):
-            write_damaged(folder, corpora()["ragtruth, embedded"][1], data)
+            write_damaged(folder, corpora()["ragtruth"][1], data)
             source: Source = DroppedSupport(of=RagTruth(path=str(folder)))
         else:
             write_damaged(folder, corpora()["wow, weak"][1], data)

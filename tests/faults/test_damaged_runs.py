@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from data_modules.datasets.nli import Snli
 from data_modules.embedded.layouts import WRITERS
-from data_modules.encoding.encoder import EncodedSplit
 from data_modules.encoding.encoding_cache import load_encoded, read_rows
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
@@ -38,6 +37,7 @@ from faithkit.training.checkpoints import find_resume_point, read_checkpoint
 from faithkit.training.loggers.csv_files import CsvLogger
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.answering.write_answers import read_provenance
+from tests.data_modules.examples import encoded_content
 from tests.faults.checkpoint_files import PLAIN, checkpoint_bytes, example_checkpoint, is_same
 from tests.faults.processes import FORK
 from tests.faults.strategies import damaged_bytes, damaged_json, damaged_value, new_folder, share, used_or_explained
@@ -139,15 +139,6 @@ def cache_folder(folder: Path) -> Iterator[None]:
         yield
 
 
-def contents(encoded: EncodedSplit) -> tuple[Any, ...]:
-    columns = {
-        name: (column.values.tolist(), column.offsets.tolist()) if isinstance(column, Ragged) else column.tolist()
-        for name, column in encoded.columns.items()
-    }
-    examples = [example.to_dict() for example in encoded.examples(range(len(encoded)))]
-    return columns, encoded.groups.tolist(), examples, encoded.counts, encoded.rejects, encoded.fingerprint
-
-
 @cache
 def encoded_corpus() -> tuple[Snli, PairEncoder, Path, tuple[Any, ...]]:
     """Gives a corpus, an encoder, a cache with two entries (train and test), and the contents of the first."""
@@ -156,7 +147,7 @@ def encoded_corpus() -> tuple[Snli, PairEncoder, Path, tuple[Any, ...]]:
     encoder = PairEncoder(tokenizer=load_tokenizer(str(write_bert(root / "bert"))), max_length=64)
     with cache_folder(root / "home"):
         load_encoded(source, "test", encoder)
-        return source, encoder, root / "home", contents(load_encoded(source, "train", encoder))
+        return source, encoder, root / "home", encoded_content(load_encoded(source, "train", encoder))
 
 
 @share(8)
@@ -180,7 +171,7 @@ def test_a_damaged_cache_entry_gives_the_same_encodings(data: st.DataObject) -> 
                 file.write_bytes(data.draw(damaged_bytes(file.read_bytes())))
         with cache_folder(folder / "home"):
             for _ in range(2):  # the second launch reads what the first one wrote again
-                assert contents(load_encoded(source, "train", encoder)) == expected
+                assert encoded_content(load_encoded(source, "train", encoder)) == expected
 
 
 @share(10)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from data_modules.build import build_source
-from data_modules.encoding.encoder import EncodedSplit
 from data_modules.encoding.encoding_cache import Chunk, load_encoded, read_rows, write_rows
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.ragged import Ragged
 from faithkit.provenance.row_keys import RowKeys
+from tests.data_modules.examples import encoded_content
 from tests.faults.processes import race
 
 ROWS = {"train": 12, "validation": 6, "test": 6}
@@ -21,13 +21,6 @@ ROWS = {"train": 12, "validation": 6, "test": 6}
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FAITHKIT_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
-
-
-def content(encoded: EncodedSplit) -> tuple[Any, ...]:
-    columns = {n: (c.values.tolist(), c.offsets.tolist()) if isinstance(c, Ragged) else c.tolist()
-               for n, c in encoded.columns.items()}  # fmt: skip
-    examples = [example.to_dict() for example in encoded.examples(range(len(encoded)))]
-    return columns, encoded.groups.tolist(), examples, encoded.counts, encoded.rejects, encoded.fingerprint
 
 
 KEYS_OF_THREE = RowKeys(*np.arange(9, dtype=np.uint64).reshape(3, 3))
@@ -50,7 +43,7 @@ def test_three_first_launches_at_once(home: Path, encoder: PairEncoder, round_nu
 
     def launch() -> tuple[Any, ...]:
         source = build_source("snli", "embedded", embedded_rows=ROWS)
-        return content(load_encoded(source, "train", encoder))
+        return encoded_content(load_encoded(source, "train", encoder))
 
     first, *others = race(launch)
     assert others == [first, first]
