@@ -32,69 +32,47 @@ def problems(script: str, *overrides: str) -> list[UserError]:
     return [problem for problem in find_problems(config, schema) if "no such" not in problem.problem]
 
 
-@pytest.mark.parametrize("scale", choices("scale"))
-@pytest.mark.parametrize("model", choices("model"))
-def test_every_model_is_accepted(model: str, scale: str) -> None:
-    assert not problems("train", f"model={model}", f"scale={scale}")
-
-
-@pytest.mark.parametrize("trainer", choices("trainer"))
-def test_every_trainer_is_accepted(trainer: str) -> None:
-    assert not [one for one in problems("train", f"trainer={trainer}") if "no CUDA device" not in one.problem]
-
-
-@pytest.mark.parametrize("data", choices("data"))
-def test_every_dataset_is_accepted(data: str) -> None:
-    path = ["data.path=embedded"] if data in USER_DATASETS else []
-    assert not problems("train", f"data={data}", *path)
-    assert not problems("generate", f"data={data}", "checkpoint=owner/model", *path)
-
-
-@pytest.mark.parametrize("objective", choices("objective"))
-def test_every_objective_is_accepted_with_control_tokens(objective: str) -> None:
-    assert not problems("train", "model=t5", f"objective={objective}", "control=ctrl")
-
-
-@pytest.mark.parametrize("experiment", choices("experiment"))
-def test_every_experiment_is_accepted(experiment: str) -> None:
-    assert not problems("train", *experiment_line(experiment))
-
-
 MODEL = ["engine=transformers", "engine.model=smollm2-135m"]
 SYSTEMS = ["benchmark.systems={small: {name: transformers, model: smollm2-135m}}"]
+JUDGED = ["checkpoint=owner/model"]
+# What a choice of a group needs to be complete.
+NEEDED: dict[str, list[str]] = {
+    **{f"data={name}": ["data.path=embedded"] for name in USER_DATASETS},
+    **{f"benchmark={name}": ["benchmark.path=embedded", *JUDGED] for name in USER_DATASETS},
+    "benchmark=_detection": ["benchmark.name=begin", *JUDGED],
+    "benchmark=halludial_comparative": MODEL,
+    "benchmark=halueval_comparative": MODEL,
+    "benchmark=meta_judging": [*MODEL, f"benchmark.judgements={__file__}"],
+    "benchmark=hallucination_rates": [*SYSTEMS, *JUDGED],
+    "benchmark=temperature_sweep": [*SYSTEMS, *JUDGED],
+    "pipeline=estimate": [f"pipeline.predictions={__file__}", f"pipeline.labels={__file__}"],
+    "pipeline=agreement": [f"pipeline.annotations={__file__}"],
+}
+# The script, a group of its, and options; each with all choices of the group.
+GROUPS = [
+    *(("train", "model", [f"scale={scale}"]) for scale in choices("scale")),
+    ("train", "trainer", []),
+    ("train", "data", []),
+    ("train", "objective", ["model=t5", "control=ctrl"]),
+    ("generate", "data", JUDGED),
+    ("generate", "decoding", JUDGED),
+    ("chat", "decoding", JUDGED),
+    ("evaluate", "benchmark", []),
+    ("construct", "pipeline", MODEL),
+    ("construct", "pipeline", [*MODEL, "models=[smollm2-135m]", "dry_run=true"]),
+]
+ACCEPTED = [
+    *((script, [f"{group}={name}", *options]) for script, group, options in GROUPS for name in choices(group)),
+    ("evaluate", ["benchmark=_detection"]),
+    *(("train", experiment_line(experiment)) for experiment in choices("experiment")),
+]
 
 
-@pytest.mark.parametrize("benchmark", [*choices("benchmark"), "_detection"])
-def test_every_benchmark_is_accepted(benchmark: str) -> None:
-    judged = ["checkpoint=owner/model"]
-    named = {
-        "_detection": ["benchmark.name=begin", *judged],
-        "halludial_comparative": MODEL,
-        "halueval_comparative": MODEL,
-        **{name: ["benchmark.path=embedded", *judged] for name in USER_DATASETS},
-        "meta_judging": [*MODEL, f"benchmark.judgements={__file__}"],
-        "hallucination_rates": [*SYSTEMS, *judged],
-        "temperature_sweep": [*SYSTEMS, *judged],
-    }
-    found = problems("evaluate", f"benchmark={benchmark}", *named.get(benchmark, judged))
-    assert not [problem for problem in found if "matplotlib" not in problem.problem]
-
-
-@pytest.mark.parametrize("pipeline", choices("pipeline"))
-def test_every_pipeline_is_accepted(pipeline: str) -> None:
-    files = {
-        "estimate": [f"pipeline.predictions={__file__}", f"pipeline.labels={__file__}"],
-        "agreement": [f"pipeline.annotations={__file__}"],
-    }
-    given = [f"pipeline={pipeline}", *files.get(pipeline, []), *MODEL]
-    assert not problems("construct", *given)
-    assert not problems("construct", *given, "models=[smollm2-135m]", "dry_run=true")
-
-
-@pytest.mark.parametrize("decoding", choices("decoding"))
-def test_every_way_of_decoding_is_accepted(decoding: str) -> None:
-    assert not problems("generate", f"decoding={decoding}", "checkpoint=owner/model")
-    assert not problems("chat", f"decoding={decoding}", "checkpoint=owner/model")
+@pytest.mark.parametrize(("script", "line"), ACCEPTED, ids=str)
+def test_every_choice_of_every_group_is_accepted(script: str, line: list[str]) -> None:
+    needed = NEEDED.get(line[0], JUDGED if script == "evaluate" else [])
+    found = [problem.problem for problem in problems(script, *line, *needed)]
+    assert not [problem for problem in found if "no CUDA device" not in problem and "matplotlib" not in problem]
 
 
 def test_lists_kept_here_to_avoid_importing_torch_are_those_of_the_code() -> None:
