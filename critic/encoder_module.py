@@ -12,8 +12,7 @@ from critic.auxiliary_losses import TokenHead, unit_vectors
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
-from faithkit.training.module import TrainingModule
-from faithkit.training.optimizer import is_head
+from faithkit.training.module import TrainingModule, is_head
 from faithkit.training.training_options import OptimizerOptions
 
 HINT = "data=faithcritic, begin, ragtruth and embedded have both labels"

@@ -27,8 +27,7 @@ from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
-from faithkit.training.module import TrainingModule
-from faithkit.training.row_metric import RowMetric
+from faithkit.training.module import RowMetric, TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading

@@ -42,8 +42,7 @@ from faithkit.training.language_model import (
     token_losses,
     token_mean,
 )
-from faithkit.training.module import TrainingModule
-from faithkit.training.row_metric import RowMetric
+from faithkit.training.module import RowMetric, TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults, report_detector
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.adapters import NAME, add_adapters, base_name, write_adapters

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from transformers import RobertaConfig, RobertaForSequenceClassification
 
 from data_modules.encoding.ragged import Ragged, offsets_of, pad_rows
-from faithkit.training.optimizer import build_optimizer, parameter_groups
+from faithkit.training.module import build_optimizer, parameter_groups
 from speed.measure import BenchmarkParser, table, write_results
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 180, 0.6, 32, 512

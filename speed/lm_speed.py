@@ -32,7 +32,7 @@ from faithkit.hardware import best_precision
 from faithkit.packing import use_packed_attention
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import INPUTS, run_model, token_losses
-from faithkit.training.optimizer import build_optimizer, parameter_groups
+from faithkit.training.module import build_optimizer, parameter_groups
 from faithkit.weights.resolve import resolve
 from generation.weights import load_generator
 from speed.measure import BenchmarkParser, alternate, rates, table, write_results

@@ -26,7 +26,7 @@ from critic.weights import load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
 from faithkit.metrics.classification import score_validation
-from faithkit.training.row_metric import RowMetric
+from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
 SPAN_LAYER = -2  # hidden states before the last layer: see critic.auxiliary_losses

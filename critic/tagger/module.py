@@ -18,7 +18,7 @@ from critic.weights import load_classifier
 from data_modules.encoding.offsets import UNTYPED_TAG
 from faithkit.errors import UserError
 from faithkit.packing import use_packed_attention
-from faithkit.training.row_metric import RowMetric
+from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
 

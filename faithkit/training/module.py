@@ -1,17 +1,68 @@
-"""The base of every task's LightningModule: reproducible dropout, clipping, optimiser and schedule."""
+"""The base of every task's LightningModule: reproducible dropout, clipping, validation metrics, AdamW, schedules."""
 
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torchmetrics import Metric
 
 from faithkit.errors import UserError
-from faithkit.training.optimizer import build_optimizer, build_schedule, parameter_groups
-from faithkit.training.row_metric import RowMetric
 from faithkit.training.training_options import OptimizerOptions
+
+Figures = Callable[[NDArray[np.int64], NDArray[np.float64]], Mapping[str, float]]
+
+
+class RowMetric(Metric):
+    """Collects the rows of a validation and computes metrics of all of them together.
+
+    The metrics of torchmetrics add up in fp32, define the F1 of a class without rows differently, and have no F1 at the
+    best threshold; a training would choose other checkpoints with them. So the state is the rows themselves, which are
+    gathered from all processes, and the metrics are those of the test.
+
+    Args:
+        figures: Takes the keys of the rows in ascending order, and their values [rows, columns] in fp64.
+    """
+
+    full_state_update = False
+    numbers: list[Tensor]
+    values: list[Tensor]
+
+    def __init__(self, figures: Figures, **options: Any):
+        super().__init__(**options)
+        self.figures = figures
+        self.add_state("numbers", default=[], dist_reduce_fx="cat")
+        self.add_state("values", default=[], dist_reduce_fx="cat")
+
+    def update(self, numbers: Tensor, values: Tensor) -> None:
+        """Adds rows of a batch.
+
+        Args:
+            numbers: A unique key for each row of the validation, a number [rows] or several [rows, keys]; rows with a
+                number below 0 are padding and ignored.
+            values: [rows, columns].
+        """
+        real = numbers >= 0 if numbers.ndim == 1 else (numbers >= 0).all(1)
+        self.numbers.append(numbers[real].to(self.device))
+        self.values.append(values[real].to(self.device))
+
+    def compute(self) -> dict[str, float]:
+        """Computes the metrics of the rows of all processes."""
+        # The states are lists in one process, and tensors after gathering from several.
+        numbers, values = (torch.cat(s) if isinstance(s, list) else s for s in (self.numbers, self.values))
+        keys = numbers.cpu().numpy()
+        columns = keys[:, None] if keys.ndim == 1 else keys
+        order = np.lexsort(columns.T[::-1])  # many times as fast as np.unique with an axis
+        is_first = np.ones(len(keys), bool)
+        is_first[1:] = (columns[order[1:]] != columns[order[:-1]]).any(1)
+        rows = order[is_first]
+        return dict(self.figures(keys[rows], values.cpu().double().numpy()[rows]))
 
 
 class TrainingModule(pl.LightningModule):
@@ -102,3 +153,70 @@ class TrainingModule(pl.LightningModule):
         optimizer = build_optimizer(groups, o.lr)
         schedule = build_schedule(optimizer, o.schedule, self.hparams["num_steps"], o.warmup, o.floor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def parameter_groups(
+    module: nn.Module, lr: float, weight_decay: float, *, layer_decay: float = 1.0, head_lr: float | None = None
+) -> list[dict]:
+    """Groups parameters by learning rate and by whether weight decay applies: not to biases and norms.
+
+    Args:
+        layer_decay: Each layer further from the output learns this much slower; 1 is the same rate everywhere.
+        head_lr: The rate of the classification head, which starts untrained; None takes `lr`.
+    """
+    depth = 1 + max((_layer_of(name) or 0 for name, _ in module.named_parameters()), default=0)
+    groups: dict[tuple[float, float], dict] = {}
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        rate = lr * layer_decay ** (depth - _height(name, depth))
+        if head_lr is not None and is_head(name):
+            rate = head_lr
+        decay = 0.0 if parameter.ndim < 2 else weight_decay
+        group = groups.setdefault((rate, decay), {"params": [], "lr": rate, "weight_decay": decay})
+        group["params"].append(parameter)
+    return list(groups.values())
+
+
+def _layer_of(name: str) -> int | None:
+    found = re.search(r"\.(?:layer|layers|block|h)\.(\d+)\.", name)
+    return int(found[1]) + 1 if found else None
+
+
+def is_head(name: str) -> bool:
+    """Whether a parameter belongs to the head on an encoder, the pooler included."""
+    return bool(re.search(r"(^|\.)(classifier|score|pooler|head)\.", name))
+
+
+def _height(name: str, depth: int) -> int:
+    if is_head(name):
+        return depth
+    return _layer_of(name) or 0
+
+
+def build_optimizer(groups: Iterable[dict], lr: float, betas: tuple[float, float] = (0.9, 0.999)) -> torch.optim.AdamW:
+    """Builds AdamW in its fused form: one pass over the parameters."""
+    return torch.optim.AdamW(list(groups), lr=lr, betas=betas, fused=True)
+
+
+def build_schedule(
+    optimizer: torch.optim.Optimizer, kind: str, num_steps: int, warmup: float, floor: float = 0.0
+) -> torch.optim.lr_scheduler.LambdaLR:
+    """Warms up over a share of the steps, then decays (`linear`, `cosine`) to `floor` of the peak, or stays `constant`.
+
+    transformers' schedules give other rates: their warm-up begins at 0, so that the first step would train nothing.
+    """
+    decays = {
+        "linear": lambda progress: 1.0 - progress,
+        "cosine": lambda progress: 0.5 * (1.0 + math.cos(math.pi * progress)),
+        "constant": lambda progress: 1.0,
+    }
+    num_warmup = math.ceil(warmup * num_steps)
+
+    def factor(step: int) -> float:
+        if step < num_warmup:
+            return (step + 1) / num_warmup
+        decay = decays[kind](min(1.0, (step - num_warmup) / max(1, num_steps - num_warmup)))
+        return floor + (1.0 - floor) * decay
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)

@@ -1,15 +1,34 @@
-"""Hyperparameters of training as dataclasses, checked when they are built."""
+"""Hyperparameters of training as dataclasses, checked when they are built; the aims of a decision threshold.
 
+An aim is f1, macro_f1, argmax, or precision>=0.9 with any number.
+"""
+
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
-from faithkit.calibration.aims import parse_target_precision
 from faithkit.errors import UserError
 from faithkit.settings.check import options
 from faithkit.settings.types import Hint, NonNegative, OneOf, OrNull, Positive, PositiveShare, Share
+
+ARGMAX = "argmax"  # chooses nothing: the threshold stays at 0.5, the likelier class
+
+
+def parse_target_precision(aim: str) -> float | None:
+    """Reads the precision that an aim asks for; None for the other aims.
+
+    Raises:
+        UserError: An unknown aim.
+    """
+    if aim in ("f1", "macro_f1", ARGMAX):
+        return None
+    match = re.fullmatch(r"precision\s*>=\s*(\d*\.?\d+)", aim.strip())
+    if not match or not 0 < float(match[1]) <= 1:
+        raise UserError(f"unknown aim {aim!r} for the threshold", hint="use f1, macro_f1, argmax or precision>=0.9")
+    return float(match[1])
 
 
 def _known_aim(value: str) -> str:
@@ -32,7 +51,7 @@ class OptimizerOptions:
     Args:
         lr: Peak learning rate.
         warmup: Share of the steps over which the rate rises to its peak.
-        schedule: linear, cosine or constant (`faithkit.training.optimizer`).
+        schedule: linear, cosine or constant (`faithkit.training.module`).
         floor: Share of the peak rate that the schedule ends at.
         layer_decay: Below 1, lower layers learn slower: a layer's rate is this share of the next one's.
         head_lr: The rate of a new head; None takes `lr`.

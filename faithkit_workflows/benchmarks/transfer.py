@@ -13,7 +13,6 @@ from rich.text import Text
 from critic.sequence.scorer import Critic
 from data_modules.build import Benchmark, read_benchmark
 from faithkit import signals
-from faithkit.calibration.aims import ARGMAX
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
@@ -30,6 +29,7 @@ from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.settings.config_files import choices_of
 from faithkit.statistics.metric import Metric
+from faithkit.training.training_options import ARGMAX
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.sweep.launching import quote_override, run_script_apart

@@ -34,7 +34,7 @@ from faithkit.provenance.seen_rows import CHOSEN, SEEN_ROWS_FILE, TRAINED, SeenR
 from faithkit.targets import DATASETS, TARGETS, check_names
 from faithkit.training.checkpoint_io import write_checkpoint
 from faithkit.training.checkpoints import find_resume_point, read_checkpoint
-from faithkit.training.loggers.csv_files import CsvLogger
+from faithkit.training.loggers.build_loggers import CsvLogger
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.answering.write_answers import read_provenance
 from tests.data_modules.examples import encoded_content

@@ -1,19 +1,161 @@
-"""Opens the loggers of a training or an evaluation, and closes them at any end; and the TensorBoard logger."""
+"""Opens the loggers of a training or an evaluation, and closes them at any end; logs to CSV files and TensorBoard.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+The CSV files in RUN/csv hold curves and results, and stay readable after a kill at any time.
+"""
+
+import csv
+import io
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pytorch_lightning.loggers import Logger
 from pytorch_lightning.loggers.logger import DummyLogger
 
 from faithkit.cli import DONE, FAILED, INTERRUPTED, USER_ERROR, Interrupted, explain
 from faithkit.environment import environment
+from faithkit.files.atomic import disk_errors, write_text
 from faithkit.files.run_folder import RunFolder, process_rank
-from faithkit.training.loggers.csv_files import CsvFiles
 from faithkit.training.loggers.logger_results import Finished, Row, RunLogger
+
+STEP = "step"
+log = logging.getLogger("faithkit")
+
+
+class CsvLogger(Logger):
+    """Lightning's logger for `metrics.csv`: a line is in the file as soon as it is logged.
+
+    Lightning's CSVLogger deletes the file of an interrupted run and writes it again at a later step. This one appends
+    lines, and replaces the file in one step when a metric needs a new column.
+
+    Args:
+        folder: For `metrics.csv` and `hparams.yaml`.
+        first_step: The step at which training begins: lines of later steps are removed, because they are written again.
+    """
+
+    def __init__(self, folder: Path, first_step: int = 0):
+        super().__init__()
+        self.folder, self.file = folder, folder / "metrics.csv"
+        self._columns: list[str] = []
+        self._params: dict[str, Any] = {}
+        with disk_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            found = self.file.read_bytes() if self.file.exists() else None
+        if found is None:
+            return
+        rows = [row for row in self._read(found) if int(row[STEP]) < first_step]
+        self._columns = sorted({name for row in rows for name in row})
+        if rows and (kept := _table(self._columns, rows)).encode() != found:
+            write_text(self.file, kept)
+
+    @property
+    def name(self) -> str:
+        return ""
+
+    @property
+    def version(self) -> str:
+        return self.folder.name
+
+    @property
+    def save_dir(self) -> str:
+        return str(self.folder.parent)
+
+    @property
+    def log_dir(self) -> str:
+        return str(self.folder)
+
+    def log_hyperparams(self, params: Any, *_: Any, **__: Any) -> None:
+        self._params |= params  # Lightning adds those of the module
+        write_text(self.folder / "hparams.yaml", yaml.safe_dump(self._params, allow_unicode=True))
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        numbers = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}
+        row = numbers | {STEP: step or 0}
+        new = row.keys() - set(self._columns)
+        if new or not self.file.exists():
+            rows = self._read(self.file.read_bytes()) if self._columns and self.file.exists() else []
+            self._columns = sorted({*self._columns, *new})
+            write_text(self.file, _table(self._columns, [*rows, row]))
+            return
+        with disk_errors(self.file), self.file.open("a", encoding="utf-8", newline="") as file:
+            file.write(_lines(self._columns, [row]))
+
+    def _read(self, content: bytes) -> list[dict[str, str]]:
+        """Reads the complete lines; a file without a readable header is renamed, not lost."""
+        head, *lines = content.decode("utf-8", errors="replace").split("\n")
+        columns = _fields(head)
+        if lines and STEP in columns and len(set(columns)) == len(columns):
+            cut = lines.pop()  # after the last line end: empty or incomplete
+            rows = [row for line in lines if (row := _row(columns, line))]
+            if damaged := len(lines) - len(rows) + bool(cut):
+                log.warning("%s: damaged lines are left out: %d", self.file, damaged)
+            return rows
+        if content:
+            aside = self._free_name()
+            self.file.rename(aside)
+            log.warning("%s cannot be read: it is kept as %s, and a new one is written", self.file, aside.name)
+        return []
+
+    def _free_name(self) -> Path:
+        count = 1
+        while (path := self.folder / f"metrics-damaged-{count}.csv").exists():
+            count += 1
+        return path
+
+
+def _row(columns: Sequence[str], line: str) -> dict[str, str] | None:
+    """Reads a line with a step, and a number or nothing in each other column; None for other lines."""
+    fields = _fields(line)
+    if len(fields) != len(columns):
+        return None
+    row = {name: value for name, value in zip(columns, fields, strict=True) if value}
+    try:
+        for value in row.values():
+            float(value)
+        return row if int(row[STEP]) >= 0 else None
+    except (ValueError, KeyError):
+        return None
+
+
+def _fields(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line.rstrip("\r")]), [])
+    except csv.Error:
+        return []
+
+
+def _table(columns: Sequence[str], rows: Iterable[Row]) -> str:
+    return _lines(columns, [dict(zip(columns, columns, strict=True)), *rows]) if columns else ""
+
+
+def _lines(columns: Sequence[str], rows: Iterable[Row]) -> str:
+    text = io.StringIO(newline="")
+    csv.DictWriter(text, columns).writerows(rows)
+    return text.getvalue()
+
+
+class CsvFiles:
+    """Logs to RUN/csv: `metrics.csv` by step; at the end `test_metrics.csv` and `test_predictions.csv`."""
+
+    def __init__(self, folder: Path, first_step: int = 0):
+        self.folder = folder
+        self.lightning = CsvLogger(folder, first_step)
+
+    def log_results(self, finished: Finished) -> None:
+        columns = ("metric", "value", "low", "high", "n")
+        rows = [{"metric": name, **metric.to_dict()} for name, metric in finished.metrics.items()]
+        write_text(self.folder / "test_metrics.csv", _table(columns, rows))
+        samples = [{"dataset": name, **row} for name, found in finished.samples.items() for row in found]
+        if samples:
+            names = list(dict.fromkeys(name for row in samples for name in row))
+            write_text(self.folder / "test_predictions.csv", _table(names, samples))
+
+    def close(self, exit_code: int) -> None:
+        """Does nothing: no file is open."""
 
 
 class TensorBoardEvents:

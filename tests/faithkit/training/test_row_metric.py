@@ -13,7 +13,7 @@ from critic.tagger.module import validation_metrics as tagger_metrics
 from faithkit.reports.perplexity_report import language_model_statistic
 from faithkit.statistics.bootstrap import Groups
 from faithkit.training.language_model import language_model_figures as generator_figures
-from faithkit.training.row_metric import RowMetric
+from faithkit.training.module import RowMetric
 from tests.running import ROOT
 
 RNG = np.random.default_rng(4)
@@ -75,7 +75,7 @@ def test_the_generators_figures_are_those_of_all_rows() -> None:
 TWO = """
 import sys, numpy as np, torch, torch.distributed as dist
 import torch.multiprocessing as mp
-from faithkit.training.row_metric import RowMetric
+from faithkit.training.module import RowMetric
 
 def figures(numbers, values):
     return {"rows": float(len(numbers)), "ordered": float((values[:, 0] == numbers * 3).all())}

@@ -8,7 +8,7 @@ import torch
 
 from faithkit.files.run_folder import RunFolder
 from faithkit.statistics.metric import Metric
-from faithkit.training.loggers.csv_files import CsvFiles, CsvLogger
+from faithkit.training.loggers.build_loggers import CsvFiles, CsvLogger
 from faithkit.training.loggers.logger_results import Finished
 
 
@@ -78,7 +78,7 @@ def test_a_resume_from_the_beginning_keeps_the_file_until_there_is_another(tmp_p
 def test_damaged_lines_are_left_out_and_said(
     old: str, new: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("faithkit.training.loggers.csv_files.log.propagate", True)
+    monkeypatch.setattr("faithkit.training.loggers.build_loggers.log.propagate", True)
     file = tmp_path / "metrics.csv"
     logger = CsvLogger(tmp_path)
     for step, loss in ((9, 0.5), (19, 0.25), (29, 0.125)):
