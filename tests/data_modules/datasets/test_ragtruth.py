@@ -124,65 +124,39 @@ WORD = "Lake Orvel is deep."
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("file", "change", "message"),
     [
-        ({"end": 400}, r"labels\[0\]: field 'end' is 400, but the answer has 19 characters"),
-        ({"start": 15, "end": 14}, r"labels\[0\]: field 'start' is 15, behind its 'end' 14"),
-        ({"end": 14}, "'start' and 'end' are both 14: the span holds nothing"),
-        ({"text": "dee"}, "field 'text' is 'dee', but the answer has 'deep' at 14 to 18"),
-        ({"start": "14"}, "field 'start' must be a whole number from 0, got '14'"),
-        ({"end": None}, "field 'end' must be a whole number"),
-        ({"label_type": "Some Conflict"}, "field 'label_type' is 'Some Conflict'; known: 'evident conflict'"),
-        ({"implicit_true": "no"}, "field 'implicit_true' must be true or false, got 'no'"),
+        ("span", {"end": 400}, r"labels\[0\]: field 'end' is 400, but the answer has 19 characters"),
+        ("span", {"start": 15, "end": 14}, r"labels\[0\]: field 'start' is 15, behind its 'end' 14"),
+        ("span", {"end": 14}, "'start' and 'end' are both 14: the span holds nothing"),
+        ("span", {"text": "dee"}, "field 'text' is 'dee', but the answer has 'deep' at 14 to 18"),
+        ("span", {"start": "14"}, "field 'start' must be a whole number from 0, got '14'"),
+        ("span", {"label_type": "Some Conflict"}, "field 'label_type' is 'Some Conflict'; known: 'evident conflict'"),
+        ("span", {"implicit_true": "no"}, "field 'implicit_true' must be true or false, got 'no'"),
+        ("response", {"response": ""}, "field 'response' is empty"),
+        ("response", {"labels": ["deep"]}, r"labels\[0\]: must be a JSON object"),
+        ("response", {"id": "0"}, "field 'id' is '0', which was already given by line 1"),
+        ("response", {"source_id": "99"}, "'source_id' is '99': source_info.jsonl has no such source"),
+        ("response", {"split": "dev"}, "field 'split' is 'dev'; known: 'train', 'validation', 'test'"),
+        ("source", {"task_type": "Chat"}, "field 'task_type' is 'Chat'; known: 'qa', 'summary', 'data2txt'"),
+        ("source", {"source_id": "70"}, "field 'source_id' is '70', which was already given by line 1"),
+        ("source", {"source_info": " "}, "field 'source_info' is empty"),
+        ("source", {"task_type": "QA"}, "must be a JSON object"),
+        ("source", {"task_type": "Data2txt", "source_info": {"name": "\udc00"}}, "half a surrogate pair"),
     ],
 )
-def test_a_span_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    bad = response(8, 70, WORD, {**marked(WORD, "deep"), **change})
-    path = corpus(tmp_path, [RAGTRUTH[0], bad])
+def test_a_row_that_cannot_be_right(tmp_path: Path, file: str, change: dict[str, Any], message: str) -> None:
+    span = {**marked(WORD, "deep"), **(change if file == "span" else {})}
+    bad = {**response(8, 71, WORD, span), **(change if file == "response" else {})}
+    source = {**RAGTRUTH_SOURCES[1], **(change if file == "source" else {})}
+    path = corpus(tmp_path, [RAGTRUTH[0], bad], [RAGTRUTH_SOURCES[0], source])
     with pytest.raises(UserError, match=message) as caught:
         read(make("ragtruth", path))
-    assert "response.jsonl, line 2" in str(caught.value) and "hint: " in str(caught.value)
+    place = "source_info.jsonl" if file == "source" else "response.jsonl"
+    assert f"{place}, line 2" in str(caught.value) and "hint: " in str(caught.value)
     examples, counts = read(make("ragtruth", path), on_bad_row="skip")
-    assert len(examples) == 1 and counts["rejected: bad row"] == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"response": ""}, "field 'response' is empty"),
-        ({"labels": None}, "field 'labels' must be a list"),
-        ({"labels": ["deep"]}, r"labels\[0\]: must be a JSON object"),
-        ({"id": "0"}, "field 'id' is '0', which was already given by line 1"),
-        ({"source_id": "99"}, "'source_id' is '99': source_info.jsonl has no such source"),
-        ({"split": "dev"}, "field 'split' is 'dev'; known: 'train', 'validation', 'test'"),
-    ],
-)
-def test_a_response_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = corpus(tmp_path, [RAGTRUTH[0], {**response(8, 70, WORD), **change}])
-    with pytest.raises(UserError, match=message) as caught:
-        read(make("ragtruth", path))
-    assert "response.jsonl, line 2" in str(caught.value)
-    assert len(read(make("ragtruth", path), on_bad_row="skip")[0]) == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"task_type": "Chat"}, "field 'task_type' is 'Chat'; known: 'qa', 'summary', 'data2txt'"),
-        ({"source_id": "70"}, "field 'source_id' is '70', which was already given by line 1"),
-        ({"source_info": " "}, "field 'source_info' is empty"),
-        ({"task_type": "QA"}, "must be a JSON object"),
-        ({"task_type": "QA", "source_info": {"question": "?"}}, "field 'passages' must be text"),
-        ({"task_type": "Data2txt", "source_info": {"name": "\udc00"}}, "half a surrogate pair"),
-    ],
-)
-def test_a_source_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = corpus(tmp_path, sources=[RAGTRUTH_SOURCES[0], {**RAGTRUTH_SOURCES[1], **change}, RAGTRUTH_SOURCES[2]])
-    with pytest.raises(UserError, match=message) as caught:
-        read(make("ragtruth", path))
-    assert "source_info.jsonl, line 2" in str(caught.value)
-    examples, counts = read(make("ragtruth", path), on_bad_row="skip")
-    assert len(examples) == 3 and counts["rejected: bad row"] == 2  # the source, and the answer to it
+    assert len(examples) == 1
+    assert counts["rejected: bad row"] == (2 if file == "source" else 1)  # the source, and the answer to it
 
 
 def test_responses_without_their_sources(tmp_path: Path) -> None:

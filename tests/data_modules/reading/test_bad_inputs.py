@@ -1,6 +1,9 @@
 """Every dataset stops clearly at files that are not as they should be, and loses nothing in silence."""
 
 import json
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,8 @@ import pytest
 
 from data_modules.registry import SOURCES
 from faithkit.errors import UserError
+from faithkit.files.jsonl import read_predictions
+from faithkit_workflows.tables.user_table import open_user_table
 from tests.data_modules.official.inference import DECODE
 from tests.data_modules.official.judgements import DIAHALU, HALLUDIAL, HALUEVAL_GENERAL
 from tests.data_modules.official.spans import XSUM_TOKENS
@@ -163,3 +168,43 @@ def test_a_row_that_cannot_be_right(tmp_path: Path, name: str, change: dict[str,
     assert f"{file}, line" in check_refused(name, path, message)
     examples, counts = read(make(name, path), on_bad_row="skip")
     assert len(examples) == counts["rejected: bad row"] == 1
+
+
+@pytest.fixture
+def no_hang() -> Iterator[None]:
+    """Ends what waits for ever."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it hangs"))
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.usefixtures("no_hang")
+@pytest.mark.parametrize("name", EVERY)
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    file = write_case(tmp_path / "corpus", name)
+    for place in (file, *([] if name != "ragtruth" else [file.with_name("source_info.jsonl")])):
+        whole = place.read_bytes()
+        for odd in (os.mkfifo, os.mkdir, endless):
+            place.unlink()
+            odd(place)
+            check_refused(name, file, "no such file|here|no plain file|regular file|next to")
+            check_refused(name, file.parent, "here|no plain file|regular file|next to")
+            place.rmdir() if place.is_dir() else place.unlink()
+            place.write_bytes(whole)
+
+
+@pytest.mark.usefixtures("no_hang")
+@pytest.mark.parametrize("make_odd", [os.mkfifo, os.mkdir, endless])
+def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Callable[[Path], None]) -> None:
+    make_odd(tmp_path / "rows.jsonl")
+    file = str(tmp_path / "rows.jsonl")
+    with pytest.raises(UserError, match=r"no plain file|not a regular file|a folder"):
+        open_user_table(file, {}, join="".join)
+    with pytest.raises(UserError, match="not a regular file"):
+        read_predictions(file)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,17 +34,6 @@ def as_written(path: Path, rows: list[list[str]], quoting: int = csv.QUOTE_MINIM
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter="\t", quoting=quoting).writerows([HEADER, *rows])  # type: ignore[arg-type]
     return path
-
-
-def test_what_csv_writers_quote_is_read_as_they_mean_it(tmp_path: Path) -> None:
-    passages = json.dumps(["Passage A.", "Passage B."])
-    texts = [['He said "stop" twice.', 'She said "go" once.', "faithful"], [passages, "A.", "hallucinated"]]
-    path = as_written(tmp_path / "rows.tsv", texts)
-    assert [example.knowledge for example in read_pairs(path)] == ['He said "stop" twice.', "Passage A. Passage B."]
-    table = open_user_table(str(path), {}, join=" ".join)
-    assert [example.response for example in table.examples] == ['She said "go" once.', "A."]
-    cut = as_written(tmp_path / "cut.tsv", [["x", "y", "faithful"], ["a\n\nb", "c", "faithful"], ["d\te", "", "f"]])
-    assert lines_of(cut) == [(2, ["x", "y", "faithful"]), (3, ["a\n\nb", "c", "faithful"]), (6, ["d\te", "", "f"])]
 
 
 @given(rows=st.lists(st.lists(TEXT, min_size=3, max_size=3), min_size=1, max_size=4), whole=st.booleans())
