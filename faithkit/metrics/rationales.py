@@ -22,7 +22,7 @@ import numpy as np
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
 from faithkit.metrics.responses.response_columns import MetricColumns
-from faithkit.metrics.span_outcomes import count_characters, count_shared, merge_spans
+from faithkit.metrics.span_metrics import count_characters, count_shared, merge_spans
 from faithkit.records import Span
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import ACCURACY, NUMBER, MetricKind

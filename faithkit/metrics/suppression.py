@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from faithkit.errors import UserError
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
-from faithkit.metrics.span_outcomes import merge_spans
+from faithkit.metrics.span_metrics import merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.statistics import metric
 from faithkit.statistics.bootstrap import FEW_GROUPS, Groups, ScoredMetrics, bootstrap

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from faithkit.errors import UserError
 from faithkit.metrics.outcomes import align_predictions
-from faithkit.metrics.span_outcomes import check_spans
+from faithkit.metrics.span_metrics import check_spans
 from faithkit.pages.page_parts import Fact, answer_blocks, fill_part, gold_label, keep_first, write_filled_page
 from faithkit.pages.page_tables import escape_terminal, table_section, table_title
 from faithkit.records import Example, Prediction

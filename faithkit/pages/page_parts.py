@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, dumps
-from faithkit.metrics.span_outcomes import check_spans, count_shared, merge_spans
+from faithkit.metrics.span_metrics import check_spans, count_shared, merge_spans
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Span
 

@@ -25,7 +25,7 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.published.figures import ALL, published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from faithkit.reports.parts import PARTS, divide
+from faithkit.reports.label_tables import PARTS, divide
 from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric

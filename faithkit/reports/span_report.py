@@ -9,8 +9,14 @@ from rich.text import Text
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
-from faithkit.metrics.span_metrics import NOTHING_FOUND, score_span_outcomes, span_metrics
-from faithkit.metrics.span_outcomes import SpanOutcomes, join_spans, merge_spans
+from faithkit.metrics.span_metrics import (
+    NOTHING_FOUND,
+    SpanOutcomes,
+    join_spans,
+    merge_spans,
+    score_span_outcomes,
+    span_metrics,
+)
 from faithkit.pages.page_tables import (
     add_fields,
     escape_terminal,

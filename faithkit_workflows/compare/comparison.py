@@ -16,9 +16,16 @@ from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
 from faithkit.statistics.metric import ACCURACY, ERROR_RATE, Metric, MetricKind
 from faithkit_workflows.compare.paired import Pair, compare_pairs
-from faithkit_workflows.compare.slices import Slice, measure_slices_by_system, read_facts
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
-from faithkit_workflows.compare.test_sets import System, TestSet, data_name, read_test_sets
+from faithkit_workflows.compare.test_sets import (
+    Slice,
+    System,
+    TestSet,
+    data_name,
+    measure_slices_by_system,
+    read_facts,
+    read_test_sets,
+)
 
 MISSING = "–"
 # The kinds of the main metrics. Span metrics are declared by count and not by name; `rate` is of hallucinated turns.

@@ -28,8 +28,8 @@ from faithkit_workflows.compare.comparison import ComparedSet, Comparison
 from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit_workflows.compare.comparison_tables import best_run_command
 from faithkit_workflows.compare.paired import LABELS, SPANS, Pair
-from faithkit_workflows.compare.slices import METRICS, sort_values, title_of
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking, shorten_number
+from faithkit_workflows.compare.test_sets import METRICS, sort_values, title_of
 
 MAX_PROBLEMS = 12  # further ones are folded away
 MAX_NOTES = 12

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.span_metrics import overall_statistic
-from faithkit.metrics.span_outcomes import join_spans
+from faithkit.metrics.span_metrics import join_spans, overall_statistic
 from faithkit.records import Example
 from faithkit.statistics.bootstrap import Difference, Groups, Resamples, resample
 from faithkit.statistics.spread import Statistic, Values

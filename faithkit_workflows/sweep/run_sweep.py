@@ -27,8 +27,7 @@ from faithkit.settings.command_line import CommandLine
 from faithkit_workflows.settings.preflight import check_package
 from faithkit_workflows.settings.training import JOBLIB, OPTUNA, Sweep
 from faithkit_workflows.sweep.launching import Launcher, TrainJob, build_launcher
-from faithkit_workflows.sweep.sweep_plan import Plan, open_record, read_plan, stored_command
-from faithkit_workflows.sweep.sweep_search import GridSearch, Search
+from faithkit_workflows.sweep.sweep_search import GridSearch, Plan, Search, open_record, read_plan, stored_command
 
 LOGS = "logs"  # the folder for the output of jobs
 LOCK_SECONDS = 60  # the longest wait for a job of an earlier command to stop

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
-from faithkit.metrics.span_outcomes import count_characters, count_shared, join_spans, merge_spans
+from faithkit.metrics.span_metrics import count_characters, count_shared, join_spans, merge_spans
 from faithkit.records import Example, Prediction, Span
 
 LENGTH = 30

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faithkit.metrics.span_outcomes import join_spans
+from faithkit.metrics.span_metrics import join_spans
 from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import published_detectors
 from faithkit.records import Example, Prediction, Span, Turn

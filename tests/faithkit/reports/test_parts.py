@@ -10,8 +10,7 @@ from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import judge_figures
 from faithkit.records import Example, Prediction
-from faithkit.reports.label_tables import label_report
-from faithkit.reports.parts import divide
+from faithkit.reports.label_tables import divide, label_report
 from tests.data_modules.examples import example
 
 

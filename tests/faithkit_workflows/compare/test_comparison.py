@@ -13,7 +13,7 @@ from faithkit.records import HALLUCINATED, Prediction
 from faithkit.runs.reading import find_runs, name_runs_uniquely
 from faithkit_workflows.compare.comparison import compare_runs
 from faithkit_workflows.compare.paired import mcnemar_test
-from faithkit_workflows.compare.slices import METRICS
+from faithkit_workflows.compare.test_sets import METRICS
 from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 
 FEW = {"num_resamples": 50}

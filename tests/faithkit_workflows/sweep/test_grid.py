@@ -6,7 +6,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.signals import Interrupted
-from faithkit_workflows.sweep.sweep_plan import make_job
+from faithkit_workflows.sweep.sweep_search import make_job
 from tests.faithkit_workflows.sweep.sweeping import Failure, Trainings, sweep_here
 
 SCORES = {"1e-3": 0.6, "0.001": 0.6, "2e-3": 0.7, "0.002": 0.7}
