@@ -167,18 +167,37 @@ def metrics_table(
     Args:
         not_in_percent: Metrics that are no shares, such as the loss.
     """
-    table = new_number_table(title, "metric", systems)
     names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
-    for name in names:
-        shown = format_metric if name in not_in_percent else format_percent
-        cells = [shown(metrics.get(name)) for metrics in systems.values()]
-        table.add_row(Text(escape_terminal(name)), *map(Text, cells))
-    sizes = {metric.n for metrics in systems.values() for metric in metrics.values() if metric.n is not None}
-    if sizes:
-        plain = [name for name in names if name in not_in_percent]
-        unit = f"percent but for {' and '.join(plain)}" if plain else "percent"
-        table.caption = Text(f"{unit}; 95% intervals over groups; n = {', '.join(f'{n:,}' for n in sorted(sizes))}")
-    return table
+    formats = {name: format_metric if name in not_in_percent else format_percent for name in names}
+    rows = ((name, *(formats[name](metrics.get(name)) for metrics in systems.values())) for name in names)
+    plain = [name for name in names if name in not_in_percent]
+    unit = f"percent but for {' and '.join(plain)}" if plain else "percent"
+    sizes = list_sizes(systems.values())
+    caption = f"{unit}; 95% intervals over groups; n = {sizes}" if sizes else None
+    return new_number_table(title, "metric", systems, rows, caption=[caption])
+
+
+def percent_rows(
+    systems: Mapping[str, Mapping[str, Metric]],
+    columns: Iterable[str],
+    *,
+    bounds: Collection[str] | None = None,
+    indent: str = "",
+) -> Iterator[list[str]]:
+    """Makes a row of each system: its name, and these metrics in percent.
+
+    Args:
+        bounds: Those that are shown with their intervals; None for all.
+    """
+    names = list(columns)
+    for system, metrics in systems.items():
+        cells = (format_percent(metrics.get(one), bounds=bounds is None or one in bounds) for one in names)
+        yield [f"{indent}{escape_terminal(system)}", *cells]
+
+
+def list_sizes(systems: Iterable[Mapping[str, Metric]]) -> str:
+    """Lists the different numbers of rows behind metrics."""
+    return ", ".join(f"{n:,}" for n in sorted({m.n for metrics in systems for m in metrics.values() if m.n}))
 
 
 def choose_examples(
@@ -318,16 +337,20 @@ def new_number_table(
     title: str,
     names: str | Sequence[str],
     figures: Iterable[str],
+    rows: Iterable[Iterable[str | Text] | None] = (),
     *,
+    caption: Iterable[str | None] = (),
     min_width: int | None = None,
     no_wrap: Collection[str] = (),
     show_edge: bool = False,
 ) -> Table:
-    """Makes an empty table of names at the left and figures at the right.
+    """Makes a table of names at the left and figures at the right.
 
     Args:
         names: The heads of the columns at the left.
         figures: Those of the columns at the right.
+        rows: The cells of each row, or None at the end of a section; plain texts are escaped, their indent stays.
+        caption: Lines below the table; empty ones are left out.
         min_width: Of the first column, so that wide figures go on in another line rather than the names.
         no_wrap: Those of them whose cells stay in one line.
         show_edge: Draws the frame; without it three systems fit 80 columns.
@@ -340,7 +363,24 @@ def new_number_table(
         is_whole = head in no_wrap
         overflow: OverflowMethod = "ellipsis" if is_whole else "fold"
         table.add_column(Text(escape_terminal(head)), justify="right", no_wrap=is_whole, overflow=overflow)
+    for cells in rows:
+        if cells is None:
+            table.add_section()
+        else:
+            table.add_row(*(cell if isinstance(cell, Text) else _escape_cell(cell) for cell in cells))
+    if lines := list(filter(None, caption)):
+        table.caption = Text("\n".join(lines))
     return table
+
+
+def bold(text: str) -> Text:
+    """Makes a bold cell of a table."""
+    return Text(escape_terminal(text), style="bold")
+
+
+def _escape_cell(text: str) -> Text:
+    indent = len(text) - len(text.lstrip(" "))
+    return Text(" " * indent + escape_terminal(text))
 
 
 def new_text_table(title: str, columns: Iterable[str], *, no_wrap: Collection[str] = ()) -> Table:

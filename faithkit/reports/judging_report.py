@@ -13,6 +13,7 @@ from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, mea
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.pages.page_tables import (
     add_fields,
+    bold,
     choose_examples,
     context_fields,
     escape_terminal,
@@ -22,6 +23,7 @@ from faithkit.pages.page_tables import (
     judge_outcome,
     new_field_table,
     new_number_table,
+    percent_rows,
 )
 from faithkit.published.figures import ALL, published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
@@ -53,6 +55,10 @@ OFFICIAL_COLUMNS = {
     "unparsed_rate": "unparsed",
     "length_accuracy": "length",
 }
+OFFICIAL_CAPTION = (
+    "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
+    "strictly; length: longer than the median is hallucinated"
+)
 
 
 def comparison_report(
@@ -104,24 +110,27 @@ def comparison_report(
     return add_provenance(report, origin, title=title)
 
 
-def _comparison_table(rows: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int) -> Table:
-    heads = [head for head, _ in COMPARISON_COLUMNS.values()]
-    table = new_number_table(f"{title}: which of two replies is hallucinated, percent", "judge", heads, min_width=20)
-    for name, metrics in rows.items():
-        cells = [format_percent(metrics[metric], bounds=metric == "accuracy") for metric in COMPARISON_COLUMNS]
-        table.add_row(Text(escape_terminal(name), style="bold" if name.endswith(MODEL) else ""), *cells)
+def _comparison_table(
+    systems: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int
+) -> Table:
     lines = [f"{num_pairs:,} pairs, each in both orders; 95% intervals over groups", COMPARISON_CAPTION]
+    rows: list[Sequence[str | Text] | None] = [
+        [bold(name) if name.endswith(MODEL) else name, *cells]
+        for name, *cells in percent_rows(systems, COMPARISON_COLUMNS, bounds=["accuracy"])
+    ]
     if dataset == "halludial":
         published = published_table("halludial_comparative")
-        table.add_section()
-        for row in sorted(published.rows, key=lambda row: -row["mean"])[:NUM_PUBLISHED_JUDGES]:
-            cells = [format_published(row.get(column)) for _, column in COMPARISON_COLUMNS.values()]
-            table.add_row(f"{row['system']} *", *cells)
+        best = sorted(published.rows, key=lambda row: -row["mean"])[:NUM_PUBLISHED_JUDGES]
+        columns = [column for _, column in COMPARISON_COLUMNS.values()]
+        rows += [None, *([f"{row['system']} *", *(format_published(row.get(one)) for one in columns)] for row in best)]
         lines.append(f"* the best of {published.citation}: {published.protocol}")
-    if (combined := rows[MODEL].get("combined_accuracy")) is not None:
+    if (combined := systems[MODEL].get("combined_accuracy")) is not None:
         lines.append(f"accuracy from the probabilities of both orders, without the bias: {format_percent(combined)}")
-    table.caption = Text("\n".join(lines))
-    return table
+    title, heads = (
+        f"{title}: which of two replies is hallucinated, percent",
+        [h for h, _ in COMPARISON_COLUMNS.values()],
+    )
+    return new_number_table(title, "judge", heads, rows, caption=lines, min_width=20)
 
 
 def _comparison_examples(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Table:
@@ -195,32 +204,37 @@ def meta_report(
 def _rates_table(
     annotators: Mapping[str, Mapping[str, str]], metrics: Mapping[str, Metric], *, title: str, dataset: str
 ) -> Table:
-    heads = ("judgements", "right", "unparsed")
-    table = new_number_table(f"{title}: judgements found right, percent", "by", heads, min_width=20)
-    for name, labels in annotators.items():
-        right, unparsed = (metrics[f"{kind}/{name}"] for kind in ("accurate_rate", "unparsed_rate"))
-        cells = format_percent(right), format_percent(unparsed, bounds=False)
-        table.add_row(Text(_display_name(name)), f"{len(labels):,}", *cells)
     lines = ["95% intervals over groups"]
+    rows: list[Sequence[str] | None] = [
+        [
+            _display_name(name),
+            f"{len(labels):,}",
+            format_percent(metrics[f"accurate_rate/{name}"]),
+            format_percent(metrics[f"unparsed_rate/{name}"], bounds=False),
+        ]
+        for name, labels in annotators.items()
+    ]
     if dataset == "halludial":
         published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
-        table.add_section()
-        for row in published.rows:
-            if row["human"] is not None:
-                table.add_row(f"of {row['system']} *", "-", format_published(row["human"]), "-")
+        known = [row for row in published.rows if row["human"] is not None]
+        rows += [None, *([f"of {row['system']} *", "-", format_published(row["human"]), "-"] for row in known)]
         lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
-    table.caption = Text("\n".join(lines))
-    return table
+    title, heads = f"{title}: judgements found right, percent", ("judgements", "right", "unparsed")
+    return new_number_table(title, "by", heads, rows, caption=lines, min_width=20)
 
 
 def _pairs_table(
     pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str, dataset: str
 ) -> Table:
-    heads = ("rows", "agreement, percent", "Cohen's kappa")
-    table = new_number_table(f"{title}: agreement on whether a judgement is right", "pair", heads, min_width=20)
-    for names, found in pairs.items():
-        share, kappa = found["agreement"], format_metric(found.get("kappa"))
-        table.add_row(Text(_display_name(" and ".join(names))), f"{share.n:,}", format_percent(share), kappa)
+    rows = (
+        [
+            _display_name(" and ".join(names)),
+            f"{found['agreement'].n:,}",
+            format_percent(found["agreement"]),
+            format_metric(found.get("kappa")),
+        ]
+        for names, found in pairs.items()
+    )
     lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
     lines.append("95% intervals over groups")
     if dataset == "halludial":
@@ -228,8 +242,11 @@ def _pairs_table(
         row = published.rows[0]
         kappa = f"kappa {row['mean']} in the mean ({row['low']:.2f} to {row['high']:.2f})"
         lines.append(f"{published.citation}: {row['annotators']} annotators, {kappa}")
-    table.caption = Text("\n".join(lines))
-    return table
+    title, heads = (
+        f"{title}: agreement on whether a judgement is right",
+        ("rows", "agreement, percent", "Cohen's kappa"),
+    )
+    return new_number_table(title, "pair", heads, rows, caption=lines, min_width=20)
 
 
 def _judgement_examples(
@@ -295,7 +312,15 @@ def official_report(
     whole = found[ALL] if ALL in found else next(iter(found.values()))
     accuracy, failed = format_percent(whole["accuracy"]), format_percent(whole["failed_rate"], bounds=False)
     note = f"as HaluEval's script reads replies: accuracy {accuracy}, failed {failed}"
-    return Report(metrics=metrics, tables=(_official_table(found),), notes=(note,))
+    table = new_number_table(
+        "accuracy as HaluEval's script reads replies, percent",
+        "task",
+        OFFICIAL_COLUMNS.values(),
+        percent_rows({part or ALL: one for part, one in found.items()}, OFFICIAL_COLUMNS, bounds=["accuracy"]),
+        caption=[OFFICIAL_CAPTION],
+        min_width=14,
+    )
+    return Report(metrics=metrics, tables=(table,), notes=(note,))
 
 
 def _score_official(
@@ -316,16 +341,3 @@ def _score_official(
     groups = Groups.of(example.group for example in examples)
     statistic = mean_statistic(groups, columns)
     return bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
-
-
-def _official_table(found: Mapping[str, Mapping[str, Metric]]) -> Table:
-    title = "accuracy as HaluEval's script reads replies, percent"
-    table = new_number_table(title, "task", OFFICIAL_COLUMNS.values(), min_width=14)
-    for part, metrics in found.items():
-        cells = [format_percent(metrics[name], bounds=name == "accuracy") for name in OFFICIAL_COLUMNS]
-        table.add_row(Text(escape_terminal(part) or ALL), *cells)
-    table.caption = Text(
-        "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
-        "strictly; length: longer than the median is hallucinated"
-    )
-    return table

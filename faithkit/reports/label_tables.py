@@ -5,7 +5,7 @@ part: the length that separates answers to questions does not separate summaries
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_
 from faithkit.metrics.classification import Slice, classification_metrics, classification_statistic, measure_slices
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
+    bold,
     choose_examples,
     escape_terminal,
     format_p,
@@ -23,6 +24,7 @@ from faithkit.pages.page_tables import (
     format_published,
     metrics_table,
     new_number_table,
+    percent_rows,
     predictions_table,
 )
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
@@ -45,7 +47,6 @@ OF_BOTH_CLASSES = {
     "mean_recall": "R",
 }
 HEADS = "F1 f.: of the faithful; P, R: means over both classes"
-PART_HEADLINE = "macro_f1"
 NAMES = 17  # characters of a system's name: a wide interval is wrapped rather than the name
 OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
 MAX_PUBLISHED = 3  # systems of a part; faithkit/published has all
@@ -143,40 +144,44 @@ def part_tables(
             published = "" if tables else dataset  # each paper divides the data in one way
             every = {ALL: {MODEL: dict(whole)}} if len(named) > 1 else {}
             columns = OF_BOTH_CLASSES if source in MEAN_OF_CLASSES else COLUMNS
-            tables.append(_table(field, every | named, columns, title=title, dataset=published))
+            tables.append(_part_table(field, every | named, columns, title=title, dataset=published))
     return tables
 
 
-def _table(field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str) -> Table:
-    table = new_number_table(f"{title} by {field}, percent", field, columns.values(), min_width=NAMES)
-    cited: dict[str, None] = {}
-    for part, systems in parts.items():
-        table.add_row(Text.assemble((escape_terminal(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}"))
-        for system, metrics in systems.items():
-            cells = [format_percent(metrics.get(name), bounds=name == PART_HEADLINE) for name in columns]
-            table.add_row(Text(f"  {escape_terminal(system)}"), *cells)
-        for row in judge_figures(dataset, part)[:MAX_PUBLISHED]:
-            cells = [format_published(getattr(row, name, None)) for name in columns]
-            table.add_row(Text(f"  {row.system} *"), *cells)
-            cited[row.note] = None
-        table.add_section()
+def _part_table(
+    field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str
+) -> Table:
+    figures = {part: judge_figures(dataset, part)[:MAX_PUBLISHED] for part in parts}
+
+    def rows() -> Iterator[Sequence[str | Text] | None]:
+        for part, systems in parts.items():
+            yield [Text.assemble((escape_terminal(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}")]
+            yield from percent_rows(systems, columns, bounds=[HEADLINE], indent="  ")
+            for row in figures[part]:
+                yield [f"  {row.system} *", *(format_published(getattr(row, name, None)) for name in columns)]
+            yield None
+
     unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
     lines = ["baselines fitted to each part by itself"] + [HEADS] * (columns is OF_BOTH_CLASSES)
     if any(unparsed.values()):
         lines.append(f"unparsed: {', '.join(f'{escape_terminal(part)} {rate:.1%}' for part, rate in unparsed.items())}")
-    lines += [f"* the best of {note}" for note in cited]
-    table.caption = Text("\n".join(lines))
-    return table
+    lines += [f"* the best of {note}" for note in dict.fromkeys(row.note for each in figures.values() for row in each)]
+    title = f"{title} by {field}, percent"
+    return new_number_table(title, field, columns.values(), rows(), caption=lines, min_width=NAMES)
 
 
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
     longest = max((len(word) for value in parts for word in value.split()), default=0)
-    width = min(longest, NAMES)  # words of a type's name are not broken
-    table = new_number_table(title, "type", ["n", *next(iter(parts.values()))], min_width=width, no_wrap=["n"])
-    for value, scored in parts.items():
-        cells = [format_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()]
-        table.add_row(Text(escape_terminal(value)), f"{scored[MODEL]['recall'].n:,}", *cells)
-    return table
+    rows = (
+        [
+            value,
+            f"{scored[MODEL]['recall'].n:,}",
+            *(format_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()),
+        ]
+        for value, scored in parts.items()
+    )
+    heads, width = ["n", *next(iter(parts.values()))], min(longest, NAMES)  # words of a type's name are not broken
+    return new_number_table(title, "type", heads, rows, min_width=width, no_wrap=["n"])
 
 
 SHOWN = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")  # all others are in metrics.json
@@ -265,17 +270,21 @@ def _compare_baselines(
 
 def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *, title: str) -> Table:
     """Shows the macro-F1 of the model and its baselines, and the differences; five columns fit 80 characters."""
-    heads = ("macro-F1", "AUROC", "model - baseline", "p")
-    table = new_number_table(f"{title}, percent", "system", heads, no_wrap=["AUROC", "p"])
-    table.add_row(Text("model", style="bold"), format_percent(model[HEADLINE]), _plain(model.get("auroc")), "", "")
-    for baseline, found, differences in compared:
-        difference = differences[HEADLINE]
-        cells = [format_percent(found[HEADLINE]), _plain(found.get("auroc"))]
-        table.add_row(baseline.name, *cells, format_percent(difference.metric), format_p(difference.p_value))
+
+    def rows() -> Iterator[Sequence[str | Text]]:
+        yield [bold("model"), format_percent(model[HEADLINE]), _plain(model.get("auroc")), "", ""]
+        for baseline, found, differences in compared:
+            yield [baseline.name, format_percent(found[HEADLINE]), _plain(found.get("auroc")), *_test(differences)]
+
     others = [f"{head} {_plain(model[name])}" for name, head in IN_CAPTION.items() if name in model]
     lines = [f"model: {', '.join(others)}", f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired"]
-    table.caption = Text("\n".join(lines))
-    return table
+    heads = ("macro-F1", "AUROC", "model - baseline", "p")
+    return new_number_table(f"{title}, percent", "system", heads, rows(), caption=lines, no_wrap=["AUROC", "p"])
+
+
+def _test(differences: Mapping[str, Difference]) -> tuple[str, str]:
+    difference = differences[HEADLINE]
+    return format_percent(difference.metric), format_p(difference.p_value)
 
 
 def _plain(metric: Metric | None) -> str:
@@ -284,15 +293,11 @@ def _plain(metric: Metric | None) -> str:
 
 def _baselines_table(compared: Sequence[Compared], *, title: str) -> Table:
     """Shows the macro-F1 of each baseline and the difference from it, and the rows that it was fitted on."""
-    title = f"{title}: model - baseline, macro-F1 in percent"
-    table = new_number_table(title, "baseline", ("macro-F1", "model - baseline", "p"), no_wrap=["p"])
-    for baseline, found, differences in compared:
-        difference = differences[HEADLINE]
-        cells = format_percent(found[HEADLINE]), format_percent(difference.metric), format_p(difference.p_value)
-        table.add_row(baseline.name, *cells)
+    rows = ([one.name, format_percent(found[HEADLINE]), *_test(differences)] for one, found, differences in compared)
     lines = [f"{baseline.name}: fitted on {escape_terminal(baseline.fitted_on)}" for baseline, _, _ in compared]
-    table.caption = Text("\n".join([*lines, "paired, on the same resamples of groups; p two-sided, uncorrected"]))
-    return table
+    lines.append("paired, on the same resamples of groups; p two-sided, uncorrected")
+    title, heads = f"{title}: model - baseline, macro-F1 in percent", ("macro-F1", "model - baseline", "p")
+    return new_number_table(title, "baseline", heads, rows, caption=lines, no_wrap=["p"])
 
 
 def columns_report(
@@ -343,17 +348,18 @@ def most_frequent(values: Sequence[str]) -> list[str]:
 
 
 def _column_table(title: str, column: str, values: Sequence[str], found: Mapping[Slice, Mapping[str, Metric]]) -> Table:
-    heads, counts = ("rows", "macro-F1", "called", "labelled"), Counter(values)
-    table = new_number_table(title, column, heads, no_wrap=["rows"], min_width=12)
-    for value in sorted(counts, key=lambda value: (_is_rest(value), -counts[value], value)):
-        metrics = found[column, value]
-        shares = [format_percent(metrics.get("macro_f1")), format_percent(metrics.get("predicted_rate"))]
-        labelled = format_percent(metrics.get("gold_rate"), bounds=False)
-        table.add_row(Text(escape_terminal(value, MAX_CHARACTERS)), f"{counts[value]:,}", *shares, labelled)
+    counts = Counter(values)
+
+    def rows() -> Iterator[Sequence[str]]:
+        for value in sorted(counts, key=lambda value: (_is_rest(value), -counts[value], value)):
+            macro_f1, called, labelled = map(found[column, value].get, COLUMN_METRICS[:3])
+            shares = format_percent(macro_f1), format_percent(called), _plain(labelled)
+            yield [escape_terminal(value, MAX_CHARACTERS), f"{counts[value]:,}", *shares]
+
     lines = ["called, labelled: the hallucinated share by the model and by the labels"]
     lines.append("95% intervals over groups; a value of one label alone has no macro-F1")
-    table.caption = Text("\n".join(lines))
-    return table
+    heads = ("rows", "macro-F1", "called", "labelled")
+    return new_number_table(title, column, heads, rows(), caption=lines, no_wrap=["rows"], min_width=12)
 
 
 def _is_rest(value: str) -> bool:

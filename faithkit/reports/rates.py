@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
-from rich.text import Text
 
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
@@ -218,40 +217,37 @@ def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, d
 
 def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
     at = any(case.temperature is not None for case in cases)
-    names, figures = ["system", "history", *(["at"] if at else [])], ["turns", "dialogues"]
-    table = new_number_table(f"{title}: hallucinated, percent", names, figures, min_width=14, no_wrap=figures)
+    rows: list[Sequence[str] | None] = []
     for case, metrics in cases.items():
-        cells = [escape_terminal(case.system), case.history]
-        cells += ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
-        cells += [format_percent(metrics.get(name)) for name in RATES]
-        table.add_row(*map(Text, cells))
+        temperature = ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
+        rows.append([case.system, case.history, *temperature, *(format_percent(metrics.get(name)) for name in RATES)])
         if (corrected := metrics.get(CORRECTED)) is not None:
-            blank = [""] * (1 + at)
-            table.add_row("  corrected", *blank, format_percent(corrected), "-")
+            rows.append(["  corrected", *[""] * (1 + at), format_percent(corrected), "-"])
     lines = [f"judged by {escape_terminal(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
     if dataset == "halludial":
         published = published_table("halludial_rates")
-        table.add_section()
+        rows.append(None)
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
             for history in (GOLD, SELF):
                 cells = [format_published(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
-                table.add_row(f"{row['system']} *", history, *(["1"] if at else []), *cells)
+                rows.append([f"{row['system']} *", history, *(["1"] if at else []), *cells])
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")
-    table.caption = Text("\n".join(lines))
-    return table
+    names, figures = ["system", "history", *(["at"] if at else [])], ["turns", "dialogues"]
+    title = f"{title}: hallucinated, percent"
+    return new_number_table(title, names, figures, rows, caption=lines, min_width=14, no_wrap=figures)
 
 
 def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
-    heads = ("turns", "p", "dialogues", "p")
-    table = new_number_table(f"{title}: self - gold histories, percent", "system", heads, min_width=14)
-    for name, found in differences.items():
-        cells = []
-        for rate in RATES:
-            one = found.get(rate)
-            cells += [format_percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
-        table.add_row(Text(escape_terminal(name.replace("/temperature_", " at "))), *cells)
-    table.caption = Text("paired, on the same resamples of dialogues; p two-sided, uncorrected")
-    return table
+    def cells(one: Difference | None) -> list[str]:
+        return [format_percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
+
+    rows = (
+        [name.replace("/temperature_", " at "), *(cell for rate in RATES for cell in cells(found.get(rate)))]
+        for name, found in differences.items()
+    )
+    title, heads = f"{title}: self - gold histories, percent", ("turns", "p", "dialogues", "p")
+    caption = ["paired, on the same resamples of dialogues; p two-sided, uncorrected"]
+    return new_number_table(title, "system", heads, rows, caption=caption, min_width=14)
 
 
 PLOT_TITLES = {TURN_RATE: "hallucinated turns", DIALOGUE_RATE: "dialogues with any"}

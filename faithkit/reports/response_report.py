@@ -1,6 +1,6 @@
 """The report of generated responses: metrics with baselines and another system, judges with errors, and a sample."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from faithkit.pages.page_tables import (
     format_metric,
     format_p,
     format_percent,
+    list_sizes,
     new_field_table,
     new_number_table,
 )
@@ -45,19 +46,24 @@ from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 
 DATASET_METRICS = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
+Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, or by dataset
 JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
 CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
 
 
-def systems_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
+def systems_table(systems: Systems, *, title: str) -> Table:
     """Shows one column per system and one row per metric that any of them has."""
-    table = new_number_table(title, "metric", systems)
-    for name, metric in RESPONSE_METRICS.items():
-        if metric.title and any(name in metrics for metrics in systems.values()):
-            table.add_row(metric.title, *(_cell(metrics.get(name), metric.scale) for metrics in systems.values()))
-    sizes = sorted({metric.n for metrics in systems.values() for metric in metrics.values() if metric.n})
-    table.caption = Text(f"{CAPTION}; n = {', '.join(f'{n:,}' for n in sizes)}")
-    return table
+    caption = [f"{CAPTION}; n = {list_sizes(systems.values())}"]
+    names = [name for name, metric in RESPONSE_METRICS.items() if metric.title]
+    return new_number_table(title, "metric", systems, _metric_rows(systems, names), caption=caption)
+
+
+def _metric_rows(systems: Systems, names: Iterable[str]) -> Iterator[list[str]]:
+    """Makes a row of each metric that any of the systems has."""
+    for name in names:
+        if any(name in metrics for metrics in systems.values()):
+            metric = RESPONSE_METRICS[name]
+            yield [metric.title, *(_cell(metrics.get(name), metric.scale) for metrics in systems.values())]
 
 
 def differences_table(
@@ -73,29 +79,27 @@ def differences_table(
     Args:
         judges: Further judges; their rates are compared too.
     """
-    table = new_number_table(title, "metric", ("predictions", "against", "difference", "p"))
     rates = {f"{judge.key}_rate": (f"{judge.name}: hallucinated", PERCENT) for judge in judges}
     titles = {name: (metric.title, metric.scale) for name, metric in RESPONSE_METRICS.items()}
-    for name, (shown, scale) in {CRITIC_RATE: titles[CRITIC_RATE], **rates, **titles}.items():
-        if (found := differences.get(name)) is None or not shown:
-            continue
-        plain = [_cell(Metric(value=side[name].value), scale) for side in (first, second)]
-        table.add_row(Text(escape_terminal(shown)), *plain, _cell(found.metric, scale), format_p(found.p_value))
-    table.caption = Text(f"{CAPTION}; both on the same resamples; p two-sided, uncorrected")
-    return table
+    rows = (
+        [
+            shown,
+            *(_cell(Metric(value=side[name].value), scale) for side in (first, second)),
+            _cell(differences[name].metric, scale),
+            format_p(differences[name].p_value),
+        ]
+        for name, (shown, scale) in {CRITIC_RATE: titles[CRITIC_RATE], **rates, **titles}.items()
+        if name in differences and shown
+    )
+    caption = [f"{CAPTION}; both on the same resamples; p two-sided, uncorrected"]
+    return new_number_table(title, "metric", ("predictions", "against", "difference", "p"), rows, caption=caption)
 
 
-def datasets_table(datasets: Mapping[str, Mapping[str, Metric]]) -> Table:
+def datasets_table(datasets: Systems) -> Table:
     """Shows one column per dataset, with metrics that need no gold response (FaithDial, Table 8)."""
-    table = new_number_table("responses across datasets", "metric", datasets)
-    for name in DATASET_METRICS:
-        if any(name in metrics for metrics in datasets.values()):
-            metric = RESPONSE_METRICS[name]
-            table.add_row(metric.title, *(_cell(metrics.get(name), metric.scale) for metrics in datasets.values()))
     sizes = (max((metric.n or 0 for metric in metrics.values()), default=0) for metrics in datasets.values())
-    table.add_row("examples", *(f"{size:,}" for size in sizes))
-    table.caption = Text(CAPTION)
-    return table
+    rows = [*_metric_rows(datasets, DATASET_METRICS), ["examples", *(f"{size:,}" for size in sizes)]]
+    return new_number_table("responses across datasets", "metric", datasets, rows, caption=[CAPTION])
 
 
 def examples_table(
@@ -171,8 +175,7 @@ def judge_report(
         return JudgeReport(metrics={}, tables=(), notes=())
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
-    heads = ("judged", "corrected")
-    rates = new_number_table(f"{title}: responses called hallucinated, percent", ["judge", "responses"], heads)
+    rows = []
     groups = [example.group for example in examples]
     for judge in judges:
         for number, (system, (columns, measured)) in enumerate(systems.items()):
@@ -185,11 +188,15 @@ def judge_report(
                 prefix = "" if number == 0 else f"{system}/"
                 metrics |= {f"{prefix}{rate}_corrected": metric} if metric else {}
                 notes += [f"{judge.name}, {system}: {corrected.note}"] if corrected.note else []
-            rates.add_row(
-                Text(escape_terminal(judge.name)), system, format_percent(measured[rate]), format_percent(metric)
-            )
-    rates.caption = Text(
-        "corrected by the judge's errors, if they are as frequent here as on its labelled rows; 95% intervals"
+            rows.append([judge.name, system, format_percent(measured[rate]), format_percent(metric)])
+    rates = new_number_table(
+        f"{title}: responses called hallucinated, percent",
+        ["judge", "responses"],
+        ("judged", "corrected"),
+        rows,
+        caption=[
+            "corrected by the judge's errors, if they are as frequent here as on its labelled rows; 95% intervals"
+        ],
     )
     errors = [(one, one.error.metrics(num_resamples=num_resamples)) for one in judges if one.error is not None]
     for judge, found in errors:
@@ -201,26 +208,20 @@ def judge_report(
 
 
 def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], title: str) -> Table:
-    heads = ("recall", "false alarms", "people", "judge")
-    table = new_number_table(f"{title}: the judges against people's labels, percent", "judge", heads)
-    lines = []
+    rows, lines = [], []
     for judge, found in errors:
         assert judge.error is not None
         hit, missed, alarms, passed = judge.error.table.sum(axis=0)
         size = hit + missed + alarms + passed
         shares = [f"{100 * part / size:.1f}" for part in (hit + missed, hit + alarms)]
-        table.add_row(
-            Text(escape_terminal(judge.name)),
-            format_percent(found["recall"]),
-            format_percent(found["false_alarms"]),
-            *shares,
-        )
-        lines.append(f"{judge.name}: on {judge.error.name}")
-    table.caption = Text(
-        "\n".join(map(escape_terminal, lines))
-        + "\npeople, judge: the share that each calls hallucinated; false alarms: of faithful rows"
+        rows.append([judge.name, *(format_percent(found[name]) for name in ("recall", "false_alarms")), *shares])
+        lines.append(escape_terminal(f"{judge.name}: on {judge.error.name}"))
+    lines.append("people, judge: the share that each calls hallucinated; false alarms: of faithful rows")
+    title, heads = (
+        f"{title}: the judges against people's labels, percent",
+        ("recall", "false alarms", "people", "judge"),
     )
-    return table
+    return new_number_table(title, "judge", heads, rows, caption=lines)
 
 
 GOLD, COPY = "gold", "copy"

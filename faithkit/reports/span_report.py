@@ -1,7 +1,7 @@
 """The report of a test set with marked spans: metrics with simple baselines and published figures, marked responses."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from rich.table import Table
@@ -19,12 +19,14 @@ from faithkit.metrics.span_metrics import (
 )
 from faithkit.pages.page_tables import (
     add_fields,
+    bold,
     escape_terminal,
     format_percent,
     format_published,
     format_verdict,
     new_field_table,
     new_number_table,
+    percent_rows,
 )
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
 from faithkit.records import UNTYPED, Example, Prediction, Span
@@ -32,6 +34,7 @@ from faithkit.reports.report import Report, Row, Rows, build_sample, select_rows
 from faithkit.statistics.metric import Metric
 
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, ours first
+HEADS = {"f1": "F1", "auroc": "AUROC"}  # of metrics by the last part of their names; others as they are
 LEVEL_TITLES = {"response": "by response", "char": "by character"}
 OPEN, CLOSE = "[[", "]]"
 STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
@@ -45,35 +48,39 @@ def headline_table(systems: Systems, *, title: str = "") -> Table:
         "char_precision": "prec.",
         "char_recall": "recall",
     }
-    table = new_number_table(f"{title}, percent", "system", columns.values(), no_wrap=["prec.", "recall"])
-    for system, metrics in systems.items():
-        cells = [format_percent(metrics.get(name), bounds=name.endswith("f1")) for name in columns]
-        table.add_row(Text(escape_terminal(system), style="bold" if table.row_count == 0 else ""), *cells)
+    (first, *cells), *others = percent_rows(systems, columns, bounds=("response_f1", "char_f1"))
     ours = next(iter(systems.values()))
     named = {"response_precision": "precision", "response_recall": "recall", "response_auroc": "AUROC"}
-    found = ", ".join(
-        f"{head} {format_percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours
+    found = (f"{head} {format_percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours)
+    return new_number_table(
+        f"{title}, percent",
+        "system",
+        columns.values(),
+        [[bold(first), *cells], *others],
+        caption=[
+            f"model, by response: {', '.join(found)}",
+            f"n = {ours['response_f1'].n:,}; 95% intervals over sources",
+        ],
+        no_wrap=["prec.", "recall"],
     )
-    table.caption = Text(f"model, by response: {found}\nn = {ours['response_f1'].n:,}; 95% intervals over sources")
-    return table
 
 
 def level_table(level: str, systems: Systems, published: Sequence[PublishedDetector] = (), *, title: str = "") -> Table:
     """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
-    names = [f"{level}_precision", f"{level}_recall", f"{level}_f1"]
+    names = [f"{level}_{name}" for name in ("precision", "recall", "f1")]
     names += ["response_auroc"] if level == "response" else []
-    title = f"{title} {LEVEL_TITLES[level]}, percent".strip()
-    table = new_number_table(title, "system", map(_heading, names), show_edge=True)
-    for system, metrics in systems.items():
-        cells = [format_percent(metrics.get(name), bounds=name.endswith("f1")) for name in names]
-        table.add_row(Text(escape_terminal(system)), *cells)
-    if published:
-        table.add_section()
-    for row in published:
-        figures = [format_published(number) for number in (row.precision, row.recall, row.f1)]
-        table.add_row(Text(row.name), *figures, *["-"] * (len(names) - 3))
-    table.caption = Text(_caption(systems, [f"{level}_f1"], published))
-    return table
+    theirs = (
+        [row.name, *map(format_published, (row.precision, row.recall, row.f1)), *["-"] * (len(names) - 3)]
+        for row in published
+    )
+    return new_number_table(
+        f"{title} {LEVEL_TITLES[level]}, percent".strip(),
+        "system",
+        [HEADS.get(name, name) for name in (name.rpartition("_")[2] for name in names)],
+        [*percent_rows(systems, names, bounds=[f"{level}_f1"]), *([None] if published else []), *theirs],
+        caption=_caption(systems, f"{level}_f1", published),
+        show_edge=True,
+    )
 
 
 def parts_table(
@@ -88,33 +95,32 @@ def parts_table(
     Args:
         published: Rows to show below ours, by part.
     """
-    heads = [f"{level} F1" for level in LEVEL_TITLES]
-    table = new_number_table(title, prefix.strip("/"), heads, no_wrap=heads, show_edge=True)
     ours = next(iter(systems.values()))
-    for part in parts_of(prefix, ours):
-        size = ours[f"{prefix}{part}/char_f1"].n
-        count = "" if size is None else f", n = {size:,}"
-        table.add_row(Text.assemble((escape_terminal(part), "bold"), count))
-        for system, metrics in systems.items():
-            cells = [format_percent(metrics.get(f"{prefix}{part}/{level}_f1")) for level in LEVEL_TITLES]
-            table.add_row(Text(f"  {escape_terminal(system)}"), *cells)
-        rows = (published or {}).get(part, ())
-        for name in dict.fromkeys(row.name for row in rows):
-            f1 = {row.level: row.f1 for row in rows if row.name == name}
-            table.add_row(Text(f"  {name}"), *(format_published(f1.get(level)) for level in LEVEL_TITLES))
-        table.add_section()
-    return table
+
+    def rows() -> Iterator[Sequence[str | Text] | None]:
+        for part in parts_of(prefix, ours):
+            size = ours[f"{prefix}{part}/char_f1"].n
+            yield [Text.assemble((escape_terminal(part), "bold"), "" if size is None else f", n = {size:,}")]
+            yield from percent_rows(systems, [f"{prefix}{part}/{level}_f1" for level in LEVEL_TITLES], indent="  ")
+            theirs = (published or {}).get(part, ())
+            for name in dict.fromkeys(row.name for row in theirs):
+                f1 = {row.level: row.f1 for row in theirs if row.name == name}
+                yield [f"  {name}", *(format_published(f1.get(level)) for level in LEVEL_TITLES)]
+            yield None
+
+    heads = [f"{level} F1" for level in LEVEL_TITLES]
+    return new_number_table(title, prefix.strip("/"), heads, rows(), no_wrap=heads, show_edge=True)
 
 
 def types_table(systems: Systems, *, title: str = "") -> Table:
     """Shows character recall for each type of gold span."""
-    table = new_number_table(title, "type", ["n", *systems], no_wrap=["n"], show_edge=True)
     ours = next(iter(systems.values()))
-    for part in parts_of("type/", ours):
-        name = f"type/{part}/char_recall"
-        cells = [format_percent(metrics.get(name)) for metrics in systems.values()]
-        table.add_row(Text(escape_terminal(part)), f"{ours[name].n:,}", *cells)
-    return table
+    names = {part: f"type/{part}/char_recall" for part in parts_of("type/", ours)}
+    rows = (
+        [part, f"{ours[name].n:,}", *(format_percent(metrics.get(name)) for metrics in systems.values())]
+        for part, name in names.items()
+    )
+    return new_number_table(title, "type", ["n", *systems], rows, no_wrap=["n"], show_edge=True)
 
 
 def parts_of(prefix: str, metrics: Mapping[str, Metric]) -> list[str]:
@@ -193,20 +199,14 @@ def _label_note(spans: Sequence[Span]) -> str:
     return f"|{' '.join(words)}" if words else ""
 
 
-def _heading(name: str) -> str:
-    return {"f1": "F1", "auroc": "AUROC"}.get(name.rpartition("_")[2], name.rpartition("_")[2])
-
-
-def _caption(systems: Systems, names: Sequence[str], published: Sequence[PublishedDetector]) -> str:
-    sizes = sorted({m.n for metrics in systems.values() for name in names if (m := metrics.get(name)) and m.n})
-    lines = [f"95% intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}"]
-    if published:
-        lines[0] += f"; published: on the official {TEST_RESPONSES:,}"
-        if sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer
-            lines.append("these responses are a part of the official ones: the published figures are about others")
-        protocols = {row.source: row.protocol for row in published}
-        lines += [f"{source}: {protocol}" for source, protocol in protocols.items()]
-    return "\n".join(lines)
+def _caption(systems: Systems, name: str, published: Sequence[PublishedDetector]) -> Iterator[str]:
+    sizes = sorted({metric.n for metrics in systems.values() if (metric := metrics.get(name)) and metric.n})
+    where = f"; published: on the official {TEST_RESPONSES:,}" if published else ""
+    yield f"95% intervals over sources; n = {', '.join(f'{n:,}' for n in sizes)}{where}"
+    if published and sizes and sizes[-1] < 0.9 * TEST_RESPONSES:  # the responses of poor quality are far fewer
+        yield "these responses are a part of the official ones: the published figures are about others"
+    protocols = {row.source: row.protocol for row in published}
+    yield from (f"{source}: {protocol}" for source, protocol in protocols.items())
 
 
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"

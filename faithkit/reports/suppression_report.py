@@ -23,7 +23,7 @@ from faithkit.metrics.suppression import (
     STRATEGIES,
     suppression_metrics,
 )
-from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
+from faithkit.pages.page_tables import bold, escape_terminal, format_percent, format_published, new_number_table
 from faithkit.published.figures import published_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
@@ -112,8 +112,7 @@ def _flatten(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
 
 def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
     """Shows the rates of each group's models, of random choice and of each strategy, with the paper's figures."""
-    heads = ("valid", "hallucinated", "reduction")
-    table = new_number_table(f"{title}, percent", "treatment", heads, no_wrap=heads, show_edge=True)
+    rows: list[Sequence[str | Text] | None] = []
     captions = [
         "95% intervals over sources; reduction: of random choice's rate at all sources",
         "ties: the expectation of drawing one at random",
@@ -121,28 +120,24 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
     for name, metrics in groups.items():
         models = [n.split("/", 1)[1].rpartition("/")[0] for n in metrics if n.startswith("from/")]
         paper = paper_rows(models)
-        table.add_row(Text(escape_terminal(name), style="bold"))
+        rows.append([bold(name)])
         treatments = {f"from/{model}": (model, model.lower()) for model in models}
         treatments |= {key: (TITLES[key], key) for key in TITLES}
-        for prefix, (title, key) in treatments.items():
+        for prefix, (shown, key) in treatments.items():
             if (rate := metrics.get(f"{prefix}/{RATE}")) is None:
                 continue
             cells = [format_percent(rate), format_percent(metrics.get(f"{prefix}/{REDUCTION}"))]
-            table.add_row(Text(f"  {escape_terminal(title)}"), f"{rate.n:,}", *cells)
+            rows.append([f"  {escape_terminal(shown)}", f"{rate.n:,}", *cells])
             if row := paper.get(key):
-                table.add_row(
-                    "    paper",
-                    f"{row['num_valid']:,}",
-                    format_published(row["rate"]),
-                    format_published(row["reduction"]),
-                )
-        table.add_section()
+                theirs = (format_published(row[column]) for column in ("rate", "reduction"))
+                rows.append(["    paper", f"{row['num_valid']:,}", *theirs])
+        rows.append(None)
         captions += [f"{escape_terminal(name)}: {misprint}" for misprint in _misprints(paper)]
         if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
             against = f"{TITLES[NONE]}, against random choice at the same sources"
             captions.append(f"{escape_terminal(name)}: {against}: {format_percent(same)}")
-    table.caption = Text("\n".join(captions))
-    return table
+    title, heads = f"{title}, percent", ("valid", "hallucinated", "reduction")
+    return new_number_table(title, "treatment", heads, rows, caption=captions, no_wrap=heads, show_edge=True)
 
 
 def paper_rows(models: Iterable[str]) -> dict[str, Row]:

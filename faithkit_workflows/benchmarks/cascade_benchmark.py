@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rich.text import Text
-
 from data_modules.build import Benchmark
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError
@@ -17,7 +15,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import classification_metrics, compare_outcomes
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.pages.page_tables import escape_terminal, format_p, format_percent, new_number_table
+from faithkit.pages.page_tables import format_p, format_percent, new_number_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
 from faithkit.statistics.metric import Metric
@@ -149,9 +147,7 @@ def add_cascade_costs(
     metrics: dict[str, Metric] = {}
     joined = {result.key: join_outcomes(examples, result.predictions) for result in cascade_run.results}
     alone = joined[cascade_run.results[0].key]
-    headers = ("rows judged", "macro-F1", "cascade - checkpoint", "p")
-    title = f"{title}: rows sent to the judge, and the gain, percent"
-    table = new_number_table(title, "budget", headers, no_wrap=["p"])
+    rows = []
     for result in cascade_run.results:
         prefix = f"cascade/{result.key}/"
         fraction = result.num_asked / len(examples)
@@ -164,15 +160,15 @@ def add_cascade_costs(
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells = [format_percent(difference.metric), format_p(difference.p_value)]
-        table.add_row(
-            Text(escape_terminal(result.name)), f"{result.num_asked:,} ({fraction:.1%})", format_percent(value), *cells
-        )
+        rows.append([result.name, f"{result.num_asked:,} ({fraction:.1%})", format_percent(value), *cells])
     band = cascade_run.results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
     if band.is_chosen:
         lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; p values are not corrected")
-    table.caption = Text("\n".join(lines))
+    title = f"{title}: rows sent to the judge, and the gain, percent"
+    heads = ("rows judged", "macro-F1", "cascade - checkpoint", "p")
+    table = new_number_table(title, "budget", heads, rows, caption=lines, no_wrap=["p"])
     place_of_table = 0 if report.headline else 1
     before = report.headline or report.tables[:place_of_table]
     tables = report.tables[place_of_table:]

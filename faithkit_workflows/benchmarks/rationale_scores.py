@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from faithkit.metrics.rationales import Rationale, Scorer, measure_rationales, select_hallucinated
 from faithkit.metrics.responses.bert_score import load_with_baseline
@@ -172,15 +171,17 @@ def rationale_report(
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    heads = [*columns, *(f"{row['system']} *" for row in best)]
-    table = new_number_table("the judge's explanations against the dataset's judgements", "metric", heads)
-    for name, (shown, column) in SHOWN.items():
-        if any(name in found for found in columns.values()):
-            ours = [format_percent(found.get(name)) for found in columns.values()]
-            theirs = [format_published(row.get(column)) for row in best]
-            table.add_row(shown, *ours, *theirs)
+    rows = (
+        [
+            shown,
+            *(format_percent(found.get(name)) for found in columns.values()),
+            *(format_published(row.get(column)) for row in best),
+        ]
+        for name, (shown, column) in SHOWN.items()
+        if any(name in found for found in columns.values())
+    )
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:
         lines.append(f"* the best of {published.citation}: {published.protocol}; {published.note}")
-    table.caption = Text("\n".join(lines))
-    return table
+    title, heads = "the judge's explanations against the dataset's judgements", [f"{row['system']} *" for row in best]
+    return new_number_table(title, "metric", [*columns, *heads], rows, caption=lines)

@@ -24,10 +24,9 @@ from faithkit.pages.page_parts import (
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import Example, Prediction
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import ComparedSet, Comparison
+from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Pair
 from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit_workflows.compare.comparison_tables import best_run_command
-from faithkit_workflows.compare.paired import LABELS, SPANS, Pair
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking, shorten_number
 from faithkit_workflows.compare.test_sets import METRICS, sort_values, title_of
 

@@ -8,8 +8,7 @@ from rich.text import Text
 
 from faithkit.pages.page_tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import MISSING, Comparison
-from faithkit_workflows.compare.paired import LABELS, Pair
+from faithkit_workflows.compare.comparison import LABELS, MISSING, Comparison, Pair
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking
 
 MAX_RUNS = 30  # of a table; the page has all
@@ -53,19 +52,22 @@ def ranking_tables(sweep: RankedSweep) -> Iterator[Table]:
     for ranking in sweep.rankings:
         direction = "lowest" if ranking.is_lower_better else "highest"
         has_seeds = any(len(row.runs) > 1 for row in ranking.rows)
-        heads = ["validation", ranking.test_name or "test", *(["seeds"] if has_seeds else [])]
-        title = f"sweep {sweep.name}: the {direction} {ranking.monitor} first"
-        table = new_number_table(title, "settings", heads, min_width=16)
-        for row in ranking.rows[:MAX_SWEEP_ROWS]:
-            count = [str(len(row.runs))] if has_seeds else []
-            table.add_row(Text(_shorten(row.name)), _format(row.validation), _format(row.test), *count)
         lines = ["ranked by validation; the test figure is not used"]
         if has_seeds:
             lines[0] += ". Means with 95% intervals over seeds (Student's t)"
         if len(ranking.rows) > MAX_SWEEP_ROWS:
             lines.append(f"{len(ranking.rows) - MAX_SWEEP_ROWS:,} further rows: the page has all")
-        table.caption = Text("\n".join(lines))
-        yield table
+        yield new_number_table(
+            f"sweep {sweep.name}: the {direction} {ranking.monitor} first",
+            "settings",
+            ["validation", ranking.test_name or "test", *["seeds"] * has_seeds],
+            (
+                [_shorten(row.name), _format(row.validation), _format(row.test), *[str(len(row.runs))] * has_seeds]
+                for row in ranking.rows[:MAX_SWEEP_ROWS]
+            ),
+            caption=lines,
+            min_width=16,
+        )
 
 
 def sweep_lines(sweep: RankedSweep) -> Iterator[str]:
@@ -113,17 +115,16 @@ def _metrics_table(part: str, metrics: Mapping[int, Mapping[str, Metric]], compa
     if values["f1"]:  # which is the same for responses
         values["response_f1"] = []
     names = [name for name in SHOWN if any(values[name])] or sorted({n for of_run in metrics.values() for n in of_run})
-    names = names[:MAX_METRICS]
-    first = names[0]
+    first, *_ = names = names[:MAX_METRICS]
     places = sorted(
         metrics, key=lambda place: -metrics[place][first].value if first in metrics[place] else float("inf")
     )
-    table = new_number_table(f"{part}: the highest {first} first", "run", names, min_width=16)
-    for place in places[:MAX_RUNS]:
-        cells = (_format(metrics[place].get(name)) for name in names)
-        table.add_row(Text(_shorten(comparison.runs[place].name)), *cells)
-    table.caption = Text(_further_runs(len(places)) or "95% intervals over groups")
-    return table
+    rows = (
+        [_shorten(comparison.runs[place].name), *(_format(metrics[place].get(name)) for name in names)]
+        for place in places[:MAX_RUNS]
+    )
+    lines, title = [_further_runs(len(places)) or "95% intervals over groups"], f"{part}: the highest {first} first"
+    return new_number_table(title, "run", names, rows, caption=lines, min_width=16)
 
 
 def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:

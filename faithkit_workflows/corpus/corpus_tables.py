@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich.table import Table
-from rich.text import Text
 
-from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table
+from faithkit.pages.page_tables import bold, format_metric, new_number_table
 from faithkit.published.figures import (
     Row,
     bucket_rows,
@@ -59,17 +58,9 @@ def build_corpus_tables(stats: CorpusStats, *, title: str = "", dataset: str = "
 def _table(
     title: str, names: str | Cells, heads: Sequence[str], rows: Iterable[Cells | None], *lines: str | None
 ) -> Table:
-    """Builds a table with a caption of these lines; a row of None ends a section, that of the total is bold."""
-    table = new_number_table(title, names, heads, show_edge=True)
-    for cells in rows:
-        if cells is None:
-            table.add_section()
-        else:
-            style = "bold" if cells[0] == ALL else ""
-            # A cell that begins with spaces is one of ours, and they are to stay.
-            table.add_row(*(cell if cell[:1] == " " else Text(escape_terminal(cell), style=style) for cell in cells))
-    table.caption = Text("\n".join(filter(None, lines))) if lines else None
-    return table
+    """Builds a table with a caption of these lines; the row of the total is bold."""
+    shown = ([bold(cell) for cell in cells] if cells and cells[0] == ALL else cells for cells in rows)
+    return new_number_table(title, names, heads, shown, caption=lines, show_edge=True)
 
 
 def _basic(stats: CorpusStats, title: str, dataset: str) -> Table:

@@ -4,7 +4,7 @@ The interval of a mean resamples groups within each domain. The domains themselv
 of the mean over these domains, not over all possible ones.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -17,11 +17,13 @@ from faithkit.baselines.simple_detectors import Baseline
 from faithkit.metrics.classification import KINDS, classification_metrics, classification_statistic, safe_ratio
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
+    bold,
     choose_examples,
     escape_terminal,
     format_p,
     format_percent,
     new_number_table,
+    percent_rows,
     predictions_table,
 )
 from faithkit.records import Example, Prediction
@@ -257,27 +259,33 @@ def _compare_with_best_baselines(domains: Sequence[ScoredDomain]) -> list[str]:
     return [f"against the best baseline of each domain: clearly above on {above}, clearly below on {below}"]
 
 
-def _extra_last(domains: Sequence[ScoredDomain]) -> list[list[ScoredDomain]]:
-    return [[domain for domain in domains if domain.test.extra == extra] for extra in (False, True)]
-
-
 def _headline_table(scores: DomainScores, title: str) -> Table:
     """Shows the model's AUROC in each domain and the best baseline there; four columns fit 80 characters."""
-    heads = ("model", "best baseline", "model - baseline")
-    table = new_number_table(f"{title}: AUROC in percent", "domain", heads, no_wrap=["model", "model - baseline"])
     names = {baseline.key: baseline.name for domain in scores.domains for baseline in domain.test.baselines}
-    for domains in _extra_last(scores.domains):
-        for domain in domains:
-            cells = _best_baseline_cells(domain.metrics, domain.differences, names)
-            table.add_row(Text(domain.test.row_title), *cells)
-        table.add_section()
-    table.add_row(Text(MEAN, style="bold"), *_best_baseline_cells(scores.means, scores.mean_differences, names))
+    rows = _rows_by_domain(
+        scores,
+        lambda domain: _best_baseline_cells(domain.metrics, domain.differences, names),
+        _best_baseline_cells(scores.means, scores.mean_differences, names),
+    )
     line = (
         "95% intervals over groups, differences paired; baselines are fitted on other domains, the best is chosen on "
         "these rows"
     )
-    table.caption = _caption(line, scores.domains)
-    return table
+    title, heads = f"{title}: AUROC in percent", ("model", "best baseline", "model - baseline")
+    lines = _caption(line, scores.domains)
+    return new_number_table(title, "domain", heads, rows, caption=lines, no_wrap=["model", "model - baseline"])
+
+
+def _rows_by_domain(
+    scores: DomainScores, cells: Callable[[ScoredDomain], Sequence[str]], mean: Sequence[str]
+) -> Iterator[Sequence[str | Text] | None]:
+    """Makes a row of each domain, extra ones last, and one of the mean."""
+    for extra in (False, True):
+        for domain in scores.domains:
+            if domain.test.extra == extra:
+                yield [domain.test.row_title, *cells(domain)]
+        yield None
+    yield [bold(MEAN), *mean]
 
 
 def _best_baseline_cells(
@@ -293,48 +301,49 @@ def _best_baseline_cells(
 
 def _model_table(scores: DomainScores, title: str) -> Table:
     """Shows the model's metrics in each domain and in the mean, and how many rows it was trained on."""
-    table = new_number_table(f"{title}, percent", "domain", ["rows", "groups", *SHOWN.values(), "seen"], min_width=12)
-    for domains in _extra_last(scores.domains):
-        for domain in domains:
-            test = domain.test
-            groups = len({example.group for example in test.examples})
-            seen = "?" if test.seen is None else f"{test.seen.sum():,}"
-            cells = [format_percent(domain.metrics[MODEL].get(name)) for name in SHOWN]
-            table.add_row(Text(test.row_title), f"{len(test.examples):,}", f"{groups:,}", *cells, seen)
-        table.add_section()
+
+    def cells(domain: ScoredDomain) -> list[str]:
+        test = domain.test
+        groups = len({example.group for example in test.examples})
+        figures = (format_percent(domain.metrics[MODEL].get(name)) for name in SHOWN)
+        seen = "?" if test.seen is None else f"{test.seen.sum():,}"
+        return [f"{len(test.examples):,}", f"{groups:,}", *figures, seen]
+
     means = scores.means.get(MODEL, {})
-    table.add_row(Text(MEAN, style="bold"), "", "", *(format_percent(means.get(name)) for name in SHOWN), "")
+    rows = _rows_by_domain(scores, cells, ["", "", *(format_percent(means.get(name)) for name in SHOWN), ""])
     line = "95% intervals over groups, of the mean over groups within each domain; seen: rows the model was trained on"
-    table.caption = _caption(line, scores.domains)
-    return table
+    heads, lines = ["rows", "groups", *SHOWN.values(), "seen"], _caption(line, scores.domains)
+    return new_number_table(f"{title}, percent", "domain", heads, rows, caption=lines, min_width=12)
 
 
-def _caption(line: str, domains: Sequence[ScoredDomain]) -> Text:
+def _caption(line: str, domains: Sequence[ScoredDomain]) -> list[str]:
     has_extra = any(domain.test.extra for domain in domains)
-    return Text("\n".join([line, *["* extra domain, not in the mean"] * has_extra]))
+    return [line, *["* extra domain, not in the mean"] * has_extra]
 
 
 def _baselines_table(scores: DomainScores, title: str) -> Table:
     """Shows each baseline's AUROC and macro-F1 by domain, and the model's AUROC minus it."""
-    heads = ("AUROC", "macro-F1", "model - baseline", "p")
-    table = new_number_table(
-        f"{title}: AUROC minus each baseline's, percent", "domain", heads, no_wrap=["p"], min_width=19
-    )
-    for domain in scores.domains:
-        table.add_row(Text(escape_terminal(domain.test.title), style="bold"))
-        for baseline in domain.test.baselines:
-            metrics, difference = domain.metrics[baseline.key], domain.differences.get(baseline.key)
-            table.add_row(*_baseline_cells(baseline.name, metrics, difference))
-        table.add_section()
-    table.add_row(Text(MEAN, style="bold"))
     names = {baseline.key: baseline.name for domain in scores.domains for baseline in domain.test.baselines}
-    for key, name in names.items():
-        if key in scores.means:
-            table.add_row(*_baseline_cells(name, scores.means[key], scores.mean_differences.get(key)))
-    tests = [domain.test for domain in scores.domains if domain.test.baselines]
-    fitted_on = [escape_terminal("; ".join(dict.fromkeys(one.fitted_on for one in test.baselines))) for test in tests]
-    table.caption = Text("\n".join(f"{t.title}: fitted on {rows}" for t, rows in zip(tests, fitted_on, strict=True)))
-    return table
+
+    def rows() -> Iterator[Sequence[str | Text] | None]:
+        for domain in scores.domains:
+            yield [bold(domain.test.title)]
+            for one in domain.test.baselines:
+                yield _baseline_cells(one.name, domain.metrics[one.key], domain.differences.get(one.key))
+            yield None
+        yield [bold(MEAN)]
+        for key, name in names.items():
+            if key in scores.means:
+                yield _baseline_cells(name, scores.means[key], scores.mean_differences.get(key))
+
+    lines = (
+        f"{domain.test.title}: fitted on "
+        + escape_terminal("; ".join(dict.fromkeys(one.fitted_on for one in domain.test.baselines)))
+        for domain in scores.domains
+        if domain.test.baselines
+    )
+    title, heads = f"{title}: AUROC minus each baseline's, percent", ("AUROC", "macro-F1", "model - baseline", "p")
+    return new_number_table(title, "domain", heads, rows(), caption=lines, no_wrap=["p"], min_width=19)
 
 
 def _baseline_cells(name: str, metrics: Mapping[str, Metric], difference: Difference | None) -> list[str]:
@@ -347,21 +356,16 @@ def _coverage_table(scores: DomainScores, title: str) -> Table:
     """Shows the model's accuracy on its most confident rows."""
     heads = {f"accuracy_at_{coverage}": f"{coverage}%" for coverage in COVERAGES}
     heads |= {"judged_at_90": "judged at 0.9", "accuracy_judged_at_90": "right of these"}
-    table = new_number_table(f"{title}: where it may abstain, percent", "domain", heads.values())
-    for domain in scores.domains:
-        if domain.coverage:
-            table.add_row(domain.test.row_title, *(format_percent(domain.coverage.get(key)) for key in heads))
+    rows = percent_rows({one.test.row_title: one.coverage for one in scores.domains if one.coverage}, heads)
     line = "accuracy over the most confident 100, 80, 50% (ties included), and over those of at least 0.9"
-    table.caption = Text(line)
-    return table
+    title = f"{title}: where it may abstain, percent"
+    return new_number_table(title, "domain", heads.values(), rows, caption=[line])
 
 
 def _response_only_table(tests: Sequence[DomainTest], title: str) -> Table:
     """Shows how well each domain's labels can be predicted without the knowledge."""
     kinds = list(dict.fromkeys(kind for test in tests for kind in test.response_only))
-    table = new_number_table(f"{title}: prediction without the knowledge, AUROC in percent", "domain", kinds)
-    for test in tests:
-        table.add_row(escape_terminal(test.title), *(format_percent(test.response_only.get(kind)) for kind in kinds))
+    rows = percent_rows({test.title: test.response_only for test in tests}, kinds)
     line = "logistic regressions on the response (knowledge length: on that length) by folds of groups; 50 is chance"
-    table.caption = Text(line)
-    return table
+    title = f"{title}: prediction without the knowledge, AUROC in percent"
+    return new_number_table(title, "domain", kinds, rows, caption=[line])

@@ -9,6 +9,7 @@ import re
 import shlex
 import threading
 import time
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ from faithkit.settings.command_line import CommandLine
 from faithkit_workflows.settings.preflight import check_package
 from faithkit_workflows.settings.training import JOBLIB, OPTUNA, Sweep
 from faithkit_workflows.sweep.launching import Launcher, TrainJob, build_launcher
-from faithkit_workflows.sweep.sweep_search import GridSearch, Plan, Search, open_record, read_plan, stored_command
+from faithkit_workflows.sweep.sweep_search import OptunaSearch, Plan, grid_jobs, open_record, read_plan, stored_command
 
+AddResult = Callable[[SweepJob, float | None], None]
 LOGS = "logs"  # the folder for the output of jobs
 LOCK_SECONDS = 60  # the longest wait for a job of an earlier command to stop
 QUIET = "callbacks.progress_bar=false"  # the output of a job is a file
@@ -39,25 +41,26 @@ class Jobs:
 
     Args:
         record: The record of the sweep; each change is written immediately.
+        add_result: Is given each job that has ended, with its value, or None if it has none.
         monitor: The metric that every job must be chosen by; None if jobs may differ.
         total: The total number of jobs.
     """
 
     def __init__(
-        self, record: SweepRecord, search: Search, launcher: Launcher, *, monitor: str | None = None, total: int
+        self, record: SweepRecord, launcher: Launcher, add_result: AddResult, *, monitor: str | None, total: int
     ):
-        self.record, self.search, self.launcher, self.monitor, self.total = record, search, launcher, monitor, total
-        self.lock = threading.Lock()
+        self.record, self.launcher, self.add_result = record, launcher, add_result
+        self.monitor, self.total, self.lock = monitor, total, threading.Lock()
 
-    def run(self, num_parallel: int) -> None:
-        """Runs all jobs; a failed job does not stop the others."""
+    def run(self, jobs: Iterable[SweepJob], num_parallel: int) -> None:
+        """Runs all jobs, each requested when a slot is free; a failed job does not stop the others."""
         from joblib import Parallel, delayed
 
         (self.record.folder / LOGS).mkdir(exist_ok=True)
         # Threads that wait for processes; each requests its next job after recording the result of the previous one.
         parallel = Parallel(n_jobs=num_parallel, backend="threading", batch_size=1, pre_dispatch=num_parallel)
         try:
-            parallel(delayed(self._run_job)(job) for job in self.search.jobs())
+            parallel(delayed(self._run_job)(job) for job in jobs)
         except BaseException:  # Ctrl-C and signals above all
             self.launcher.stop()
             raise
@@ -72,7 +75,7 @@ class Jobs:
         code = 0 if read_run(folder).state == State.FINISHED else self._run(job, folder, output)
         seconds = round((job.seconds or 0.0) + time.monotonic() - began, 1)
         ended, value = self._judge(replace(job, seconds=seconds), folder, output, code)
-        self.search.add_result(ended, value)
+        self.add_result(ended, value)
         self._write(ended)
         result = f"{value:.4f}" if value is not None else ended.problem or ended.ended
         log.info("job %d of %d, %s: %s, after %.0f s", number, self.total, job.name, result, seconds)
@@ -161,15 +164,22 @@ def sweep(line: CommandLine, launcher: Launcher | None = None) -> None:
     plan.folder.mkdir(parents=True, exist_ok=True)
     with run_lock(plan.folder):
         record = open_record(plan)
-        search, total = _search(plan, record, options, monitors)
+        proposed: Iterable[SweepJob]
+        add_result: AddResult = _ignore_result
+        if options.search == OPTUNA:
+            search = _optuna_search(plan, record, options, mode=monitors[0][1])
+            proposed, total, add_result = search.jobs(), options.num_trials, search.add_result
+        else:
+            combinations = grid_jobs(plan, record)
+            proposed, total = (job for job in combinations if job.ended != DONE), len(combinations)
         write_sweep(record)
         log_to(plan.folder / "sweep.log")
         log.info("%d jobs in %s", total, plan.folder)
         launcher = launcher or build_launcher(options, plan.folder / SUBMITIT_FOLDER)
         only = monitors[0][0] if len(monitors) == 1 else None
-        jobs = Jobs(record, search, launcher, monitor=only, total=total)
+        jobs = Jobs(record, launcher, add_result, monitor=only, total=total)
         try:
-            jobs.run(options.num_parallel)
+            jobs.run(proposed, options.num_parallel)
         except signals.Interrupted as error:
             raise signals.Interrupted(f"resume with: faithkit train -m resume={plan.folder}") from error
     show_result(jobs.record)
@@ -210,18 +220,17 @@ def _check_search(plan: Plan, monitors: list[tuple[str, str]]) -> None:
         raise UserError(f"sweep=optuna needs one metric, and these jobs are chosen by {names}", hint=hint)
 
 
-def _search(plan: Plan, record: SweepRecord, options: Sweep, monitors: list[tuple[str, str]]) -> tuple[Search, int]:
-    if options.search != OPTUNA:
-        found = GridSearch(plan, record)
-        return found, len(found.all)
-    from faithkit_workflows.sweep.sweep_search import OptunaSearch
+def _ignore_result(job: SweepJob, value: float | None) -> None:
+    """A grid does not depend on results."""
 
+
+def _optuna_search(plan: Plan, record: SweepRecord, options: Sweep, *, mode: str) -> OptunaSearch:
     results: dict[str, float] = {}
     for job in record.jobs.values():
         run = read_run(plan.folder / job.name)
         if run.state == State.FINISHED and job.ended == DONE and (chosen := chosen_of(run)) is not None:
             results[job.name] = chosen.metric.value
-    return OptunaSearch(plan, record, options, mode=monitors[0][1], results=results), options.num_trials
+    return OptunaSearch(plan, record, options, mode=mode, results=results)
 
 
 def show_result(record: SweepRecord) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import product
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import SWEEP_FILE, RunFolder
@@ -125,10 +125,15 @@ def _is_there(folder: Path, job: SweepJob) -> bool:
     return job.ended != DONE or RunFolder(folder / job.name).metrics.exists()
 
 
-def grid(plan: Plan) -> list[dict[str, str]]:
-    """Lists the settings of each job of a grid: every combination of the values; the last key changes first."""
-    values = [sweep_values(override) for override in plan.varied.values()]
-    return [dict(zip(plan.varied, combination, strict=True)) for combination in product(*values)]
+def grid_jobs(plan: Plan, record: SweepRecord) -> list[SweepJob]:
+    """Lists a job for every combination of the values; the last key changes first."""
+    known = dict(record.jobs)
+    jobs = []
+    for combination in product(*(sweep_values(override) for override in plan.varied.values())):
+        job = make_job(dict(zip(plan.varied, combination, strict=True)), known)
+        known[job.name] = job
+        jobs.append(job)
+    return jobs
 
 
 def make_job(settings: Mapping[str, str], jobs: Mapping[str, SweepJob], number: int | None = None) -> SweepJob:
@@ -171,36 +176,6 @@ def _plain(value: str) -> str:
     except ValueError:
         pass
     return re.sub(r"[^\w.+-]+", "-", value, flags=re.ASCII).strip("-")[:40] or "x"
-
-
-class Search(Protocol):
-    """Proposes jobs one by one; the next one may depend on earlier results."""
-
-    def jobs(self) -> Iterator[SweepJob]:
-        """Yields the jobs to train; the next one is requested when a slot is free."""
-        ...
-
-    def add_result(self, job: SweepJob, value: float | None) -> None:
-        """Records the result of a job that has ended; None if it has none."""
-        ...
-
-
-class GridSearch:
-    """Proposes every combination of the values."""
-
-    def __init__(self, plan: Plan, record: SweepRecord):
-        known: dict[str, SweepJob] = dict(record.jobs)
-        self.all: list[SweepJob] = []
-        for settings in grid(plan):
-            job = make_job(settings, known)
-            known[job.name] = job
-            self.all.append(job)
-
-    def jobs(self) -> Iterator[SweepJob]:
-        yield from (job for job in self.all if job.ended != DONE)
-
-    def add_result(self, job: SweepJob, value: float | None) -> None:
-        pass
 
 
 class OptunaSearch:

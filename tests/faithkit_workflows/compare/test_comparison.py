@@ -11,8 +11,7 @@ from faithkit.metrics.classification import compare_outcomes
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.runs.reading import find_runs, name_runs_uniquely
-from faithkit_workflows.compare.comparison import compare_runs
-from faithkit_workflows.compare.paired import mcnemar_test
+from faithkit_workflows.compare.comparison import compare_runs, mcnemar_test
 from faithkit_workflows.compare.test_sets import METRICS
 from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 
