@@ -12,28 +12,17 @@ from typing import Any, Protocol
 
 from faithkit.metrics.results import read_metrics
 from faithkit.published.figures import published_table
+from faithkit.statistics.metric import Metric as Estimate  # a figure of ours, with its interval if it has one
 from faithkit_workflows.reproduction.table_steps import Step
 
 WITHIN, ABOVE, BELOW, NOT_COMPARABLE = "within", "above", "below", "not comparable"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A figure of ours, with its interval if it has one.
-
-    Args:
-        n: The number of examples.
-    """
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    n: int | None = None
-
-    def times(self, factor: float) -> "Estimate":
-        """Converts it to another unit, such as a share to percent."""
-        low, high = (None if bound is None else bound * factor for bound in (self.low, self.high))
-        return Estimate(value=self.value * factor, low=low, high=high, n=self.n)
+def scale_estimate(estimate: Estimate, factor: float) -> Estimate:
+    """Converts an estimate to another unit, such as a share to percent."""
+    bounds = (None if bound is None else bound * factor for bound in (estimate.low, estimate.high))
+    low, high = bounds
+    return Estimate(value=estimate.value * factor, low=low, high=high, n=estimate.n)
 
 
 def compare_with_published(ours: Estimate, published: float, *, digits: int) -> str:
@@ -98,8 +87,7 @@ class Metric:
         found = next((metrics[name] for name in names if name in metrics), None)
         if found is None:
             return None
-        bounds = {key: found.get(key) for key in ("low", "high", "n")}
-        return Estimate(value=found["value"], **bounds).times(self.factor)
+        return scale_estimate(Estimate(**found), self.factor)
 
 
 def _of_embedded(name: str) -> str:
@@ -119,7 +107,7 @@ class Count:
     def read(self, folder: Path) -> Estimate | None:
         """Reads the number; None if the corpus does not have it."""
         value = _at(_corpus(folder), self.path)
-        return None if value is None else Estimate(value=float(value)).times(self.factor)
+        return None if value is None else Estimate(value=value * self.factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +134,8 @@ class Share:
         if not counts or not (total := counts[self.of] if self.of else sum(counts.values())):
             return None
         bounds = binomtest(counts[self.part], total).proportion_ci(method="wilson")
-        return Estimate(value=counts[self.part] / total, low=bounds.low, high=bounds.high, n=total).times(100)
+        share = Estimate(value=counts[self.part] / total, low=bounds.low, high=bounds.high, n=total)
+        return scale_estimate(share, 100)
 
 
 @dataclass(frozen=True, slots=True)

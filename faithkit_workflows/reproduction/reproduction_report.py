@@ -9,19 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table as Shown
-from rich.text import Text
 
 from faithkit.environment import environment
 from faithkit.files.atomic import write_json, write_text
 from faithkit.pages.page_tables import (
     escape_markdown,
-    escape_terminal,
     format_metric,
     new_number_table,
     print_tables,
     to_markdown,
 )
-from faithkit.statistics.metric import Metric
 from faithkit_workflows.reproduction.all_tables import all_steps
 from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, Cell, Estimate, Table, compare_with_published
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place, Step, read_costs, sort_steps
@@ -107,17 +104,17 @@ def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
 def build_comparison_table(table: Table, found: list[Compared], part: str) -> Shown:
     """Builds the printed table: a row for each cell with a figure of ours; the others are counted below."""
     reasons = list(dict.fromkeys(one.why for one in found if one.ours is not None and one.why))
-    shown = new_number_table(f"{table.name}: {table.title}", ("", ""), ("ours", "paper", "verdict"), show_edge=True)
-    row = ""
-    for one in found:
-        if one.ours is None:
-            continue
-        mark = f" ({reasons.index(one.why) + 1})" if one.why else ""
-        named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
-        names = [Text(escape_terminal(name)) for name in (named, one.cell.column)]
-        shown.add_row(*names, _ours(one), _paper(one.cell), one.verdict + mark)
-    shown.caption = Text("\n".join(_caption_lines(table, found, reasons, part)))
-    return shown
+
+    def rows() -> Iterator[Sequence[str]]:
+        row = ""
+        for one in found:
+            if one.ours is not None:
+                mark = f" ({reasons.index(one.why) + 1})" if one.why else ""
+                named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
+                yield named, one.cell.column, _ours(one), _paper(one.cell), one.verdict + mark
+
+    title, lines = f"{table.name}: {table.title}", _caption_lines(table, found, reasons, part)
+    return new_number_table(title, ("", ""), ("ours", "paper", "verdict"), rows(), caption=lines, show_edge=True)
 
 
 def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part: str) -> Iterator[str]:
@@ -141,8 +138,7 @@ def count_verdicts(found: list[Compared]) -> str:
 def _ours(one: Compared) -> str:
     ours, digits = one.ours, one.cell.digits
     assert ours is not None
-    metric = Metric(value=ours.value, low=ours.low, high=ours.high)
-    return format_metric(metric, digits=digits if ours.low is None else max(digits, 1))
+    return format_metric(ours, digits=digits if ours.low is None else max(digits, 1))
 
 
 def _paper(cell: Cell) -> str:
