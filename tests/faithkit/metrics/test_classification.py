@@ -13,7 +13,6 @@ from faithkit.errors import UserError
 from faithkit.metrics.classification import (
     classification_metrics,
     classification_statistic,
-    compare_outcomes,
     score_validation,
 )
 from faithkit.metrics.outcomes import CLASSES, Outcomes, join_outcomes
@@ -153,25 +152,26 @@ def test_one_class_alone_is_said_and_never_nan():
     assert any("only 1 group" in note for note in found.notes)
 
 
-def test_ids_must_match_on_both_sides():
-    predictions = predicted(a="faithful", x="faithful", y="faithful")
-    with pytest.raises(
-        UserError, match=r"2 of 3 examples have no prediction \('b', 'c'\); 2 of 3 predictions"
-    ) as error:
-        classification_metrics(join_outcomes(EXAMPLES, predictions))
-    assert "'x', 'y'" in str(error.value)
-    with pytest.raises(UserError, match="2 of 3 predictions have no example"):
-        classification_metrics(join_outcomes(EXAMPLES[:1], predictions))
-    with pytest.raises(UserError, match=r"3 of 3 examples have no prediction \('a', 'b', 'c'\)"):
-        classification_metrics(join_outcomes(EXAMPLES, {}))
-    with pytest.raises(UserError, match=r"4 of 4 examples have no prediction \('a', 'b', 'c', \.\.\.\)"):
-        classification_metrics(join_outcomes([*EXAMPLES, example("d", "faithful", "4")], {}))
-    with pytest.raises(UserError, match="no examples"):
-        classification_metrics(join_outcomes([], {}))
-    with pytest.raises(UserError, match="two examples have the id 'a'"):
-        classification_metrics(join_outcomes([EXAMPLES[0]] * 2, predictions))
-    with pytest.raises(UserError, match=r"1 of 1 examples have no gold label \('a'\)"):
-        classification_metrics(join_outcomes([example("a", None)], predicted(a="faithful")))
+@pytest.mark.parametrize(
+    ("examples", "predictions", "message"),
+    [
+        (
+            EXAMPLES,
+            predicted(a="faithful", x="faithful", y="faithful"),
+            r"2 of 3 examples have no prediction \('b', 'c'\); 2 of 3 predictions have no example \('x', 'y'\)",
+        ),
+        (EXAMPLES[:1], predicted(a="faithful", x="faithful", y="faithful"), "2 of 3 predictions have no example"),
+        (EXAMPLES, {}, r"3 of 3 examples have no prediction \('a', 'b', 'c'\)"),
+        ([*EXAMPLES, example("d", "faithful", "4")], {}, r"4 of 4 .* \('a', 'b', 'c', \.\.\.\)"),
+        ([], {}, "no examples"),
+        ([EXAMPLES[0]] * 2, predicted(a="faithful"), "two examples have the id 'a'"),
+        ([example("a", None)], predicted(a="faithful"), r"1 of 1 examples have no gold label \('a'\)"),
+        (EXAMPLES[:1], {"a": Prediction(id="a", text="a response")}, "1 of 1 predictions have no label"),
+    ],
+)
+def test_examples_and_predictions_that_do_not_belong_together_are_refused(examples, predictions, message):
+    with pytest.raises(UserError, match=message):
+        join_outcomes(examples, predictions)
 
 
 def test_the_order_of_rows_changes_nothing():
@@ -182,22 +182,6 @@ def test_the_order_of_rows_changes_nothing():
     backward = classification_metrics(join_outcomes(examples[::-1], predictions), num_resamples=100).metrics
     for name, metric in forward.items():
         assert backward[name].to_dict() == pytest.approx(metric.to_dict(), abs=1e-12)
-
-
-def test_two_systems_are_compared_on_the_same_rows():
-    rng = np.random.default_rng(1)
-    examples = [example(f"{row}", LABELS[rng.integers(2)], f"{row % 60}") for row in range(300)]
-    good, bad = {}, {}
-    for e in examples:
-        flip = {label: LABELS[1 - LABELS.index(label)] for label in LABELS}
-        good[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.9 else flip[e.label])
-        bad[e.id] = Prediction(id=e.id, label=e.label if rng.random() < 0.7 else flip[e.label])
-    better = compare_outcomes(join_outcomes(examples, good), join_outcomes(examples, bad))["accuracy"]
-    worse = compare_outcomes(join_outcomes(examples, bad), join_outcomes(examples, good))["accuracy"]
-    assert better.value == pytest.approx(-worse.value)
-    assert 0 < better.low < better.value < better.high
-    assert better.p_value < 0.01
-    assert compare_outcomes(join_outcomes(examples, good), join_outcomes(examples, good))["macro_f1"].p_value == 1.0
 
 
 def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
@@ -212,37 +196,18 @@ def test_a_thousand_resamples_of_a_large_benchmark_take_seconds():
     assert time.process_time() - start < 6  # about 0.8 on an idle core
 
 
-def test_responses_that_nobody_judged_are_told_apart_from_predictions():
-    examples = [Example(id="a", source="s", split="test", group="g", knowledge="k", response="r", label="faithful")]
-    with pytest.raises(UserError, match="1 of 1 predictions have no label"):
-        classification_metrics(join_outcomes(examples, {"a": Prediction(id="a", text="a response")}))
-
-
-@pytest.mark.parametrize("rare", ["faithful", "hallucinated"])
-def test_few_rows_of_a_class_are_said_whichever_it_is(rare):
+@pytest.mark.parametrize(("rare", "count"), [("faithful", 29), ("hallucinated", 29), ("faithful", 30)])
+def test_few_rows_of_a_class_are_said_whichever_it_is(rare, count):
     common = LABELS[1 - LABELS.index(rare)]
-    examples = [example(f"{row}", rare if row < 29 else common, f"{row}") for row in range(100)]
+    examples = [example(f"{row}", rare if row < count else common, f"{row}") for row in range(100)]
     predictions = {e.id: Prediction(id=e.id, label=e.label) for e in examples}
-    (note,) = [
-        note
-        for note in classification_metrics(join_outcomes(examples, predictions), num_resamples=9).notes
-        if "rarer" in note
-    ]
-    assert note.startswith("only 29 rows of the rarer class")
-    enough = [*examples, example("another", rare)]
-    predictions["another"] = Prediction(id="another", label=rare)
-    assert not any(
-        "rarer" in note for note in classification_metrics(join_outcomes(enough, predictions), num_resamples=9).notes
-    )
+    notes = " / ".join(classification_metrics(join_outcomes(examples, predictions), num_resamples=9).notes)
+    assert (f"only {count} rows of the rarer class" in notes) == (count < 30)
 
 
-def test_a_detector_that_calls_nothing_is_told_so():
-    said = "no row is called hallucinated: precision counts as 0"
-    silent = classification_metrics(
-        join_outcomes(EXAMPLES, predicted(a="faithful", b="faithful", c="faithful")), num_resamples=9
-    )
-    assert said in silent.notes and silent.metrics["precision"].value == 0
-    heard = classification_metrics(
-        join_outcomes(EXAMPLES, predicted(a="hallucinated", b="faithful", c="faithful")), num_resamples=9
-    )
-    assert said not in heard.notes
+@pytest.mark.parametrize("called", ["faithful", "hallucinated"])
+def test_a_detector_that_calls_nothing_is_told_so(called):
+    predictions = predicted(a=called, b="faithful", c="faithful")
+    found = classification_metrics(join_outcomes(EXAMPLES, predictions), num_resamples=9)
+    assert ("no row is called hallucinated: precision counts as 0" in found.notes) == (called == "faithful")
+    assert (found.metrics["precision"].value == 0) == (called == "faithful")

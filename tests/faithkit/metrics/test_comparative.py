@@ -1,10 +1,13 @@
-"""Comparative judging: what the figures of both orders are, by pairs worked out by hand."""
+"""Comparative judging by pairs worked out by hand, and the agreement of two annotators."""
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import cohen_kappa_score
 
-from faithkit.metrics.judging import comparison_metrics, make_both_orders, predict_pair_baselines
+from faithkit.metrics.judging import comparison_metrics, make_both_orders, measure_agreement, predict_pair_baselines
 from faithkit.pages.page_tables import render_text
 from faithkit.provenance.row_keys import row_keys
 from faithkit.provenance.seen_rows import TRAINED, SeenRows
@@ -12,6 +15,22 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Predicti
 from faithkit.reports.judging_report import comparison_report
 from faithkit.reports.report import Provenance
 from faithkit.weights.used_model import UsedModel
+
+LABEL = st.sampled_from(["accurate", "inaccurate", "unparsed"])
+
+
+@given(rows=st.lists(st.tuples(LABEL, LABEL, st.sampled_from("abcd")), min_size=1, max_size=30))
+def test_kappa_is_scikit_learns(rows):
+    first, second, groups = zip(*rows, strict=True)
+    found = measure_agreement(first, second, groups, num_resamples=20).metrics
+    assert found["agreement"].value == pytest.approx(
+        sum(a == b for a, b in zip(first, second, strict=True)) / len(rows)
+    )
+    if len({*first, *second}) == 1:
+        assert "kappa" not in found, "both always say the same: chance explains it as well"
+    else:
+        assert found["kappa"].value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
+        assert -1 <= found["kappa"].low <= found["kappa"].value <= found["kappa"].high <= 1
 
 
 def example(id_: str, response: str, label: str, **changes: object) -> Example:

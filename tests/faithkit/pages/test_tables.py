@@ -1,22 +1,145 @@
 import io
+import os
+import pty
 import re
+import subprocess
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.text import Text
 
 from faithkit.pages.page_tables import (
     choose_examples,
+    escape_markdown,
     escape_terminal,
     format_metric,
     metrics_table,
+    new_number_table,
     predictions_table,
     print_tables,
     render_text,
+    table_cells,
+    to_markdown,
 )
 from faithkit.records import Example, Prediction, Turn
 from faithkit.statistics.metric import Metric
+from tests.running import ROOT
+
+
+def table_of(*cells: str):
+    table = new_number_table("a title", "name", ["count"])
+    for cell in cells:
+        table.add_row(Text(cell), "1")
+    table.caption = Text("first line\nsecond | line")
+    return table
+
+
+def test_a_table_is_written_with_its_title_and_caption():
+    assert to_markdown(table_of("a", "b|c")).splitlines() == [
+        "## a title",
+        "",
+        "| name | count |",
+        "| --- | ---: |",
+        "| a | 1 |",
+        r"| b\|c | 1 |",
+        "",
+        "first line",
+        "",
+        r"second \| line",
+        "",
+    ]
+    assert table_cells(table_of("a")) == (["name", "count"], [["a", "1"]], [False, True])
+
+
+BASELINES = ("majority", "word overlap", "response length", "random", "counted features")
+
+
+def table_of_types(min_width: int):
+    table = new_number_table("", "type", ["n", "model", *BASELINES], min_width=min_width, no_wrap=["n"])
+    table.add_row(Text("reasoning error"), "1,109", "50.1 [40.5, 60.5]", "50.2", "50.3", "50.4", "50.5", "50.6")
+    table.add_row(Text("overreliance"), "1,109", "50.1 [40.5, 60.5]", "50.2", "50.3", "50.4", "50.5", "50.6")
+    return table
+
+
+@pytest.mark.parametrize("min_width", [12, 17])
+def test_a_narrow_table_breaks_no_word_where_all_words_fit(min_width):
+    found = render_text(table_of_types(min_width), width=82)
+    assert set(" ".join(["reasoning error overreliance", *BASELINES]).split()) <= set(found.split())
+    assert max(map(len, found.splitlines())) <= 82
+
+
+@pytest.mark.parametrize("width", [40, 60, 79, 80])
+def test_no_figure_is_left_out_however_narrow_the_terminal(width):
+    found = render_text(table_of_types(17), width=width)
+    assert max(map(len, found.splitlines())) <= width
+    cells = "".join(line.rpartition("|")[2] for line in found.splitlines())
+    assert cells.replace(" ", "").count("50.6") == 2
+
+
+@given(st.text())
+def test_no_text_breaks_out_of_its_cell_or_becomes_markup(text):
+    line = to_markdown(table_of(text)).splitlines()[4]
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) == 3
+    assert not re.search(r"(?<!\\)(?:\\\\)*[<>`*\[\]]", line)
+    assert re.sub(r"\\([\\`*_\[\]<>|#])", r"\1", escape_markdown(text)) == escape_terminal(text)
+
+
+SHOWING = """
+from faithkit.pages.page_tables import new_number_table, predictions_table, print_tables
+from faithkit.records import Example, Prediction
+texts = dict(id="a" * 150, knowledge="k " * 90, response="r" * 200)
+row = Example(source="s", split="test", group="g", label="faithful", **texts)
+said = {row.id: Prediction(id=row.id, label="hallucinated", score=0.9)}
+wide = new_number_table("runs/" + "long-" * 40, "system", [f"metric {n}" for n in range(6)], no_wrap=["metric 5"])
+wide.add_row("my-system-of-a-long-name-" * 4, *["71.2 [69.0, 73.1]"] * 6)
+print_tables(predictions_table([row], said, title="predictions"), wide)
+"""
+
+
+def on_a_terminal(columns: int, **environment: str) -> str:
+    """The output of a process whose output is a terminal of this width."""
+    main, worker = pty.openpty()
+    given = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    given |= {
+        "TERM": "xterm-256color",
+        "COLUMNS": str(columns),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUTF8": "1",
+        **environment,
+    }
+    with subprocess.Popen([sys.executable, "-c", SHOWING], stdout=worker, env=given) as process:
+        os.close(worker)
+        found = b""
+        try:
+            while block := os.read(main, 65536):
+                found += block
+        except OSError:  # how Linux tells that the other end is closed
+            pass
+        os.close(main)
+    assert process.returncode == 0
+    return found.decode().replace("\r\n", "\n")
+
+
+def test_a_terminal_gets_colours_unless_they_are_not_wanted() -> None:
+    red = "\x1b[31m"
+    assert red in on_a_terminal(80)
+    plain = on_a_terminal(80, NO_COLOR="1")
+    assert red not in plain and "called hallucinated" in plain
+    assert not any(f"\x1b[{code}m" in plain for code in (*range(30, 38), *range(40, 48), *range(90, 98)))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_wide_tables_and_long_names_fit_the_terminal_and_nothing_is_cut(columns: int) -> None:
+    shown = on_a_terminal(columns, NO_COLOR="1", TERM="dumb")
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= columns and "\u2026" not in shown
+    together = "".join(character for character in shown if character.isalnum() or character in ".,[]-")
+    assert "a" * 150 in together and "r" * 200 in together
+    assert shown.count("69.0,") == 6
+
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 

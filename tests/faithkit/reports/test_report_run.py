@@ -13,6 +13,7 @@ from faithkit.baselines.word_overlap import (
     whole_predictions,
 )
 from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.results import full_names, write_results
 from faithkit.metrics.span_metrics import span_metrics
 from faithkit.pages.page_tables import render_text
 from faithkit.published.figures import ragtruth_models
@@ -20,7 +21,23 @@ from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance, build_sample
 from faithkit.reports.write_reports import ReportOptions, detection_reports, print_summary, write_run_results
+from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel
+
+
+def test_the_file_is_what_outside_programs_were_promised(tmp_path):
+    metric = Metric(value=0.71, low=0.69, high=0.73, n=1864)
+    write_results(tmp_path / "metrics.json", full_names("test", "begin", {"macro_f1": metric}), {"seed": 0})
+    assert json.loads((tmp_path / "metrics.json").read_text()) == {
+        "metrics": {"test/begin/macro_f1": {"value": 0.71, "low": 0.69, "high": 0.73, "n": 1864}},
+        "meta": {"seed": 0},
+    }
+
+
+def test_a_metric_without_an_interval_says_only_what_it_has(tmp_path):
+    write_results(tmp_path / "m.json", {"train/begin/loss": Metric(value=0.5)}, {})
+    assert json.loads((tmp_path / "m.json").read_text())["metrics"] == {"train/begin/loss": {"value": 0.5}}
+
 
 CONTEXT = "The kiwi is a small bird of New Zealand."
 

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from faithkit.metrics.judge_error import JudgeError
-from faithkit.metrics.responses.measure_responses import MetricModels, ResponseJudge, critic_rate, measure_responses
+from faithkit.metrics.responses.measure_responses import (
+    MetricModels,
+    ResponseJudge,
+    critic_rate,
+    fallback_rates,
+    is_fallback,
+    measure_responses,
+)
 from faithkit.metrics.responses.response_columns import RESPONSE_KINDS, MetricColumns, PairedResponses
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
@@ -17,6 +24,65 @@ from faithkit.reports.response_report import choose_responses, judge_report, res
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
 from tests.data_modules.examples import example
+
+
+@pytest.mark.parametrize("name", ["critic_rate", "fallback", "fallback_unanswerable"])
+def test_the_interval_of_counted_responses_lies_between_0_and_1(name: str) -> None:
+    groups = Groups.of(f"{row // 2}" for row in range(16))
+    rare = np.array([1.0, 1.0] + [0.0] * 14)
+    columns = MetricColumns(groups=groups, columns={name: rare, "rouge_l": rare}, kinds=RESPONSE_KINDS)
+    metric = columns.scored(num_resamples=50).metrics
+    assert 0 < metric[name].low < metric[name].value < metric[name].high < 1
+    assert metric["rouge_l"].low == 0, "the interval of a mean is cut to its range"
+
+
+def test_a_column_needs_a_declaration() -> None:
+    with pytest.raises(ValueError, match="no kind is declared for asks_back"):
+        MetricColumns(groups=Groups.of("ab"), columns={"asks_back": np.ones(2)}, kinds=RESPONSE_KINDS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't know, but it was founded in 1990.",
+        "I’m not sure when it opened.",
+        "I am just a bot, so I have never eaten it.",
+        "Hmm. Not sure, but they have sold millions.",
+        "I really do not have any information about that.",
+        "I can't say what is best.",
+        "I have no idea how old it is!",
+        "Sorry, I am unaware of his age.",
+        "I've never heard of them. The band began in 1993.",
+    ],
+)
+def test_texts_that_say_they_do_not_know(text):
+    assert is_fallback(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "I didn't know that! It is an old city.",
+        "Many don't know that it means luck.",
+        "You can't grow them without enough water.",
+        "I'm not sure if you know this, but she won.",
+        "It does not know borders.",
+        "I do know that it is old.",
+        "I'm sure.",
+    ],
+)
+def test_texts_that_do_not(text):
+    assert not is_fallback(text)
+
+
+def test_unanswerable_turns_are_those_whose_gold_response_falls_back():
+    said = ["I don't know.", "It is red.", "I am not sure.", "Blue.", "No idea."]
+    gold = ["I'm not sure.", "I have no idea.", "It is green.", "Blue.", None]
+    found = fallback_rates(said, gold)
+    assert found["fallback"].tolist() == [1, 0, 1, 0, 1]
+    np.testing.assert_equal(found["fallback_unanswerable"], [1, 0, np.nan, np.nan, np.nan])
+    np.testing.assert_equal(found["fallback_answerable"], [np.nan, np.nan, 1, 0, np.nan])
 
 
 class Copying:
