@@ -23,7 +23,10 @@ from faithkit.calibration.thresholds import NUM_BINS, assign_bins
 from faithkit.metrics.outcomes import CLASSES, Outcomes
 from faithkit.records import FAITHFUL, HALLUCINATED
 from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
-from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, ERROR_RATE, PROPORTION, Metric, MetricKind
+from faithkit.statistics.metric import (
+    CLASSIFICATION,
+    Metric,
+)
 from faithkit.statistics.spread import Statistic, Values
 
 BLOCK = 1 << 16  # resamples x rows worked on at once: what stays in a core's cache
@@ -88,15 +91,6 @@ def _dot(first: Values, second: Values) -> Values:
     return np.einsum("rt,rt->r", first, second)
 
 
-KINDS: Mapping[str, MetricKind] = {
-    **dict.fromkeys(
-        ("macro_f1", "f1", "precision", "recall", "faithful_f1", "mean_precision", "mean_recall"), ACCURACY
-    ),
-    **dict.fromkeys(("accuracy", "balanced_accuracy", "auroc", "average_precision"), ACCURACY),
-    **dict.fromkeys(("unparsed_rate", "brier"), ERROR_RATE),
-    **dict.fromkeys(("predicted_rate", "gold_rate", "majority_accuracy", "majority_macro_f1"), PROPORTION),
-    "ece": CALIBRATION_ERROR,
-}
 SCORE_METRICS = ("auroc", "average_precision", "ece", "brier")
 BOTH_CLASSES = ("balanced_accuracy", "auroc", "average_precision")
 FEW_ROWS = 30  # fewer rows of a class are noted
@@ -107,7 +101,9 @@ def classification_metrics(outcomes: Outcomes, *, num_resamples: int = 1000, see
     """Computes every classification metric with its 95% interval, by name without split and dataset."""
     counts = dict.fromkeys(SCORE_METRICS, int(outcomes.scored.sum()))
     statistic = classification_statistic(outcomes)
-    found = bootstrap(outcomes.groups, statistic, kinds=KINDS, n=counts, num_resamples=num_resamples, seed=seed)
+    found = bootstrap(
+        outcomes.groups, statistic, kinds=CLASSIFICATION, n=counts, num_resamples=num_resamples, seed=seed
+    )
     return ScoredMetrics(metrics=found.metrics, notes=(*_notes(outcomes), *found.notes))
 
 
@@ -241,7 +237,7 @@ def measure_slices(
         return found
 
     counts = {f"{place} {name}": size for place, size in enumerate(sizes.values()) for name in metrics}
-    kinds = {key: KINDS[key.partition(" ")[2]] for key in counts}
+    kinds = {key: CLASSIFICATION[key.partition(" ")[2]] for key in counts}
     scored = bootstrap(outcomes.groups, all_slices, kinds=kinds, n=counts, num_resamples=num_resamples).metrics
     return {
         part: {name: scored[f"{place} {name}"] for name in metrics if f"{place} {name}" in scored}

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.choices import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.errors import UserError
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
@@ -22,9 +23,7 @@ from faithkit.statistics.bootstrap import FEW_GROUPS, Groups, ScoredMetrics, boo
 from faithkit.statistics.metric import ERROR_RATE, Metric
 from faithkit.statistics.spread import Statistic, Values
 
-FEWEST, NONE, RANDOM, PERFECT, MARKS_NOTHING = "fewest", "none", "random", "perfect", "marks_nothing"
-FEWEST_BY_SCORE, NONE_BY_SCORE = "fewest_by_score", "none_by_score"
-STRATEGIES = (FEWEST, NONE, FEWEST_BY_SCORE, NONE_BY_SCORE)
+PERFECT, MARKS_NOTHING = "perfect", "marks_nothing"
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
 KINDS = {RATE: ERROR_RATE, REDUCTION: metric.REDUCTION, SAME_SOURCES: metric.REDUCTION}
 

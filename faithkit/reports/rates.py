@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
+from faithkit.choices import GOLD, RATE_HISTORIES, SELF
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.pages.page_tables import escape_terminal, format_p, format_percent, format_published, new_number_table
@@ -92,7 +93,6 @@ def rate_metrics(turns: Turns, *, num_resamples: int = 1000) -> ScoredMetrics:
     return bootstrap(turns.groups, rate_statistic(turns), kinds=ERROR_RATE, n=n, num_resamples=num_resamples)
 
 
-GOLD, SELF = "gold", "self"
 CORRECTED = f"{TURN_RATE}_corrected"
 NUM_PUBLISHED = 3
 CAPTION = (
@@ -228,7 +228,7 @@ def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judg
         published = published_table("halludial_rates")
         rows.append(None)
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
-            for history in (GOLD, SELF):
+            for history in RATE_HISTORIES:
                 cells = [format_published(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
                 rows.append([f"{row['system']} *", history, *(["1"] if at else []), *cells])
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.errors import UserError
+from faithkit.choices import COPY, GOLD, RESPONSE_BASELINES
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judge_error import corrected_rate
@@ -224,9 +224,7 @@ def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], t
     return new_number_table(title, "judge", heads, rows, caption=lines)
 
 
-GOLD, COPY = "gold", "copy"
 ACROSS = "across datasets"  # names no test set
-RESPONSE_BASELINES = (GOLD, COPY)
 
 
 def response_report(
@@ -250,8 +248,6 @@ def response_report(
         baselines: Any of `gold`, the dataset's response, and `copy`, the knowledge as the response.
         origin: Where the responses are from, and what their judges have seen; None leaves it out.
     """
-    if unknown := [name for name in baselines if name not in RESPONSE_BASELINES]:
-        raise UserError(f"unknown baseline {unknown[0]!r}", hint=f"use {', '.join(RESPONSE_BASELINES)}, or []")
     columns = measure_responses(paired.examples, paired.texts, models, progress=progress)
     scored = columns.scored(num_resamples=num_resamples)
     if scores_path is not None:

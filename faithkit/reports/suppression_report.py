@@ -7,20 +7,15 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from faithkit.choices import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.suppression import (
-    FEWEST,
-    FEWEST_BY_SCORE,
     MARKS_NOTHING,
-    NONE,
-    NONE_BY_SCORE,
     PERFECT,
-    RANDOM,
     RATE,
     REDUCTION,
     SAME_SOURCES,
-    STRATEGIES,
     suppression_metrics,
 )
 from faithkit.pages.page_tables import bold, escape_terminal, format_percent, format_published, new_number_table
@@ -67,9 +62,6 @@ def report_suppression(
         groups: The models to choose from at each source, by a name of the group; None: all of them.
         origin: Where the predictions are from; None leaves it out.
     """
-    unknown = [strategy for strategy in strategies if strategy not in (RANDOM, *STRATEGIES)]
-    if unknown:
-        raise UserError(f"unknown strategy {unknown[0]!r}", hint=f"use {', '.join((RANDOM, *STRATEGIES))}")
     by_id = {prediction.id: prediction for prediction in predictions}
     options: dict[str, Any] = {
         "strategies": [strategy for strategy in strategies if strategy != RANDOM],

@@ -25,10 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.choices import RANDOM, SAMPLING_RULES
 from faithkit.errors import UserError
 from faithkit.statistics.spread import Values
 
-SAMPLING_RULES = RANDOM, UNCERTAINTY = ("random", "uncertainty")
 EVENLY = 0.5  # of the labels, independent of the scores
 ROUNDING = 1e-3  # of a probability, as a spreadsheet may round it; other scores change some much more
 

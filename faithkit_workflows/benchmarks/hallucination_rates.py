@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from data_modules.build import read_benchmark
+from faithkit.choices import GOLD, SELF
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
@@ -21,7 +22,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import HALLUCINATED, UNPARSED, Prediction
-from faithkit.reports.rates import GOLD, SELF, Case, Turns, rates_report
+from faithkit.reports.rates import Case, Turns, rates_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, Replies

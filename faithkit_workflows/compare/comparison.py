@@ -16,18 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import KINDS as CLASSIFICATION_KINDS
 from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.responses.response_columns import RESPONSE_KINDS
 from faithkit.metrics.span_metrics import join_spans, overall_statistic
 from faithkit.metrics.suppression import KINDS as SUPPRESSION_KINDS
 from faithkit.records import Example
-from faithkit.reports.perplexity_report import KINDS as PERPLEXITY_KINDS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
 from faithkit.statistics.bootstrap import Difference, Groups, Resamples, resample
-from faithkit.statistics.metric import ACCURACY, ERROR_RATE, Metric, MetricKind
+from faithkit.statistics.metric import ACCURACY, CLASSIFICATION, ERROR_RATE, LANGUAGE_MODEL, Metric, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
 from faithkit_workflows.compare.test_sets import (
@@ -172,8 +170,8 @@ KINDS: Mapping[str, MetricKind] = {
     "rate": ERROR_RATE,
     **SUPPRESSION_KINDS,
     **RESPONSE_KINDS,
-    **PERPLEXITY_KINDS,
-    **CLASSIFICATION_KINDS,
+    **LANGUAGE_MODEL,
+    **CLASSIFICATION,
 }
 ConfusionMatrix = NDArray[np.int64]  # gold (faithful, hallucinated) x called (faithful, hallucinated, unparsed)
 

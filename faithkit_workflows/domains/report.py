@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import Baseline
-from faithkit.metrics.classification import KINDS, classification_metrics, classification_statistic, safe_ratio
+from faithkit.metrics.classification import classification_metrics, classification_statistic, safe_ratio
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
     bold,
@@ -29,7 +29,7 @@ from faithkit.pages.page_tables import (
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
 from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap, resample
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.metric import CLASSIFICATION, PROPORTION, Metric
 from faithkit.statistics.spread import Values
 
 COVERAGES = (100, 80, 50)  # percent of the rows that are judged, the most confident first
@@ -180,7 +180,7 @@ def average_domains(
     samples = samples[np.isfinite(samples)]
     if not len(samples):
         return None
-    if is_debiased := name in KINDS and KINDS[name].is_debiased:
+    if is_debiased := name in CLASSIFICATION and CLASSIFICATION[name].is_debiased:
         samples = samples - 2 * (samples.mean() - value)  # the bias of the value, and that of resampling it
     tail = min(np.count_nonzero(samples <= 0), np.count_nonzero(samples >= 0))
     low, high = np.quantile(samples, (0.025, 0.975)).clip(*((0, 1) if is_debiased else (-np.inf, np.inf)))

@@ -6,6 +6,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, model_validator
 
+from faithkit.choices import RANDOM, RATE_HISTORIES, RESPONSE_BASELINES, STRATEGIES
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint
 from faithkit.inference.text_engines import EngineOptions
@@ -14,12 +15,9 @@ from faithkit.settings.check import options, with_options
 from faithkit.training.training_options import Aim
 from faithkit_workflows.settings import blocks, engines, preflight
 
-BASELINES = ("gold", "copy")  # as in faithkit.reports.response_report, without torch
-STRATEGIES = ("random", "fewest", "none", "fewest_by_score", "none_by_score")
 RESPONSES = "responses"  # the task of a benchmark that scores generated responses
 PROTOCOLS = ("comparative", "meta_judging", "rates")
 ANALYSIS = "analysis"  # of RAGTruth, which judges nothing
-RATE_HISTORIES = ("gold", "self")  # as in faithkit.reports.rates, without numpy
 APART, JOINED = DOMAIN_HISTORIES = ("apart", "joined")
 DEV, HELD, ALL = DOMAIN_PARTS = ("dev", "held", "all")
 SYSTEMS = "'benchmark.systems={small: {name: transformers, model: smollm2-135m}, other: {gold_predictions: FILE}}'"
@@ -58,7 +56,7 @@ class Detection(Benchmark, types.OpenBlock):
     bert_score: BertScore | None = None
     plots: blocks.Plots = False
     groups: dict[str, list[types.Text] | None] | None = None
-    strategies: Annotated[list[str], types.SomeOf(STRATEGIES)] | None = None
+    strategies: Annotated[list[str], types.SomeOf((RANDOM, *STRATEGIES))] | None = None
 
 
 class Q2(types.Block):
@@ -88,7 +86,7 @@ class Responses(Benchmark):
     predictions: types.PathText | None
     against: types.PathText | None
     incomplete: types.Switch
-    baselines: Annotated[list[str], types.SomeOf(BASELINES, least=0)]
+    baselines: Annotated[list[str], types.SomeOf(RESPONSE_BASELINES, least=0)]
     critic: blocks.DetectorPath
     judges: list[types.Text] = Field(default_factory=list)
     judge_labels: list[blocks.LabelledSet] = Field(default_factory=list)

@@ -9,6 +9,7 @@ from pydantic import Field
 from construction.chain.replies import ENGLISH, INDUCED_KINDS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
+from faithkit.choices import SAMPLING_RULES
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
@@ -19,7 +20,6 @@ from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.engines import is_sharded
 
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert")
-RULES = ("random", "uncertainty")  # as in faithkit.statistics.label_sampling, without numpy
 NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
@@ -197,7 +197,7 @@ class Estimate(Pipeline):
     by: types.Text | None
     width: types.OpenShare | None
     label_next: Annotated[types.Count | None, types.OrNull("for none")]
-    rule: Annotated[str, types.OneOf(RULES)]
+    rule: Annotated[str, types.OneOf(SAMPLING_RULES)]
     power: Annotated[Annotated[float, types.Range(ge=0, le=2)] | None, types.OrNull("to tune it")]
     num_resamples: blocks.Resamples
 

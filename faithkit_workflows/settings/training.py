@@ -13,19 +13,20 @@ from faithkit.errors import UserError, choice_hint
 from faithkit.settings import types
 from faithkit.settings.check import with_options
 from faithkit.settings.types import Ineffective
-from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, COST, ERROR_RATE, SIMILARITY, MetricKind
+from faithkit.statistics.metric import (
+    ACCURACY,
+    CLASSIFICATION,
+    COST,
+    LANGUAGE_MODEL,
+    MetricKind,
+)
 from faithkit.training.training_options import OptimizerOptions
 from faithkit_workflows.settings import blocks, preflight
 
 TARGET = "_target_"
 GROUPS = tuple(CONTROL_TOKENS)
-# The validation metrics of each kind of model. Their kinds are those of faithkit/metrics, which would load numpy.
-_CLASSIFICATION: Mapping[str, MetricKind] = {
-    **dict.fromkeys(("macro_f1", "f1", "precision", "recall", "accuracy", "balanced_accuracy"), ACCURACY),
-    **dict.fromkeys(("auroc", "average_precision", "faithful_f1", "mean_precision", "mean_recall"), ACCURACY),
-    **{"unparsed_rate": ERROR_RATE, "ece": CALIBRATION_ERROR, "brier": ERROR_RATE},
-}
-_LANGUAGE_MODEL: Mapping[str, MetricKind] = {"perplexity": COST, "loss": COST, "token_accuracy": SIMILARITY}
+# The validation metrics that a best checkpoint can be chosen by.
+_CLASSIFICATION = {name: kind for name, kind in CLASSIFICATION.items() if kind.higher_is_better is not None}
 
 
 class Task(types.OpenBlock):
@@ -76,9 +77,9 @@ KINDS = {
         "critic.tagger.options:TaggerOptions",
         {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
     ),
-    "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", _LANGUAGE_MODEL),
+    "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", LANGUAGE_MODEL),
     "judge.task.JudgeTask": Kind(
-        "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **_LANGUAGE_MODEL}
+        "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **LANGUAGE_MODEL}
     ),
 }
 OBJECTIVES = {

@@ -48,6 +48,7 @@ WRONG = [
     ("evaluate", EVALUATE + "predictions=/nowhere.jsonl", "no such file|/nowhere.jsonl"),
     ("evaluate", EVALUATE + "resume={trained}", "one of train|faithkit train"),
     ("evaluate", "benchmark=transfer checkpoint={critic} benchmark.threshold_aim=luck", "threshold_aim is 'luck'"),
+    ("evaluate", "benchmark=suppression checkpoint={critic} benchmark.strategies=[best]", "strategies is|fewest"),
     ("generate", "checkpoint={critic}", "checkpoint is a critic|generator"),
     ("generate", "checkpoint={generator} best_of=8", "best_of=8 needs a judge|detector=PATH"),
     ("generate", "checkpoint={generator} decoding=topk", "decoding has no choice 'topk'|greedy"),

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faithkit.choices import STRATEGIES
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.suppression import STRATEGIES, count_detected_spans, rerank, suppression_metrics, tied_candidates
+from faithkit.metrics.suppression import count_detected_spans, rerank, suppression_metrics, tied_candidates
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span
 from faithkit.reports.suppression_report import report_suppression, suppression_table
@@ -174,8 +175,6 @@ def test_the_table_has_the_papers_figures_under_ours_and_the_numbers_are_kept(tm
     assert re.search(r"paper +\| +450 \| +43\.1 \| +21\.8", shown)
     assert shown.count("    paper ") == 5
     assert all(len(line) <= 80 for line in shown.splitlines() if line[:1] in "+|")
-    with pytest.raises(UserError, match="unknown strategy 'best'"):
-        report_suppression(RunFolder(tmp_path), examples, [], groups={}, strategies=["best"], meta={})
     with pytest.raises(UserError, match="no group of models"):
         report_suppression(RunFolder(tmp_path), examples, [], groups={"gone": ["x"]}, meta={})
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from faithkit.choices import RANDOM, UNCERTAINTY
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
-from faithkit.statistics.label_sampling import RANDOM, UNCERTAINTY, inclusion_probabilities, sample_rows
+from faithkit.statistics.label_sampling import inclusion_probabilities, sample_rows
 from faithkit.statistics.prediction_powered import Verdicts, estimate_rate
 
 DETECTORS = ("good", "middling", "over-eager", "useless")

@@ -5,11 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faithkit.choices import RANDOM, SAMPLING_RULES, UNCERTAINTY
 from faithkit.errors import UserError
 from faithkit.statistics.label_sampling import (
-    RANDOM,
-    SAMPLING_RULES,
-    UNCERTAINTY,
     Wave,
     inclusion_probabilities,
     read_waves,

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from faithkit.choices import UNCERTAINTY
 from faithkit.errors import UserError
-from faithkit.statistics.label_sampling import UNCERTAINTY, inclusion_probabilities, sample_rows
+from faithkit.statistics.label_sampling import inclusion_probabilities, sample_rows
 from faithkit.statistics.prediction_powered import LabelSums, Verdicts, estimate_rate, plan_labels
 from tests.faithkit.statistics.estimate_coverage import coverage, responses
 
