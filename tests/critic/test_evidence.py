@@ -1,6 +1,5 @@
 """A critic that weighs words beside its encoder: what it learns, that it is kept, and that texts decide it alone."""
 
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -8,14 +7,11 @@ import numpy as np
 import pytest
 
 from critic import Critic
-from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHTS, fit_evidence
+from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHTS, fit_evidence
 from critic.weights import load_classifier
-from faithkit.errors import UserError
-from faithkit.files.model_folder import SIDECAR
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, model_state
 from tests.data_modules.examples import example
-from tests.model_folders import edit_json, reseal
 from tests.running import SMALL, train_here
 
 KNOWLEDGE = "The river is long. The city is old. The king lives in it. Music is loved by the king."
@@ -37,15 +33,6 @@ def test_a_frozen_encoder_stays_as_it_was_and_its_head_learns(general: Path, tin
     after = model_state(best_weights(RunFolder(general)))
     moved = {name for name in before if not np.array_equal(before[name].numpy(), after[name].float().numpy())}
     assert moved == {name for name in before if name.startswith(("classifier.", "bert.pooler."))}
-
-
-@pytest.mark.parametrize("broken", [[1.0, 2.0], ["a"] * len(WEIGHTS), [1e9] * len(WEIGHTS)])
-def test_broken_weights_of_evidence_are_refused(general: Path, tmp_path: Path, broken: list[object]) -> None:
-    folder = Path(shutil.copytree(general / "hf", tmp_path / "hf"))
-    edit_json(folder / SIDECAR, lambda stored: stored["thresholds"].update({EVIDENCE: broken}))
-    reseal(folder)
-    with pytest.raises(UserError, match=EVIDENCE):
-        Critic.load(str(folder))
 
 
 def test_scores_are_the_same_alone_in_lists_and_from_cached_tokens(general: Path) -> None:

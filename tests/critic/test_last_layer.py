@@ -45,13 +45,6 @@ def test_logits_are_those_of_the_whole_layer(
         assert torch.allclose(short(**inputs).logits, whole(**inputs).logits, rtol=1e-5, atol=1e-6)
 
 
-def test_weights_keep_their_names_and_values(
-    pair: tuple[transformers.PreTrainedModel, transformers.PreTrainedModel],
-) -> None:
-    whole, short = (model.state_dict() for model in pair)
-    assert list(whole) == list(short) and all(torch.equal(whole[name], short[name]) for name in whole)
-
-
 @pytest.mark.parametrize("name", ["ModernBert", "DebertaV2", "Electra"])
 def test_encoders_with_other_layers_or_heads_stay_as_they_are(name: str) -> None:
     model = classifier(name)

@@ -1,9 +1,7 @@
 """Scoring from Python: three lines, one pair or many, the same in any batch, texts of any length."""
 
 import json
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count, cycle, islice
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from critic import Critic
 from critic.sequence.pair_odds import window_logits
 from faithkit.calibration.score_calibration import log_odds
 from faithkit.errors import UserError
-from tests.data_modules.examples import example
 
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
@@ -125,16 +122,6 @@ def test_a_critic_shows_what_it_is_and_its_scores_are_json(critic: Critic, train
     assert repr(critic).startswith(f"Critic({str(trained)!r}, threshold=0.") and "device='cpu'" in repr(critic)
     score = critic.score("the river", "it is long")
     assert json.loads(json.dumps(score.to_dict())) == {"label": score.label, "probability": score.probability}
-
-
-def test_cached_columns_score_as_their_texts_do(critic: Critic) -> None:
-    long = replace(critic.encoder, max_length=24)
-    small = Critic(critic.model, long, critic.calibration)
-    examples = [example(knowledge=k * 5, response=r) for k, r in zip(KNOWLEDGE, RESPONSE, strict=True)]
-    columns = long.encode(examples, Counter())
-    from_texts = small.odds([e.knowledge for e in examples], [e.response for e in examples])
-    assert len(long.windows(columns)) > 20
-    assert np.array_equal(small.column_odds(columns), from_texts)
 
 
 def test_int8_scores_stay_close(trained: Path, critic: Critic) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from critic import Critic
+from critic.sequence.evidence import EVIDENCE, WEIGHTS
 from critic.sequence.settings import Settings as CriticSettings
 from critic.tagger.settings import Settings as TaggerSettings
 from critic.tagger.settings import tagger_labels
@@ -334,7 +335,13 @@ NUMBERS = (None, True, "0.5", float("nan"), float("inf"), -float("inf"), 1e9, -1
         (CRITIC, ("layout", "order"), "none", "layout.order is 'none'"),
         *((CRITIC, ("layout", "max_length"), value, "max_length") for value in ("0.5", 5000)),
         (TAGGER, ("layout", "token_support"), "yes", "layout.token_support is 'yes'"),
+        (CRITIC, ("thresholds", EVIDENCE), [1.0, 2.0], "evidence_weights is"),
+        (CRITIC, ("thresholds", EVIDENCE), ["a"] * len(WEIGHTS), f"thresholds.{EVIDENCE} is"),
+        (TAGGER, ("layout",), {}, "layout.max_length is not set"),
         (TAGGER, ("thresholds", "char_threshold"), 2, "char_threshold"),
+        (TAGGER, ("thresholds", "response_weights"), [1, 2], "response_weights is"),
+        (TAGGER, ("thresholds", "token_weights"), [1, 2, 3], "token_weights is"),
+        (TAGGER, ("thresholds", "colour"), 1, "thresholds.colour: there is no such key"),
         (GENERATOR, ("layout", "architecture"), "none", "architecture"),
         (GENERATOR, ("layout", "kind"), "seq2seq", "layout.kind is 'seq2seq'"),
         (GENERATOR, ("layout", "control"), ["voice", 5], "control"),

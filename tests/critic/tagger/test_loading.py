@@ -1,11 +1,8 @@
 """A tagger is loaded from what is one, and what is wrong with a folder is said."""
 
-import json
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.records import SPAN_TYPES, UNTYPED
 from faithkit_workflows.detectors.loading import kind_of, load_detector
 from tests.critic.tagger.test_predictor import ANSWER, CONTEXT
-from tests.model_folders import make_foreign, reseal
+from tests.model_folders import make_foreign
 
 Write = Callable[..., Path]
 
@@ -29,30 +26,6 @@ def test_each_kind_refuses_the_others_folder(tagger_folder: Path, trained: Path,
     loaded = load_detector(str(tagger_folder), precision="32-true", batch_tokens=None)
     assert isinstance(loaded, Tagger)
     assert isinstance(load_detector(str(trained), precision="32-true", batch_tokens=None), Critic)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("thresholds", {"slope": 1.0}),
-        ("thresholds", {"response_weights": [1, 2]}),
-        ("thresholds", {**asdict(SpanCalibration()), "response_weights": [1, 2]}),
-        ("thresholds", {**asdict(SpanCalibration()), "token_weights": [1, 2, 3]}),
-        ("thresholds", {**asdict(SpanCalibration()), "colour": 1}),
-        ("layout", {}),
-        ("layout", {"max_length": "many"}),
-    ],
-)
-def test_a_broken_sidecar_is_explained(tagger_folder: Path, tmp_path: Path, key: str, value: dict[str, Any]) -> None:
-    shutil.copytree(tagger_folder, tmp_path / "broken")
-    file = tmp_path / "broken" / "faithkit.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
-    reseal(file.parent)
-    with pytest.raises(UserError, match=r"broken sidecar(.|\n)*faithkit.json"):
-        Tagger.load(str(tmp_path / "broken"))
-    file.write_text("{}")
-    with pytest.raises(UserError, match="broken sidecar"):
-        Tagger.load(str(tmp_path / "broken"))
 
 
 @pytest.mark.parametrize("typed", [True, False])
@@ -78,12 +51,3 @@ def test_weights_that_are_no_tagger_are_refused(
         Tagger.load(str(write_tagger(sidecar=False, labels=("O", "B-PER", "I-PER"))))
     with pytest.raises(UserError, match="no such run or folder"):
         Tagger.load(str(tmp_path / "nowhere" / "at" / "all"))
-
-
-def test_weights_that_are_cut_short_are_refused(tagger_folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(tagger_folder, tmp_path / "broken")
-    weights = tmp_path / "broken" / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
-    reseal(weights.parent)
-    with pytest.raises(UserError, match="cannot be loaded: SafetensorError"):
-        Tagger.load(str(tmp_path / "broken"))

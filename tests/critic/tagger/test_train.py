@@ -178,9 +178,6 @@ def test_training_goes_on_from_a_tagger_or_a_critic(
         (["model.max_length=512"], "model.max_length is 512, but this encoder reads at most 128 tokens"),
         (["model.max_length=16"], "model.max_length is 16"),
         (["model.max_windows=0"], "model.max_windows is 0"),
-        (["model.positive_weight=0"], "model.positive_weight is 0"),
-        (["model.focal_gamma=-1"], "model.focal_gamma is -1"),
-        (["model.threshold_aim=best"], "model.threshold_aim is 'best'"),
         (["data.fold=5"], "data.fold is 5"),
     ],
 )

@@ -81,28 +81,14 @@ def test_a_reopened_file_goes_on_after_its_last_whole_line(tmp_path):
     assert [row["row"] for row in read_jsonl(path)] == [1, "é" * 40_000, 3]
 
 
-def test_a_file_that_is_only_half_a_line_starts_anew(tmp_path):
-    (tmp_path / "rows").write_bytes(b'{"row"')
-    with JsonlAppender(tmp_path / "rows") as appender:
-        appender.append({"row": 1})
-    assert list(read_jsonl(tmp_path / "rows")) == [{"row": 1}]
-
-
 @pytest.mark.parametrize("before", [b"", b'{"row": 0}\n'])
-def test_zero_bytes_that_a_power_cut_left_are_dropped(before, tmp_path):
-    (tmp_path / "rows").write_bytes(before + bytes(8) + b"\n")
+@pytest.mark.parametrize("cut", [b'{"row"', bytes(8) + b"\n", *(b"x" * (2**16 + more) for more in (-2, -1, 0))])
+def test_what_a_kill_or_a_power_cut_left_of_a_line_is_dropped_alone(cut, before, tmp_path):
+    (tmp_path / "rows").write_bytes(before + cut)
     with JsonlAppender(tmp_path / "rows") as appender:
-        assert appender.dropped_bytes == 9
+        assert appender.dropped_bytes == len(cut)
         appender.append({"row": 1})
     assert [row["row"] for row in read_jsonl(tmp_path / "rows")] == ([0, 1] if before else [1])
-
-
-@pytest.mark.parametrize("size", [2**16 - 2, 2**16 - 1, 2**16])
-def test_half_a_line_as_long_as_a_block_of_the_search_is_dropped_alone(size, tmp_path):
-    (tmp_path / "rows").write_bytes(b'{"row": 0}\n' + b"x" * size)
-    with JsonlAppender(tmp_path / "rows") as appender:
-        assert appender.dropped_bytes == size
-    assert list(read_jsonl(tmp_path / "rows")) == [{"row": 0}]
 
 
 def test_rows_can_be_read_while_the_work_goes_on(tmp_path):

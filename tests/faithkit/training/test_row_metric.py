@@ -6,13 +6,8 @@ import sys
 import numpy as np
 import pytest
 import torch
-from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, BinaryF1Score
 
 from critic.sequence.module import validation_metrics as critic_metrics
-from critic.tagger.module import validation_metrics as tagger_metrics
-from faithkit.reports.perplexity_report import language_model_statistic
-from faithkit.statistics.bootstrap import Groups
-from faithkit.training.language_model import language_model_figures as generator_figures
 from faithkit.training.module import RowMetric
 from tests.running import ROOT
 
@@ -43,33 +38,6 @@ def test_a_row_that_comes_twice_counts_once() -> None:
     assert filled(metric, VALUES, np.arange(5)).compute() == once
     metric.reset()
     assert filled(metric, VALUES, np.arange(20)).compute() != once, "a validation begins with no rows"
-
-
-def test_torchmetrics_agrees_to_fp32() -> None:
-    counted = LABELS >= 0
-    probability = torch.from_numpy(LOGITS[counted]).softmax(1)[:, 1]
-    gold = torch.from_numpy(LABELS[counted])
-    ours = critic_metrics(np.arange(len(COUNTED)), COUNTED)
-    for name, theirs in (("f1", BinaryF1Score()), ("accuracy", BinaryAccuracy()), ("auroc", BinaryAUROC())):
-        assert ours[name] == pytest.approx(float(theirs(probability, gold)), abs=1e-6), name
-
-
-def test_the_taggers_figures_are_those_of_all_tokens() -> None:
-    answers = np.sort(RNG.integers(0, 9, 40))
-    place = np.arange(40) - np.searchsorted(answers, answers)
-    odds, tags, characters = RNG.normal(size=40).round(1), RNG.integers(-1, 3, 40), RNG.integers(1, 9, 40)
-    columns = np.column_stack([odds, tags, characters]).astype(np.float32)
-    metric = RowMetric(tagger_metrics)
-    order = RNG.permutation(40)
-    metric.update(torch.from_numpy(np.stack([answers[order], place[order]], axis=1)), torch.from_numpy(columns[order]))
-    assert metric.compute() == tagger_metrics(np.stack([answers, place], axis=1), columns.astype(np.float64))
-
-
-def test_the_generators_figures_are_those_of_all_rows() -> None:
-    rows = np.column_stack([RNG.gamma(9, size=40), RNG.integers(3, 9, 40), RNG.integers(0, 3, 40)])
-    groups = Groups.of(map(str, range(40)))
-    wanted = {name: float(v) for name, [v] in language_model_statistic(groups, rows)(np.ones((1, 40))).items()}
-    assert filled(RowMetric(generator_figures), rows, RNG.permutation(40)).compute() == wanted
 
 
 TWO = """
