@@ -12,8 +12,6 @@ from speed.measure import (
     machine,
     rates,
     replace_section,
-    require,
-    table,
     write_results,
 )
 
@@ -22,11 +20,6 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     ratio = Ratio.of(slow=[4.0, 9.0, 40.0], fast=[2.0, 3.0, 10.0])
     assert (ratio.median, ratio.low, ratio.high) == (3.0, 2.0, 4.0)
     assert str(ratio) == "3.00x (2.00 to 4.00)"
-
-
-def test_sides_need_equally_many_rounds() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        Ratio.of([1.0, 2.0], [1.0])
 
 
 def test_sides_take_turns_and_a_warm_up_does_not_count() -> None:
@@ -41,22 +34,6 @@ def test_sides_take_turns_and_a_warm_up_does_not_count() -> None:
     taken = alternate(sides, 2, warm_up=True, clock=lambda: now)
     assert taken == {"a": [2.0, 2.0], "b": [3.0, 3.0]}
     assert calls == ["b", "a", "a", "b", "b", "a"]
-
-
-def test_a_missing_package_ends_the_program_with_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
-    require("json")
-    with pytest.raises(SystemExit) as ended:
-        require("json", "no_such_package")
-    assert ended.value.code == 2
-    assert capsys.readouterr().err == "error: not installed: no-such-package; hint: pip install -e '.[bench]'\n"
-
-
-def test_a_side_may_return_its_seconds() -> None:
-    assert alternate({"a": lambda: 5.0}, 1) == {"a": [5.0]}
-
-
-def test_a_table_is_markdown() -> None:
-    assert table(["a", "b"], [[1, "x"]]) == "| a | b |\n| --- | --- |\n| 1 | x |"
 
 
 def test_a_section_replaces_the_one_of_its_title_alone() -> None:
