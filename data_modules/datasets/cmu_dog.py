@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-from data_modules.reading.dataset import Records, Source
-from data_modules.reading.dialogues import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
+from data_modules.reading.dataset import Records
+from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
-from data_modules.reading.files import File
+from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
@@ -37,7 +37,7 @@ class SpokenTurn(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CmuDog(Source):
+class CmuDog(ConversationSource):
     """Turns of those who saw the text, with the section that was shown, without labels.
 
     Messages that one person sent in a row are one turn. Ids of official conversations are `<file stem>:<message>`.
@@ -48,30 +48,23 @@ class CmuDog(Source):
 
     name: ClassVar[str] = "cmu_dog"
     embedded_layout: ClassVar[str | None] = "cmu_dog"
+    official_files: ClassVar[Sequence[Patterns]] = (TURNS, RAW)
+    address: ClassVar[str] = ADDRESS
 
-    def files(self) -> Mapping[str, Sequence[File]]:
-        """Returns the conversations of each split, followed by the documents: its records depend on both."""
-        found = find_turns(self.path, TURNS, RAW, ADDRESS)
-        return {split: [*files, *_documents_of(files[0])] for split, files in found.items()}
+    def companions(self, file: Path) -> list[Path]:
+        """Returns the documents."""
+        if len(file.parents) < 3 or file.parents[1].name != Path(RAW["train"][0]).parts[0]:
+            return []
+        return sorted(document for document in (file.parents[2] / DOCUMENTS).glob("*.json") if document.is_file())
 
     def read_split(self, split: str, report: ReadReport) -> Records:
-        """Yields the records of a split, file by file."""
+        """Yields the records of a split, file by file; bad documents are reported first."""
         for path, line, error, values in self._wiki_data[1]:
             report.reject(path, line, error, values)
-        for file in self.files()[split]:
-            assert isinstance(file, Path)
-            if file.parent.name != DOCUMENTS:
-                yield from read_file(self, file, split, report)
+        yield from super().read_split(split, report)
 
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        layout = row.layout(LAYOUTS)
-        report.count(f"layout: {layout}")
-        if is_turn(row):
-            yield turn_example(row, self.name, split)
-        else:
-            yield from self._conversation(row, split, report)
-
-    def _conversation(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+    def conversations(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        report.count(f"layout: {row.layout(LAYOUTS)}")
         document = self._document(row)
         saw = row.texts("whoSawDoc")
         conversation = Path(row.file).stem
@@ -123,16 +116,6 @@ class CmuDog(Source):
                 except BadRow as error:
                     bad.append((row.file, row.line, error, row.values))
         return documents, bad
-
-
-def _documents_of(conversation: Path) -> list[Path]:
-    if not _is_raw(conversation):
-        return []
-    return sorted(file for file in (conversation.parents[2] / DOCUMENTS).glob("*.json") if file.is_file())
-
-
-def _is_raw(file: Path) -> bool:
-    return len(file.parents) > 2 and file.parents[1].name == Path(RAW["train"][0]).parts[0]
 
 
 def _document_of(row: Row) -> tuple[int, Mapping[str, str]]:

@@ -13,11 +13,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from data_modules.reading.dataset import Records, Source
-from data_modules.reading.dialogues import EMPTY, OPENS, find_turns, is_turn, read_file, turn_example
+from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
-from data_modules.reading.files import File
+from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
@@ -165,7 +164,7 @@ LAYOUTS = {"turns": TURN_FIELDS, "conversations": ("content",)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopicalChat(Source):
+class TopicalChat(ConversationSource):
     """Turns with the sentence of the named sections that they share most words with, without labels.
 
     Both people's turns are read: each is the wizard of their turns. Ids of official conversations are
@@ -178,27 +177,18 @@ class TopicalChat(Source):
 
     name: ClassVar[str] = "topical_chat"
     embedded_layout: ClassVar[str | None] = "topical_chat"
+    official_files: ClassVar[Sequence[Patterns]] = (TURNS, RAW)
+    address: ClassVar[str] = ADDRESS
     min_overlap: float = 0.2
 
     def __post_init__(self) -> None:
         check_value("min_overlap", self.min_overlap, Share)
 
-    def files(self) -> Mapping[str, Sequence[File]]:
-        """Returns the conversations of each split, followed by their reading sets: its records depend on both."""
-        found = find_turns(self.path, TURNS, RAW, ADDRESS)
-        return {split: [*files, *reading_set_files(files[0])] for split, files in found.items()}
+    def companions(self, file: Path) -> list[Path]:
+        """Returns the reading sets."""
+        return reading_set_files(file)
 
-    def read_split(self, split: str, report: ReadReport) -> Records:
-        """Yields the records of a split."""
-        file = self.files()[split][0]
-        assert isinstance(file, Path)
-        yield from read_file(self, file, split, report)
-
-    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        if is_turn(row):
-            report.count("layout: turns")
-            yield turn_example(row, self.name, split)
-            return
+    def conversations(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         if not all(isinstance(values, Mapping) and "content" in values for values in row.values.values()):
             row.layout(LAYOUTS)  # raises BadRow with the fields that were looked for
         sets = read_reading_sets(Path(row.file))

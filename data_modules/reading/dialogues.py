@@ -6,12 +6,14 @@ with Yes or No.
 """
 
 import re
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from data_modules.reading.dataset import Records, Source
 from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD, YES_NO, alternate, other_fields
-from data_modules.reading.files import Patterns, find_files
+from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row, read_rows
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
@@ -21,20 +23,44 @@ OPENS = "dropped: opens the conversation"
 EMPTY = "dropped: empty message"
 
 
-def find_turns(path: str, turns: Patterns, raw: Patterns, address: str) -> dict[str, list[Path]]:
-    """Returns the files of each split: the turns if the folder has any, otherwise the official conversations.
+@dataclass(frozen=True, kw_only=True)
+class ConversationSource(Source):
+    """Official conversations, or turns that were cut out of them: `official_files` has the turns' layout first.
 
     A path to the official folder of conversations reads that folder, even if there are turns next to it.
     """
-    inner = Path(next(iter(raw.values()))[0]).parts[0]
-    root = Path(path).expanduser()
-    if root.name == inner and root.is_dir():
-        return find_files(str(root.parent), raw, address=address)
-    return find_files(path, turns, raw, address=address)
 
+    @abstractmethod
+    def companions(self, file: Path) -> list[Path]:
+        """Returns the further files that the records of a split depend on, by the split's first file."""
 
-def is_turn(row: Row) -> bool:
-    return "conv" in row.values
+    @abstractmethod
+    def conversations(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        """Yields the records of a row of official conversations."""
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        """Returns the conversations or turns of each split, followed by their companions."""
+        return {split: [*files, *self.companions(files[0])] for split, files in self._found().items()}
+
+    def _found(self) -> dict[str, list[Path]]:
+        raw, root = self.official_files[-1], Path(self.path).expanduser()
+        if root.name == Path(next(iter(raw.values()))[0]).parts[0] and root.is_dir():
+            return find_files(str(root.parent), raw, address=self.address)
+        return find_files(self.path, *self.official_files, address=self.address)
+
+    def read_split(self, split: str, report: ReadReport) -> Records:
+        """Yields the records of a split, file by file."""
+        for file in self._found()[split]:
+            for row in read_rows(file, report):
+                for example in self.read_row(row, split, report):
+                    yield example, None
+
+    def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
+        if "conv" in row.values:
+            report.count("layout: turns")
+            yield turn_example(row, self.name, split)
+        else:
+            yield from self.conversations(row, split, report)
 
 
 def turn_example(row: Row, source: str, split: str) -> Example:
@@ -51,13 +77,6 @@ def turn_example(row: Row, source: str, split: str) -> Example:
         reference=row.text("response"),
         meta=other_fields(row.values, FIELDS),
     )
-
-
-def read_file(source: Source, file: Path, split: str, report: ReadReport) -> Records:
-    """Yields the records of one file of a dataset; its other files hold what the rows refer to."""
-    for row in read_rows(file, report):
-        for example in source.read_row(row, split, report):
-            yield example, None
 
 
 SPEAKERS = {f"{mark}:": speaker for speaker, mark in SPEAKER_MARKS.items()}
