@@ -21,8 +21,6 @@ from faithkit_workflows.detectors.judges import read_labelled
 from tests.running import evaluate_here
 from tests.tiny import write_nli
 
-NO_BERT = "benchmark.bert_score.encoder=null"
-
 
 @pytest.fixture(scope="module")
 def audit() -> str:
@@ -46,8 +44,13 @@ def answers(wow: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def metrics(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "metrics.json").read_text())["metrics"]
+def judged(folder: Path, wow: str, answers: Path, *options: str, audit: str = "") -> dict[str, Any]:
+    """Evaluates the answers, with the audit's labels if it is given, and gives the metrics."""
+    given = ["benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", "benchmark.bert_score.encoder=null"]
+    labels = [f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"] if audit else []
+    evaluate_here(*given, f"predictions={answers}", f"run_dir={folder}", *labels, *options)
+    found: dict[str, Any] = json.loads((folder / "metrics.json").read_text())["metrics"]
+    return found
 
 
 def with_training(trained: Path, folder: Path, data: dict[str, Any]) -> Path:
@@ -63,11 +66,9 @@ def with_training(trained: Path, folder: Path, data: dict[str, Any]) -> Path:
 def test_every_judge_stands_beside_its_error_and_its_corrected_rate(
     trained: Path, audit: str, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
     judges = f"benchmark.judges=[word_overlap,counted_features,'{trained}']"
-    options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", f"benchmark.path={wow}", "benchmark.split=test", labels, judges, *options)
-    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    found = judged(tmp_path / "run", wow, answers, judges, f"benchmark.critic={trained}", audit=audit)
+    shown = " ".join(capsys.readouterr().out.split())
     for key in ("critic", "word_overlap", "counted_features", "critic_4"):
         assert 0 <= found[f"test/wow/{key}_rate"]["value"] <= 1
         assert found[f"test/wow/judge/{key}_recall"]["low"] <= found[f"test/wow/judge/{key}_recall"]["high"]
@@ -88,17 +89,9 @@ def test_every_judge_compares_two_systems(
     rows = [json.loads(line) for line in answers.read_text().splitlines()]
     other = tmp_path / "chat.jsonl"
     other.write_text("".join(json.dumps(row | {"text": "I like music!"}) + "\n" for row in rows))
-    labels = f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]"
-    options = [labels, "benchmark.judges=[word_overlap]", f"against={other}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
-    evaluate_here(
-        "benchmark=wow",
-        "verbose=true",
-        f"benchmark.path={wow}",
-        "benchmark.split=test",
-        f"predictions={answers}",
-        *options,
-    )
-    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    options = ["benchmark.judges=[word_overlap]", f"against={other}", "verbose=true"]
+    found = judged(tmp_path / "run", wow, answers, *options, audit=audit)
+    shown = " ".join(capsys.readouterr().out.split())
     assert found["test/wow/difference/word_overlap_rate"]["value"] == pytest.approx(-0.5)
     said, other_said = (100 * found[f"test/wow/{of}word_overlap_rate"]["value"] for of in ("", "against/"))
     assert f"word overlap: | {said:.1f} | {other_said:.1f} | -50.0" in shown
@@ -107,19 +100,11 @@ def test_every_judge_compares_two_systems(
 def test_without_labelled_rows_nothing_is_corrected_and_it_says_so(
     trained: Path, wow: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [f"predictions={answers}", f"benchmark.critic={trained}", NO_BERT, f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", "verbose=true", f"benchmark.path={wow}", "benchmark.split=test", *options)
-    assert not any("corrected" in name for name in metrics(tmp_path / "run"))
+    found = judged(tmp_path / "run", wow, answers, "verbose=true", f"benchmark.critic={trained}")
+    assert not any("corrected" in name for name in found)
     assert "no rate is corrected" in capsys.readouterr().out
     with pytest.raises(UserError, match="is fitted on labelled rows"):
-        evaluate_here(
-            "benchmark=wow",
-            f"benchmark.path={wow}",
-            "benchmark.judges=[word_overlap]",
-            f"predictions={answers}",
-            NO_BERT,
-            f"run_dir={tmp_path / 'none'}",
-        )
+        judged(tmp_path / "none", wow, answers, "benchmark.judges=[word_overlap]")
 
 
 def test_rows_that_the_critic_was_trained_on_do_not_tell_its_error(trained: Path, audit: str, tmp_path: Path) -> None:
@@ -157,13 +142,9 @@ def test_a_second_judge_is_not_measured_on_rows_that_it_has_seen(
     assert every is not None
     half = [replace(row, id=row.id.partition("/")[2]) for row in every.rows[: len(every.rows) // 2]]
     second = having_seen(trained, tmp_path / "second", half)
-    judges = f"benchmark.judges=['{trained}','{second}']"
-    options = [f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]", judges, NO_BERT]
-    paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
-    evaluate_here(
-        "benchmark=wow", "verbose=true", "benchmark.split=test", f"benchmark.critic={trained}", *paths, *options
-    )
-    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    options = [f"benchmark.judges=['{trained}','{second}']", f"benchmark.critic={trained}", "verbose=true"]
+    found = judged(tmp_path / "run", wow, answers, *options, audit=audit)
+    shown = " ".join(capsys.readouterr().out.split())
     sizes = [
         sum(found[f"test/wow/judge/{key}_{name}"]["n"] for name in ("recall", "false_alarms"))
         for key in ("critic", "critic_2", "critic_3")
@@ -177,14 +158,8 @@ def test_an_nli_model_judges_by_entailment(
     wow: str, audit: str, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nli = write_nli(tmp_path / "nli", positions=200)
-    options = [
-        f"benchmark.judges=['nli:{nli}']",
-        f"benchmark.judge_labels=[{{dataset: audit, path: '{audit}'}}]",
-        NO_BERT,
-    ]
-    paths = [f"benchmark.path={wow}", f"predictions={answers}", f"run_dir={tmp_path / 'run'}"]
-    evaluate_here("benchmark=wow", "verbose=true", "benchmark.split=test", *paths, *options)
-    found, shown = metrics(tmp_path / "run"), " ".join(capsys.readouterr().out.split())
+    found = judged(tmp_path / "run", wow, answers, f"benchmark.judges=['nli:{nli}']", "verbose=true", audit=audit)
+    shown = " ".join(capsys.readouterr().out.split())
     rows = [json.loads(line) for line in (tmp_path / "run" / "scores" / "wow.jsonl").read_text().splitlines()]
     model = load_entailment(str(nli), device="cpu")
     block = {"name": "wow", "path": wow, "split": "test", "num_rows": None, "on_bad_row": "stop", "options": {}}
