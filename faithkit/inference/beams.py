@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from faithkit.inference.decoder_state import Seq2SeqState, State
+from faithkit.inference.decoder_state import CausalState, Seq2SeqState
 from faithkit.inference.decoding import Completion, Decoding, Prompt
 from faithkit.inference.prefill import PromptReader
 
@@ -85,7 +85,7 @@ class BeamBatch:
         seen: The tokens that occur before it [searches * beams, V]; None without a repetition penalty.
     """
 
-    def __init__(self, searches: list[_Search], state: State, logits: Tensor, seen: Tensor | None):
+    def __init__(self, searches: list[_Search], state: CausalState, logits: Tensor, seen: Tensor | None):
         self.searches, self.state, self.logits, self.seen = searches, state, logits, seen
 
     @classmethod
@@ -109,7 +109,7 @@ class BeamBatch:
     def joined(self, other: "BeamBatch") -> "BeamBatch":
         """Appends the searches of another batch."""
         seen = None if self.seen is None or other.seen is None else torch.cat([self.seen, other.seen])
-        state = type(self.state).join([self.state, other.state])  # type: ignore[list-item]
+        state = type(self.state).join([self.state, other.state])
         return BeamBatch(self.searches + other.searches, state, torch.cat([self.logits, other.logits]), seen)
 
     def advance(self, reader: PromptReader, decoding: Decoding) -> Iterator[Completion]:

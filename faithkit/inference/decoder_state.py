@@ -289,22 +289,30 @@ class CausalState:
         return cls(cache, torch.cat([state.lengths for state in states]))
 
 
-class Seq2SeqState:
-    """The state of an encoder-decoder: the encoder's output, and the decoder's keys and values.
+class Seq2SeqState(CausalState):
+    """The state of an encoder-decoder: that of the decoder's self-attention, and the encoder's output.
 
     Args:
         hidden: The encoder's output [B / copies, L, H].
         readable: Which of its positions are not padding [B / copies, L].
-        written: The state of the decoder's self-attention, B rows.
         crossed: Keys and values of the cross-attention, B / copies rows, which never change.
         copies: Consecutive rows that share a prompt (beams), whose encoder output is stored once.
     """
 
-    def __init__(self, hidden: Tensor, readable: Tensor, written: CausalState, crossed: GrowingCache, copies: int = 1):
-        self.hidden, self.readable, self.written, self.crossed, self.copies = hidden, readable, written, crossed, copies
+    def __init__(
+        self,
+        cache: GrowingCache,
+        lengths: Tensor,
+        hidden: Tensor,
+        readable: Tensor,
+        crossed: GrowingCache,
+        copies: int = 1,
+    ):
+        super().__init__(cache, lengths)
+        self.hidden, self.readable, self.crossed, self.copies = hidden, readable, crossed, copies
 
     @classmethod
-    def read(
+    def encode(
         cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
     ) -> tuple["Seq2SeqState", Tensor]:
         """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
@@ -312,8 +320,7 @@ class Seq2SeqState:
         tokens = _padded(ids, pad_id, model.device, align_right=False)
         readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
         hidden = model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state
-        written = CausalState(GrowingCache(), torch.zeros_like(lengths))
-        state = cls(hidden, readable, written, GrowingCache(spare=0))
+        state = cls(GrowingCache(), torch.zeros_like(lengths), hidden, readable, GrowingCache(spare=0))
         begin = torch.tensor([list(prefix)], device=model.device).expand(len(ids), -1)
         return state, state._forward(model, begin)
 
@@ -322,43 +329,34 @@ class Seq2SeqState:
         return self._forward(model, tokens[:, None])
 
     def _forward(self, model: Any, tokens: Tensor) -> Tensor:
-        written = self.written
-        written.lengths += tokens.shape[1]
-        mask = _visible(written.lengths, written.cache.width + tokens.shape[1])
+        self.lengths += tokens.shape[1]
+        mask = _visible(self.lengths, self.cache.width + tokens.shape[1])
         output = model(
             encoder_outputs=BaseModelOutput(last_hidden_state=self.hidden),  # type: ignore[arg-type]
             attention_mask=_unless_all(self.readable),
             decoder_input_ids=tokens,
             decoder_attention_mask=_unless_all(mask),
-            past_key_values=EncoderDecoderCache(written.cache, self.crossed),
+            past_key_values=EncoderDecoderCache(self.cache, self.crossed),
             use_cache=True,
         )
         return output.logits[:, -1]
 
-    def forget(self, rows: Tensor) -> None:
-        """Marks rows as finished."""
-        self.written.forget(rows)
-
-    def reorder(self, rows: Tensor) -> None:
-        """Does the same as `select` for the same number of rows, each replaced by one with the same prompt."""
-        self.written.reorder(rows)
-
     def widen(self, copies: int) -> None:
         """Repeats each row `copies` times; the copies share the encoder output of their prompt."""
-        self.written.select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
+        super().select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
         self.copies = copies
 
     def select(self, rows: Tensor) -> None:
         """Keeps these rows in this order; a row may occur several times. Copies of a prompt stay together."""
-        self.written.select(rows)
+        super().select(rows)
         prompts = rows[:: self.copies] // self.copies
         self.crossed.select(prompts)
         self.hidden, self.readable = self.hidden[prompts], self.readable[prompts]
 
-    def put(self, rows: Tensor, other: "Seq2SeqState") -> None:
+    def put(self, rows: Tensor, other: Any) -> None:
         """Replaces rows by those of new texts."""
         assert self.copies == other.copies == 1, "copies of a prompt begin and end together"
-        self.written.put(rows, other.written)
+        super().put(rows, other)
         self.crossed.put(rows, other.crossed, align_right=False)
         width = other.hidden.shape[1]
         self.hidden[rows, :width] = other.hidden
@@ -366,21 +364,20 @@ class Seq2SeqState:
         self.readable[rows, :width] = other.readable
 
     @classmethod
-    def join(cls, states: Sequence["Seq2SeqState"]) -> "Seq2SeqState":
+    def join(cls, states: Sequence[Any]) -> "Seq2SeqState":
         """Concatenates the rows of states."""
         assert len({state.copies for state in states}) == 1, "the same number of copies of each prompt"
         width = max(state.hidden.shape[1] for state in states)
         extra = [width - state.hidden.shape[1] for state in states]
+        rows = CausalState.join(states)
         return cls(
+            rows.cache,
+            rows.lengths,
             torch.cat([pad(state.hidden, (0, 0, 0, more)) for state, more in zip(states, extra, strict=True)]),
             torch.cat([pad(state.readable, (0, more)) for state, more in zip(states, extra, strict=True)]),
-            CausalState.join([state.written for state in states]),
             GrowingCache.join([state.crossed for state in states], align_right=False),
             states[0].copies,
         )
-
-
-State = CausalState | Seq2SeqState
 
 
 def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_right: bool) -> Tensor:

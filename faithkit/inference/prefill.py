@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from faithkit.inference.decoder_state import GROUPED, CausalState, Seq2SeqState, State
+from faithkit.inference.decoder_state import GROUPED, CausalState, Seq2SeqState
 from faithkit.inference.decoding import Decoding, Prompt
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
@@ -104,7 +104,7 @@ class PromptReader:
         """Whether a batch of `num_rows`, of which `num_free` are unused, should read new prompts now."""
         return self.can_refill and num_free * REFILL >= num_rows
 
-    def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[State, Tensor, Tensor | None]:
+    def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[CausalState, Tensor, Tensor | None]:
         """Reads prompts, each only once.
 
         Returns:
@@ -112,14 +112,14 @@ class PromptReader:
             tokens that occur before it [B, V].
         """
         unique = {prompt.id: prompt for prompt in prompts}
-        states: list[State] = []
+        states: list[CausalState] = []
         logits: list[Tensor] = []
         row_of: dict[str, int] = {}
         for part, state, part_logits in self.read(list(unique.values())):
             states.append(state)
             logits.append(part_logits)
             row_of |= {prompt.id: len(row_of) + number for number, prompt in enumerate(part)}
-        state = states[0] if len(states) == 1 else type(states[0]).join(states)  # type: ignore[arg-type]
+        state = states[0] if len(states) == 1 else type(states[0]).join(states)
         next_logits = torch.cat(logits)
         rows = [row_of[prompt.id] for prompt in prompts]
         if rows != list(range(len(unique))):
@@ -135,7 +135,7 @@ class PromptReader:
             seen[row, list(self.decoder_prefix) if self.is_seq2seq else prompt.ids.astype(np.int64)] = True
         return seen.to(self.model.device)
 
-    def read(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], State, Tensor]]:
+    def read(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], CausalState, Tensor]]:
         """Yields prompts of similar lengths with their state and the logits of their next tokens."""
         no_groups = self.min_saved is None
         group = PrefixGroup(members=list(prompts)) if no_groups else group_by_prefix(prompts, self.min_saved or 0)
@@ -143,14 +143,13 @@ class PromptReader:
 
     def _read_group(
         self, group: PrefixGroup, prefix: CausalState | None
-    ) -> Iterator[tuple[Sequence[Prompt], State, Tensor]]:
+    ) -> Iterator[tuple[Sequence[Prompt], CausalState, Tensor]]:
         done = group.length
         longest_first = sorted(group.members, key=lambda prompt: -len(prompt.ids))
         for part in self._parts(longest_first, done):
             yield part, *self._read_part([prompt.ids[done:] for prompt in part], prefix)
         for inner in group.groups:
             state, _ = self._read_part([inner.prompts()[0].ids[done : inner.length]], prefix)
-            assert isinstance(state, CausalState)
             yield from self._read_group(inner, state)
 
     def _parts(self, prompts: Sequence[Prompt], done: int) -> Iterator[Sequence[Prompt]]:
@@ -162,9 +161,9 @@ class PromptReader:
             yield prompts[begin : begin + count]
             begin += count
 
-    def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[State, Tensor]:
+    def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[CausalState, Tensor]:
         if self.is_seq2seq:
-            return Seq2SeqState.read(self.model, ids, self.pad_id, self.decoder_prefix)
+            return Seq2SeqState.encode(self.model, ids, self.pad_id, self.decoder_prefix)
         return CausalState.read(self.model, ids, self.pad_id, prefix)
 
 

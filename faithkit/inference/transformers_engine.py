@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from faithkit.inference.beams import BeamBatch, penalised
-from faithkit.inference.decoder_state import State
+from faithkit.inference.decoder_state import CausalState
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.inference.prefill import PromptReader
 
@@ -125,7 +125,7 @@ class _TextBatch:
         seen: The tokens that occur before it [B, V]; None without a repetition penalty.
     """
 
-    def __init__(self, texts: list[_Text], state: State, logits: Tensor, seen: Tensor | None):
+    def __init__(self, texts: list[_Text], state: CausalState, logits: Tensor, seen: Tensor | None):
         self.texts, self.state, self.logits, self.seen = texts, state, logits, seen
 
     @classmethod
@@ -143,7 +143,7 @@ class _TextBatch:
         for place, text in zip(places, other.texts, strict=True):
             self.texts[place] = text
         rows = torch.tensor(places, device=self.logits.device)
-        self.state.put(rows, other.state)  # type: ignore[arg-type]
+        self.state.put(rows, other.state)
         self.logits[rows] = other.logits
         if self.seen is not None and other.seen is not None:
             self.seen[rows] = other.seen
