@@ -35,8 +35,8 @@ class Settings:
         ),
         Conflict(
             lambda s: s.wrong_group,
-            "thresholds.{s.wrong_group} is {s.thresholds}",
-            "there is a boundary between each two levels of a group",
+            "thresholds.{s.wrong_group} has not a boundary between each two levels",
+            "train the generator again",
         ),
     )
 

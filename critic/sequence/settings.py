@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import asdict
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from critic.sequence.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
 from data_modules.encoding.sequence_layout import ORDERS
@@ -12,9 +12,10 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import LABELS
 from faithkit.settings.check import check_value, options, read_stored
-from faithkit.settings.types import Conflict, Count, OneOf, Tokens, Weights
+from faithkit.settings.types import Count, OneOf, Sizes, Tokens, Weights
 
 log = logging.getLogger("faithkit")
+Evidence = Annotated[Weights, Sizes((0, *NAMES))]
 
 
 @options("layout")
@@ -32,17 +33,9 @@ class Settings:
     max_length: Tokens
     order: Annotated[str, OneOf(ORDERS)]
     max_knowledge_words: Count | None = None
-    evidence: Weights = ()
+    evidence: Evidence = ()
     calibration: ScoreCalibration
     origin: dict[str, Any]
-
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
-            lambda s: len(s.evidence) not in (0, *NAMES),
-            f"{EVIDENCE} is {{s.evidence}}",
-            f"use a list of {' or '.join(map(str, NAMES))} numbers",
-        ),
-    )
 
     @property
     def reads_tokens(self) -> bool:
@@ -75,7 +68,7 @@ class Settings:
             raise UserError(f"labels are {shorten(sidecar.labels)}, and a critic's are {', '.join(LABELS)}")
         thresholds = dict(sidecar.thresholds)
         evidence = thresholds.pop(EVIDENCE, [])
-        check_value(f"thresholds.{EVIDENCE}", evidence, Weights)
+        check_value(f"thresholds.{EVIDENCE}", evidence, Evidence)
         values = {**sidecar.layout, "evidence": evidence, "origin": sidecar.origin}
         values["calibration"] = read_stored(ScoreCalibration, thresholds, "thresholds")
         return read_stored(cls, values, "layout", complete=False)

@@ -1,7 +1,7 @@
 """Converts a tagger's log-odds to probabilities, spans and labels; fitted on validation, stored with the weights."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from critic.logistic import linear, sigmoid
 from critic.tagger.calibration_features import RESPONSE_EVIDENCE, TOKEN_EVIDENCE, Answers
 from faithkit.calibration.score_calibration import ResponseThreshold
 from faithkit.settings.check import options
-from faithkit.settings.types import Conflict, Range, Share, Weight, Weights
+from faithkit.settings.types import Range, Share, Sizes, Weight, Weights
 
 MAX_CHARACTERS = 100_000  # far above fitted values
 Floats = NDArray[np.float64]
@@ -117,26 +117,13 @@ class SpanCalibration:
 
     slope: Weight = 1.0
     bias: Weight = 0.0
-    token_weights: Weights = ()
+    token_weights: Annotated[Weights, Sizes((0, len(TOKEN_EVIDENCE) + 1))] = ()
     char_threshold: Share = 0.5
     merge_gap: Annotated[int, Range(ge=0, le=MAX_CHARACTERS)] = 0
     min_length: Annotated[int, Range(ge=1, le=MAX_CHARACTERS)] = 1
-    response_weights: Weights = (1.0, 0.0, 0.0, 0.0, 0.0)
+    response_weights: Annotated[Weights, Sizes((0, len(RESPONSE_EVIDENCE) + 1))] = (1.0, 0.0, 0.0, 0.0, 0.0)
     response_threshold: ResponseThreshold = 0.5
     aim: str = "none: nothing was fitted"
-
-    conflicts: ClassVar[tuple[Conflict, ...]] = (
-        Conflict(
-            lambda s: len(s.token_weights) not in (0, len(TOKEN_EVIDENCE) + 1),
-            "token_weights is {s.token_weights}",
-            f"use a list of {len(TOKEN_EVIDENCE) + 1} numbers",
-        ),
-        Conflict(
-            lambda s: len(s.response_weights) not in (0, len(RESPONSE_EVIDENCE) + 1),
-            "response_weights is {s.response_weights}",
-            f"use a list of {len(RESPONSE_EVIDENCE) + 1} numbers",
-        ),
-    )
 
     def probabilities(self, answers: Answers) -> Floats:
         """Computes the calibrated P(hallucinated) of tokens."""

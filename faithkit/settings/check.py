@@ -152,7 +152,7 @@ def _check_options(options: Any, block: str) -> None:
     kind: Any = type(options)
     values = {field.name: getattr(options, field.name) for field in fields(kind)}
     checked = _validate(options_model(kind).model_validate, values, block)
-    for name in values:
+    for name in values:  # as declared: a list may become a tuple, a whole number a float
         object.__setattr__(options, name, getattr(checked, name))
     raise_problems(find_conflicts(options, getattr(kind, "conflicts", ())))
 

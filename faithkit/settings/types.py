@@ -271,6 +271,24 @@ class SomeOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """Accepts lists of numbers of these lengths."""
+
+    sizes: tuple[int, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        hint = f"use a list of {' or '.join(map(str, self.sizes))} numbers"
+
+        def check_size(values: Any) -> Any:
+            if len(values) not in self.sizes:
+                raise _refuse(hint)
+            return values
+
+        schema = core_schema.no_info_after_validator_function(check_size, handler(source))
+        return _with_hint(schema, lambda error: hint)
+
+
+@dataclass(frozen=True, slots=True)
 class Variants:
     """Reads a value as one of several types.
 
@@ -317,7 +335,7 @@ PositiveShare = Annotated[float, Range(gt=0, le=1)]
 PartialShare = Annotated[float, Range(ge=0, lt=1)]
 OpenShare = Annotated[float, Range(gt=0, lt=1)]
 Weight = Annotated[float, Range(ge=-(10**6), le=10**6)]  # far above fitted weights
-Weights = Annotated[tuple[Weight, ...], Field(strict=False), Hint("use a list of numbers")]
+Weights = Annotated[tuple[Weight, ...], Field(strict=False)]
 Text = Annotated[str, Field(min_length=1), Hint("use a text; a number as a text is quoted twice: \"'5'\"")]
 Texts = Annotated[list[Text], Field(min_length=1), Hint("use a list of texts, [one,other]")]
 PathText = Annotated[str, AfterValidator(_check_path), Hint("use a path; a name that is a number is written ./5")]
