@@ -83,7 +83,7 @@ def differences_table(
     titles = {name: (metric.title, metric.scale) for name, metric in RESPONSE_METRICS.items()}
     rows = (
         [
-            shown,
+            escape_terminal(shown),
             *(_cell(Metric(value=side[name].value), scale) for side in (first, second)),
             _cell(differences[name].metric, scale),
             format_p(differences[name].p_value),

@@ -4,11 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
+from faithkit.settings.command_line import CommandLine
+from faithkit.settings.config_files import CONFIGS
+from faithkit_workflows import reproduce
 from faithkit_workflows.reproduction.cells import (
     ABOVE,
+    BELOW,
     NOT_COMPARABLE,
     WITHIN,
     Cell,
@@ -18,6 +24,8 @@ from faithkit_workflows.reproduction.cells import (
     Metric,
     Share,
     Table,
+    compare_with_published,
+    count_digits,
     subtract_estimates,
 )
 from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
@@ -34,6 +42,116 @@ from faithkit_workflows.reproduction.table_steps import (
     run_steps,
     step_state,
 )
+from tests.running import compose
+
+SETTINGS = "faithkit_workflows.settings.reporting:ReproduceSettings"
+
+
+def refusal(*arguments: str) -> str:
+    line = CommandLine(CONFIGS, "reproduce", list(arguments), SETTINGS)
+    with pytest.raises(UserError) as refused:
+        list(line.check(line.compose()))
+    return str(refused.value)
+
+
+def test_an_unknown_table_is_an_error_with_a_suggestion() -> None:
+    assert "did you mean ragtruth_2?" in refusal("table=ragtruth_22")
+    assert "did you mean halludial_10?" in refusal("table=[ragtruth_2,haludial_10]")
+    assert "faithdial_4" in refusal("table=5") and "faithdial_4" in refusal("table=[]")
+    assert "table is not set" in refusal("seed=1")
+    assert "no such folder" in refusal("table=ragtruth_2", "data_dir=/none/such")
+
+
+def test_a_dry_run_prints_the_steps_and_runs_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "out"
+    reproduce.main(compose("reproduce", "table=[ragtruth_2,ragtruth_5]", "dry_run=true", f"out={out}"))
+    printed = capsys.readouterr().out
+    assert f"run_dir={out}/steps/ragtruth_detector" in printed and "ragtruth_scored: to do" in printed
+    assert "faithkit construct pipeline=describe pipeline.dataset=ragtruth" in printed
+    assert "2 tables, 6 steps, of which 6 can be run here" in printed and not out.exists()
+    reproduce.main(compose("reproduce", "table=ragtruth_5", "scale=paper", "dry_run=true", f"out={out}"))
+    printed = capsys.readouterr().out
+    assert "ragtruth_detector: ragtruth is missing below data_dir" in printed and "of which 0 can be run" in printed
+
+
+def test_a_table_is_printed_and_written_with_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "diahalu").symlink_to(written_layout("diahalu", {"test": 40}))
+    report, out = tmp_path / "report.md", tmp_path / "out"
+    paths = (f"data_dir={tmp_path}", f"out={out}", f"report={report}")
+    reproduce.main(compose("reproduce", "table=diahalu_2", *paths))
+    printed = capsys.readouterr().out
+    assert "here are 40 dialogues, in the paper 748" in printed and "48.16" in printed
+    cells = json.loads((out / "tables" / "diahalu_2.json").read_text("utf-8"))["cells"]
+    rates = {cell["row"]: cell for cell in cells if cell["column"] == "rate, %"}
+    assert rates["all"]["paper"] == 43.98 and rates["all"]["ours"]["low"] < rates["all"]["ours"]["value"]
+    assert all(cell["verdict"] == "not comparable" for cell in cells if cell["column"] == "dialogues")
+    text = report.read_text("utf-8")
+    assert "diahalu_2: DiaHalu" in text.replace("\\", "") and "| describe_diahalu | " in text
+
+
+NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
+WIDTHS = st.floats(0, 1e3, allow_nan=False)
+DIGITS = st.integers(0, 4)
+OPPOSITE = {ABOVE: BELOW, BELOW: ABOVE, WITHIN: WITHIN}
+
+
+@st.composite
+def estimates(draw: st.DrawFn) -> Estimate:
+    value = draw(NUMBERS)
+    if draw(st.booleans()):
+        return Estimate(value=value)
+    return Estimate(value=value, low=value - draw(WIDTHS), high=value + draw(WIDTHS))
+
+
+@given(estimates(), NUMBERS, DIGITS)
+def test_a_mirrored_pair_has_the_opposite_verdict(ours: Estimate, published: float, digits: int) -> None:
+    mirrored = Estimate(
+        value=-ours.value,
+        low=None if ours.high is None else -ours.high,
+        high=None if ours.low is None else -ours.low,
+    )
+    assert (
+        compare_with_published(mirrored, -published, digits=digits)
+        == OPPOSITE[compare_with_published(ours, published, digits=digits)]
+    )
+
+
+@given(NUMBERS, DIGITS)
+def test_the_figure_that_was_rounded_is_within(value: float, digits: int) -> None:
+    assert compare_with_published(Estimate(value=value), round(value, digits), digits=digits) == WITHIN
+
+
+@given(NUMBERS, WIDTHS, WIDTHS, st.floats(0, 1), DIGITS)
+def test_all_that_lies_in_our_interval_is_within(
+    value: float, below: float, above: float, place: float, digits: int
+) -> None:
+    low, high = value - below, value + above
+    published = min(max(low + place * (high - low), low), high)
+    assert compare_with_published(Estimate(value=value, low=low, high=high), published, digits=digits) == WITHIN
+
+
+@given(estimates(), NUMBERS, DIGITS)
+def test_outside_of_interval_and_rounding_it_is_above_or_below(ours: Estimate, published: float, digits: int) -> None:
+    low, high = (ours.value if bound is None else bound for bound in (ours.low, ours.high))
+    away = 10.0**-digits + 1e-6 * max(1, abs(published))
+    assume(published > high + away or published < low - away)
+    assert compare_with_published(ours, published, digits=digits) == (BELOW if published > high else ABOVE)
+
+
+@given(estimates(), st.floats(0, 1), DIGITS, WIDTHS)
+def test_a_wider_interval_never_leaves_within(ours: Estimate, place: float, digits: int, more: float) -> None:
+    low, high = (ours.value if bound is None else bound for bound in (ours.low, ours.high))
+    published = min(max(low + place * (high - low), low), high)
+    assert compare_with_published(ours, published, digits=digits) == WITHIN
+    wider = Estimate(value=ours.value, low=low - more, high=high + more)
+    assert compare_with_published(wider, published, digits=digits) == WITHIN
+
+
+def test_digits_are_those_of_the_whole_column() -> None:
+    assert count_digits([52.0, 51.84, None]) == 2
+    assert count_digits([100.0, 0.2]) == 1
+    assert count_digits([748, 12]) == 0
+
 
 DESCRIBE = Step(
     name="describe",
