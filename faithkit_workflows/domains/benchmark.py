@@ -24,10 +24,9 @@ from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
 from faithkit_workflows.detectors.configured import load_configured
 from faithkit_workflows.domains.domain_rows import Rows, read_all_domains
-from faithkit_workflows.domains.features import Features
+from faithkit_workflows.domains.features import Features, measure_response_only
 from faithkit_workflows.domains.leave_one_out import DomainBaselines
 from faithkit_workflows.domains.report import DomainTest, report_domains
-from faithkit_workflows.domains.response_only import measure_response_only
 from faithkit_workflows.settings.benchmark_blocks import DEV
 
 NAME = "domains"

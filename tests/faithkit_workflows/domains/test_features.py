@@ -14,14 +14,15 @@ from faithkit.errors import UserError
 from faithkit.files.model_folder import CARD
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
 from faithkit_workflows.domains import features as module
-from faithkit_workflows.domains.features import Features, model_key
-from faithkit_workflows.domains.response_only import (
+from faithkit_workflows.domains.features import (
     ALL,
     AUTHOR,
     KNOWLEDGE,
     LENGTH,
     WORDS,
+    Features,
     measure_response_only,
+    model_key,
 )
 from tests.tiny import write_bert
 
