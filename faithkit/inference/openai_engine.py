@@ -19,6 +19,7 @@ from faithkit.inference.decoding import BEAM, Decoding
 from faithkit.inference.openai_server import (
     OPENAI,
     Answer,
+    ServerOptions,
     UnusableAnswer,
     generation_settings,
     is_about,
@@ -80,29 +81,12 @@ class OpenAiEngine:
 
     Args:
         model: The model's name on the server.
-        base_url: The URL of a server other than OpenAI's, such as http://localhost:8000/v1.
-        api_key_variable: The environment variable with the key; optional with a `base_url`.
-        concurrency: Requests that are open at a time.
-        max_retries: Tries after the first.
-        timeout_seconds: Maximum silence in one try.
-        price: For the cost in `usage`.
     """
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        base_url: str | None = None,
-        api_key_variable: str = "OPENAI_API_KEY",
-        concurrency: int = 8,
-        max_retries: int = 6,
-        timeout_seconds: float = 120.0,
-        price: tuple[float, float] | None = None,
-    ):
-        self._server = read_server(model, base_url, api_key_variable)
-        self._openai = _import_openai()
-        self.concurrency, self.max_retries, self.timeout_seconds = concurrency, max_retries, timeout_seconds
-        self.usage = Usage(price=price)
+    def __init__(self, model: str, options: ServerOptions):
+        self._server = read_server(model, options.base_url, options.api_key_variable)
+        self._openai, self.options = _import_openai(), options
+        self.usage = Usage(price=options.price)
         self._models: list[str] | None = None  # until the first session
         self._on_vllm = False
         self._num_lost = 0  # requests in a row without any answer
@@ -168,15 +152,16 @@ class OpenAiEngine:
             self.usage.answered += 1
             return reply
 
-        return run_concurrently(requests, answer, self._open_client, self.concurrency)
+        return run_concurrently(requests, answer, self._open_client, self.options.concurrency)
 
     @asynccontextmanager
     async def _open_client(self) -> AsyncIterator[Any]:
+        seconds = self.options.timeout_seconds
         async with self._openai.AsyncOpenAI(
             api_key=self._server.key,
             base_url=self._server.url,
-            max_retries=self.max_retries,
-            timeout=self._openai.Timeout(self.timeout_seconds, connect=min(CONNECT_SECONDS, self.timeout_seconds)),
+            max_retries=self.options.max_retries,
+            timeout=self._openai.Timeout(seconds, connect=min(CONNECT_SECONDS, seconds)),
             # The default transport parses HTTP in Python and needs twice the processor time.
             http_client=self._openai.DefaultAioHttpClient(
                 event_hooks={"request": [self._count_request], "response": [self._note_response]}
@@ -200,7 +185,8 @@ class OpenAiEngine:
     async def _list_models(self, client: Any) -> tuple[list[str], bool]:
         """Requests the list of models, which is free: a server that is down is reported at once."""
         try:
-            answer = await client.with_options(max_retries=min(1, self.max_retries)).models.with_raw_response.list()
+            hasty = client.with_options(max_retries=min(1, self.options.max_retries))
+            answer = await hasty.models.with_raw_response.list()
             return read_models(answer.content)
         except self._openai.APIConnectionError as error:
             raise self._server.unreachable(error, has_answered=False) from error
@@ -222,13 +208,13 @@ class OpenAiEngine:
 
     async def _ask(self, client: Any, request: Request, settings: dict[str, Any], max_tokens: int) -> Answer:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
-        limit = (
-            "max_completion_tokens" if self._server.url == OPENAI else "max_tokens"
-        )  # OpenAI's newer models refuse it
+        # OpenAI's newer models refuse max_tokens.
+        limit = "max_completion_tokens" if self._server.url == OPENAI else "max_tokens"
         sent = {"model": self._server.model, "messages": messages, limit: max_tokens, **settings}
+        # The client's timeout is for each read: a server could send one byte at a time for ever.
+        seconds = (self.options.max_retries + 1) * (self.options.timeout_seconds + MAX_RETRY_AFTER)
         for remaining in range(UNUSABLE_RETRIES, -1, -1):
-            # The client's timeout is for each read: a server could send one byte at a time for ever.
-            async with asyncio.timeout((self.max_retries + 1) * (self.timeout_seconds + MAX_RETRY_AFTER)):
+            async with asyncio.timeout(seconds):
                 response = await client.chat.completions.with_raw_response.create(**sent)
             try:
                 answer = read_answer(response.content)
@@ -252,9 +238,9 @@ class OpenAiEngine:
             return found
         if isinstance(error, openai.APIConnectionError):
             self._num_lost += 1
-            if self._num_lost >= max(self.concurrency, MIN_LOST):
+            if self._num_lost >= max(self.options.concurrency, MIN_LOST):
                 raise server.unreachable(error, has_answered=has_answered) from error
-            return f"no answer after {self.max_retries + 1} tries: {type(error.__cause__ or error).__name__}"
+            return f"no answer after {self.options.max_retries + 1} tries: {type(error.__cause__ or error).__name__}"
         if isinstance(error, TimeoutError):
             return "no complete answer within the time for all tries"
         if isinstance(error, UnicodeEncodeError):

@@ -6,12 +6,16 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
+
+from pydantic import Field
 
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
 from faithkit.inference.text import Form, Request
+from faithkit.settings.check import options
+from faithkit.settings.types import Count, Hint, NonNegative, NonNegativeInt, Positive, Text
 
 OPENAI = "https://api.openai.com/v1"
 NO_KEY = "none"  # sent to servers that need no key: the client always sends one
@@ -36,6 +40,29 @@ _EMPTY = {
     CUT: "the answer is empty: max_new_tokens were spent before it began",  # as by models that reason first
     "content_filter": "the server's content filter withholds the answer",
 }
+
+
+@options()
+class ServerOptions:
+    """The part of the block `engine` that is about a server.
+
+    Args:
+        base_url: Of a server; None for OpenAI's.
+        api_key_variable: The environment variable with the server's key; optional with a `base_url`.
+        concurrency: Requests that a server gets at a time.
+        max_retries: Of a request that fails.
+        timeout_seconds: Of silence in one try.
+        price: Of a million tokens that are read, and of a million that are written, in US dollars.
+    """
+
+    base_url: Text | None = None
+    api_key_variable: Text = "OPENAI_API_KEY"
+    concurrency: Count = 8
+    max_retries: NonNegativeInt = 6
+    timeout_seconds: Positive = 120.0
+    price: Annotated[
+        tuple[NonNegative, NonNegative] | None, Field(strict=False), Hint("use [READ,WRITTEN] for a million tokens")
+    ] = None
 
 
 class UnusableAnswer(Exception):

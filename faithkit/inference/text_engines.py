@@ -3,20 +3,16 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from faithkit.errors import UserError
+from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, LocalOptions, TextEngine
 from faithkit.settings.check import options
 from faithkit.settings.types import (
     PRECISIONS,
     Count,
     Hint,
-    NonNegative,
-    NonNegativeInt,
     OneOf,
     OrNull,
-    Positive,
     PositiveShare,
     Text,
     Tokens,
@@ -24,12 +20,11 @@ from faithkit.settings.types import (
 
 LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
 CACHE_FILE = "replies.sqlite"  # in the user's cache
-SERVER_OPTIONS = ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
 LOCAL_OPTIONS = ("precision", "batch_size", "max_length", "memory_fraction")
 
 
 @options()
-class EngineOptions:
+class EngineOptions(ServerOptions):
     """The block `engine` of evaluate.py.
 
     Args:
@@ -41,12 +36,6 @@ class EngineOptions:
         memory_fraction: Of a GPU's memory, for vLLM.
         cache: The file that keeps replies, so that nothing is asked twice: `auto` for one in the user's cache, None for
             no file.
-        base_url: Of a server; None for OpenAI's.
-        api_key_variable: The environment variable with the server's key.
-        concurrency: Requests that a server gets at a time.
-        max_retries: Of a request that fails.
-        timeout_seconds: Of one try.
-        price: Of a million tokens that are read, and of a million that are written.
     """
 
     name: Annotated[Any, OneOf((None, *ENGINES))] = None
@@ -56,14 +45,6 @@ class EngineOptions:
     max_length: Annotated[Tokens | None, OrNull("for all that the model has")] = None
     memory_fraction: Annotated[PositiveShare | None, OrNull("to leave it to vLLM")] = None
     cache: Annotated[Text | None, Hint("use auto, a file's path, or null for none")] = AUTO
-    base_url: Text | None = None
-    api_key_variable: Text = "OPENAI_API_KEY"
-    concurrency: Count = 8
-    max_retries: NonNegativeInt = 6
-    timeout_seconds: Positive = 120.0
-    price: Annotated[
-        tuple[NonNegative, NonNegative] | None, Field(strict=False), Hint("use [READ,WRITTEN] for a million tokens")
-    ] = None
 
 
 def build_text_engine(options: EngineOptions) -> TextEngine:
@@ -78,7 +59,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
     if options.name == OPENAI:
         from faithkit.inference.openai_engine import OpenAiEngine
 
-        engine: TextEngine = OpenAiEngine(options.model, **{name: getattr(options, name) for name in SERVER_OPTIONS})
+        engine: TextEngine = OpenAiEngine(options.model, options)
     else:
         from faithkit.inference.local_text import load_local
 

@@ -17,6 +17,7 @@ from construction.chain.steps import FAILURE, KEY, Source, is_failed
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
+from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import Form, Reply, Request
@@ -236,7 +237,10 @@ NUMBER, CONCURRENCY = 40, 4
 def run_chain(folder: str, url: str) -> None:
     """Runs the chain in a folder, with two branches that ask the server."""
     engines = [
-        CachedEngine(OpenAiEngine(f"{MODEL}{name}", base_url=url, concurrency=CONCURRENCY), f"{folder}/replies.sqlite")
+        CachedEngine(
+            OpenAiEngine(f"{MODEL}{name}", ServerOptions(base_url=url, concurrency=CONCURRENCY)),
+            f"{folder}/replies.sqlite",
+        )
         for name in ("", " too")
     ]
     chain(Path(folder), engines, number=NUMBER, chunk_size=16).run(progress=False)

@@ -4,6 +4,7 @@ from typing import Any
 
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
+from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.text import SYSTEM, USER, Message, Reply, Request
 from tests.faithkit.inference.server import MODEL, ChatServer
 
@@ -20,9 +21,8 @@ def ask(*contents: str) -> list[Request]:
 
 
 def engine_for(server: ChatServer, **options: Any) -> OpenAiEngine:
-    return OpenAiEngine(
-        **{"model": MODEL, "base_url": server.url, "max_retries": 2, "timeout_seconds": 60.0, **options}
-    )
+    given = {"base_url": server.url, "max_retries": 2, "timeout_seconds": 60.0, **options}
+    return OpenAiEngine(given.pop("model", MODEL), ServerOptions(**given))
 
 
 def one_reply(server: ChatServer, **options: Any) -> Reply:

@@ -15,6 +15,7 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import THREAD_NAME, OpenAiEngine, run_concurrently
+from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.text import USER, Form, Message, Request
 from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, questions
 from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering, refusal
@@ -215,14 +216,15 @@ def test_the_key_is_sent_and_shown_nowhere(
 def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BAD_KEY", f"{SECRET} {SECRET}")
     with pytest.raises(UserError, match=problem) as raised:
-        OpenAiEngine(**{"model": MODEL, "base_url": "http://localhost:1/v1", **options})
+        given = {"model": MODEL, "base_url": "http://localhost:1/v1", **options}
+        OpenAiEngine(given.pop("model"), ServerOptions(**given))
     assert SECRET not in str(raised.value) and raised.value.hint
 
 
 def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(UserError, match=r"pip install '\.\[openai\]'"):
-        OpenAiEngine(MODEL, base_url="http://localhost:1/v1")
+        OpenAiEngine(MODEL, ServerOptions(base_url="http://localhost:1/v1"))
 
 
 def test_the_client_is_imported_only_with_the_engine() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
+from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.text import SYSTEM, USER, Form, Message, Request
 from tests.vllm_python import VLLM_PYTHON, needs_vllm
 
@@ -73,7 +74,7 @@ def engine(weights: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[O
         )
     try:
         wait_for(f"http://127.0.0.1:{port}/health", process, log)
-        yield OpenAiEngine(MODEL, base_url=f"http://127.0.0.1:{port}/v1")
+        yield OpenAiEngine(MODEL, ServerOptions(base_url=f"http://127.0.0.1:{port}/v1"))
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(60)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import OpenAiEngine
+from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.reply_cache import CachedEngine, ReplyStore
 from faithkit.inference.text import Form, Message, Reply, Request
 from tests.faithkit.inference.asking import GREEDY, ask
@@ -246,7 +247,8 @@ def test_a_full_disk_is_a_clear_error_and_what_was_written_stays(path: Path) -> 
 def test_nothing_secret_is_in_the_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret123456")
     with ChatServer() as server:
-        list(CachedEngine(OpenAiEngine(MODEL, base_url=server.url), path).generate(ask("private"), GREEDY))
+        engine = OpenAiEngine(MODEL, ServerOptions(base_url=server.url))
+        list(CachedEngine(engine, path).generate(ask("private"), GREEDY))
         written = b"".join(file.read_bytes() for file in path.parent.iterdir())
     assert b"sk-secret" not in written and server.url.encode() not in written
 
@@ -262,7 +264,7 @@ NUMBER = 60
 
 def ask_all(url: str, path: str) -> tuple[int, int]:
     """Asks a server through a cache; gives how many replies were known, and how many were asked for."""
-    engine = CachedEngine(OpenAiEngine(MODEL, base_url=url, concurrency=4), path)
+    engine = CachedEngine(OpenAiEngine(MODEL, ServerOptions(base_url=url, concurrency=4)), path)
     replies = list(engine.generate(ask(*map(str, range(NUMBER))), GREEDY))
     assert {reply.id: reply.texts for reply in replies} == {str(i): (str(i),) for i in range(NUMBER)}
     return engine.known, engine.asked

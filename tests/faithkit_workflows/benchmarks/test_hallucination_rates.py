@@ -76,8 +76,9 @@ def test_dialogues_have_one_example_a_turn_and_are_written_in_their_order() -> N
 def test_own_histories_have_the_models_replies_and_the_seekers_turns() -> None:
     with ChatServer(answer=writer) as server:
         from faithkit.inference.openai_engine import OpenAiEngine
+        from faithkit.inference.openai_server import ServerOptions
 
-        engine = OpenAiEngine(MODEL, base_url=server.url)
+        engine = OpenAiEngine(MODEL, ServerOptions(base_url=server.url))
         replies = DialogueWriter(engine).write(DIALOGUES, Decoding(), own_history=True)
         asked = {content.partition("Knowledge:\n")[2][:2]: content for content in server.contents}
     assert list(replies) == ["b:1", "a:1", "a:3", "a:5"] and replies["a:5"] == "WRONG 5"
