@@ -127,11 +127,9 @@ class Transfer(types.Block):
     def preflight(self, script: Any) -> Iterator[UserError]:
         for name, training in self.train.items():
             if not training.checkpoint:
-                one = {"dataset": name, "path": training.path, "split": None}
-                yield from preflight.check_dataset(f"benchmark.train.{name}", one)
+                yield from preflight.check_dataset(f"benchmark.train.{name}", name, training.path)
         for name, test in self.test.items():
-            one = {**test.options, "dataset": name, "path": test.path, "split": test.split}
-            yield from preflight.check_dataset(f"benchmark.test.{name}", one)
+            yield from preflight.check_dataset(f"benchmark.test.{name}", name, test.path, test.split, test.options)
 
 
 class DomainSource(types.OpenBlock):
@@ -210,8 +208,8 @@ class Domains(types.Block):
             others = ",".join(other for other in names if other != name)
             for source in self.domains[name].sources:
                 path = EMBEDDED if self.path == EMBEDDED else str(root / source.path)
-                one = {**(source.model_extra or {}), "dataset": source.dataset, "path": path, "split": None}
-                for found in preflight.check_dataset(f"benchmark.domains.{name}", one):
+                key, options = f"benchmark.domains.{name}", source.model_extra
+                for found in preflight.check_dataset(key, source.dataset, path, given=options):
                     if found.problem == "no such file or folder":  # a corpus that is missing can be left out
                         hint = f"benchmark.only=[{others}] leaves {name} out"
                         yield UserError(found.problem, place=path, hint=hint)

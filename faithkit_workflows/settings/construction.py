@@ -48,7 +48,7 @@ class DatasetPipeline(Pipeline):
     on_bad_row: blocks.OnBadRow
 
     def preflight(self, script: Any) -> Iterator[UserError]:
-        yield from preflight.check_dataset_block("pipeline", self)
+        yield from preflight.check_dataset("pipeline", self.dataset, self.path, self.split, self.options)
 
 
 class Written(Pipeline):
@@ -228,7 +228,7 @@ class Estimate(Pipeline):
             hint = "pipeline.labels=FILE, or pipeline.label_next=50 to choose what to label first"
             yield UserError("there is nothing to do: neither labels nor label_next is given", hint=hint)
         if self.dataset is not None:
-            yield from preflight.check_dataset_block("pipeline", self)
+            yield from preflight.check_dataset("pipeline", self.dataset, self.path, self.split, self.options)
 
 
 def _check_systems(key: str, systems: dict[str, str]) -> Iterator[UserError]:

@@ -253,9 +253,7 @@ def _check_benchmark_sets(block: Any) -> Iterator[UserError]:
         # Of several systems on one dataset, each has another name.
         dataset = (one.model_extra or {}).get("dataset", name)
         split = one.split or block.split
-        yield from preflight.check_dataset(
-            f"benchmark.datasets.{name}", {"dataset": dataset, "path": one.path, "split": split}
-        )
+        yield from preflight.check_dataset(f"benchmark.datasets.{name}", dataset, one.path, split)
     if not datasets and (block.path is not None or isinstance(block, Detection)):
-        named = {"dataset": block.dataset or block.name, "path": block.path, "split": block.split}
-        yield from preflight.check_dataset("benchmark", {**block.options, **named})
+        dataset = block.dataset or block.name
+        yield from preflight.check_dataset("benchmark", dataset, block.path, block.split, block.options)

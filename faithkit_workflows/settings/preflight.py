@@ -238,14 +238,7 @@ def check_parts(data: Any) -> Iterator[UserError]:
             if part.path is None and part.dataset in USER_DATASETS and part.dataset == data.name:
                 yield missing_path("data", part.dataset)  # its part takes data.path
                 continue
-            named = {"dataset": part.dataset, "path": part.path, "split": data.split}
-            yield from check_dataset(f"{stage}.{name}", {**(part.model_extra or {}), **named})
-
-
-def check_dataset_block(key: str, block: Any) -> Iterator[UserError]:
-    """Yields problems for a block with the keys `dataset`, `path`, `split` and `options`."""
-    one = {"dataset": block.dataset, "path": block.path, "split": block.split}
-    yield from check_dataset(key, {**block.options, **one})
+            yield from check_dataset(f"{stage}.{name}", part.dataset, part.path, data.split, part.model_extra)
 
 
 def missing_path(key: str, name: str) -> UserError:
@@ -253,16 +246,18 @@ def missing_path(key: str, name: str) -> UserError:
     return UserError(f"{key}.path is not set: {name} is {USER_DATASETS[name]}", hint=f"{key}.path=FILE")
 
 
-def check_dataset(key: str, block: dict[str, Any]) -> Iterator[UserError]:
+def check_dataset(
+    key: str, name: str | None, path: str | None, split: str | None = None, given: Mapping[str, Any] | None = None
+) -> Iterator[UserError]:
     """Yields problems for an unknown dataset, an option that it refuses, or files that are missing.
 
     Args:
-        block: `dataset`, `path`, `split`, and the options of the dataset.
+        name: None for a class of another package.
+        given: The options of the dataset.
     """
     from data_modules.registry import SOURCES, find_dataset
 
-    options = {name: value for name, value in block.items() if name not in ("dataset", "path", "split")}
-    name, path, split = block["dataset"], block["path"], block["split"]
+    options = {option: value for option, value in (given or {}).items() if option not in ("dataset", "path", "split")}
     if name is not None and name not in SOURCES and (guess := nearest(name, SOURCES, 1)):
         try:
             find_dataset(name)  # an installed package's
@@ -319,13 +314,13 @@ def _check_derived(key: str, kind: Any, path: str | None, options: dict[str, Any
         yield UserError(f"{key}.of is {shorten(of)}", hint="use a block: {dataset: NAME, path: PATH}")
         return
     kind(of=SOURCES[kind.derived_from](path=""), **options)
-    original = {"dataset": None if TARGET in of else kind.derived_from, "path": path, "split": None}
     given = {name: value for name, value in of.items() if name not in ("embedded_rows", TARGET)}
     for name in ("dataset", "path"):
         if not isinstance(given.get(name, ""), str):
             yield UserError(f"{key}.of.{name} is {shorten(given[name])}", hint=f"use the {name} of a corpus, as a text")
             return
-    yield from check_dataset(f"{key}.of", {**original, **given})
+    dataset = given.get("dataset", None if TARGET in of else kind.derived_from)
+    yield from check_dataset(f"{key}.of", dataset, given.get("path", path), given.get("split"), given)
 
 
 def suggest_path(key: str, place: Path, wanted: str = "a file") -> str:
