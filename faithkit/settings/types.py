@@ -255,7 +255,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class SomeOf:
-    """Accepts a list of some of the choices, none twice."""
+    """Accepts a list of some of the choices, none twice; the hint suggests the nearest one."""
 
     choices: tuple[str, ...]
     least: int = 1
@@ -265,7 +265,10 @@ class SomeOf:
             names = value if isinstance(value, list) and all(isinstance(name, str) for name in value) else [None]
             if len(names) >= self.least and len(set(names)) == len(names) and {*names} <= {*self.choices}:
                 return value
-            raise _refuse(f"use a list of some of {', '.join(self.choices)}")
+            wrong = next((name for name in names if name is not None and name not in self.choices), None)
+            raise _refuse(
+                choice_hint(wrong, self.choices) if wrong else f"use a list of some of {', '.join(self.choices)}"
+            )
 
         return core_schema.no_info_plain_validator_function(validate)
 

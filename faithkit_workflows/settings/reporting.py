@@ -86,7 +86,7 @@ class ReproduceSettings(blocks.Script):
     """faithkit reproduce."""
 
     scale: dict[str, Any]
-    table: Annotated[Any, BeforeValidator(_as_list), types.SomeOf((*NAMES, ALL))]
+    table: Annotated[Any, types.SomeOf((*NAMES, ALL)), BeforeValidator(_as_list)]
     data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
     out: types.PathText | None
     report: blocks.OutputFile
