@@ -83,8 +83,8 @@ KINDS = {
     ),
 }
 OBJECTIVES = {
-    "generation.objectives.loss_truncation.LossTruncation": "generation.objectives.options:LossTruncationOptions",
-    "generation.objectives.infonce.InfoNce": "generation.objectives.options:InfoNceOptions",
+    "generation.objectives.loss_truncation.LossTruncation": "generation.options:LossTruncationOptions",
+    "generation.objectives.infonce.InfoNce": "generation.options:InfoNceOptions",
 }
 
 

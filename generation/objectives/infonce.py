@@ -24,7 +24,7 @@ from faithkit.errors import UserError
 from faithkit.packing import Packing
 from faithkit.training.language_model import at_places, token_mean
 from generation.objectives.objective import Objective, Step
-from generation.objectives.options import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions
+from generation.options import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions
 
 ENCODER_MEAN, ENCODER_FIRST, DECODER_FIRST = SEQ2SEQ_QUERIES
 (CONTEXT_LAST,) = CAUSAL_QUERIES

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from faithkit.training.language_model import sums_by_row, token_mean
 from generation.objectives.objective import Objective, Step
-from generation.objectives.options import LossTruncationOptions
+from generation.options import LossTruncationOptions
 
 
 class LossTruncation(Objective):
