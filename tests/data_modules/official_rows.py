@@ -14,7 +14,7 @@ from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES
 from faithkit.records import Example
-from tests.data_modules.official.common import Rows
+from tests.data_modules.official import Rows
 from tests.data_modules.official.dialogues import FAITHDIAL, TURNS, WOW
 from tests.data_modules.official.inference import CONJNLI, DECODE, DNLI, MNLI, SNLI
 from tests.data_modules.official.judged import AUDIT_GOLD, BEGIN

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.data_modules.official.common import LAKE
+from tests.data_modules.official import LAKE
 from tests.data_modules.official.judged import BEGIN, BEGIN_2021
 from tests.data_modules.official_rows import labels, make, read, write
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official.common import LAKE
+from tests.data_modules.official import LAKE
 from tests.data_modules.official.inference import CONJNLI, DECODE, DNLI, MNLI, SNLI
 from tests.data_modules.official_rows import labels, make, read, write
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from data_modules.datasets.ragtruth import LABELS, render
 from faithkit.errors import UserError
 from faithkit.records import Example
-from tests.data_modules.official.common import Rows
+from tests.data_modules.official import Rows
 from tests.data_modules.official.spans import PASSAGES, RAGTRUTH, RAGTRUTH_SOURCES, marked, response
 from tests.data_modules.official_rows import labels, make, read, write
 

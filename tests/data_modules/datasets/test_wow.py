@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
-from tests.data_modules.official.common import LAKE
+from tests.data_modules.official import LAKE
 from tests.data_modules.official.dialogues import FAITHDIAL, WOW, WOW_PARLAI
 from tests.data_modules.official_rows import labels, make, read, write
 

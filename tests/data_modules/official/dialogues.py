@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.data_modules.official.common import LAKE, Rows
+from tests.data_modules.official import LAKE, Rows
 
 
 def utterance(

@@ -1,6 +1,6 @@
 """Inference as faithfulness: MNLI, SNLI, ConjNLI, dialogue NLI and DECODE."""
 
-from tests.data_modules.official.common import LAKE, Rows
+from tests.data_modules.official import LAKE, Rows
 
 MNLI: Rows = [
     {

@@ -1,6 +1,6 @@
 """Responses with a label each: BEGIN of 2022 and 2021, and FaithDial's audit."""
 
-from tests.data_modules.official.common import LAKE, Rows
+from tests.data_modules.official import LAKE, Rows
 
 BEGIN: Rows = [
     {

@@ -1,6 +1,6 @@
 """Rows of HalluDial, HaluEval and DiaHalu."""
 
-from tests.data_modules.official.common import LAKE, Rows
+from tests.data_modules.official import LAKE, Rows
 
 SO_FAR = "[Human]: Do you know any lakes? [Assistant]: Lake Orvel. [Human]: What is it like?"
 HALLUDIAL: Rows = [

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.data_modules.official.common import LAKE, Rows
+from tests.data_modules.official import LAKE, Rows
 
 PASSAGES = f"passage 1:{LAKE}\n\npassage 2:Trout live in it.\n\n"
 RAGTRUTH_SOURCES: Rows = [

@@ -9,7 +9,7 @@ import pytest
 
 from data_modules.reading.saved_datasets import HubSplit
 from faithkit.errors import UserError
-from tests.data_modules.official.common import LAKE
+from tests.data_modules.official import LAKE
 from tests.data_modules.official.dialogues import FAITHDIAL
 from tests.data_modules.official_rows import labels, make, read
 
