@@ -84,15 +84,16 @@ def token_logits(
         columns: Columns of `SpanEncoder`.
         batch_tokens: Tokens of a batch; windows of similar lengths are batched together.
     """
-    num_tokens = len(columns["start"].values)
-    best = np.full((num_tokens, model.config.num_labels), np.nan, np.float32)
-    lowest_odds = np.full(num_tokens, np.inf)
+    logits, tokens = [np.zeros((0, model.config.num_labels), np.float32)], [np.zeros(0, np.int64)]
     windows = encoder.windows(columns)
     for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
         batch = encoder.collate_windows(columns, windows.take(np.sort(rows)))
-        logits = _run(model, batch)
-        keep_best(best, lowest_odds, batch["token"], exact_log_odds(logits), logits)
-    return best
+        logits.append(_run(model, batch))
+        tokens.append(batch["token"])
+    read = np.concatenate(logits)  # [positions, classes]
+    odds, token = (torch.from_numpy(each) for each in (exact_log_odds(read), np.concatenate(tokens)))
+    best = best_windows(odds, token, len(columns["start"].values)).numpy()
+    return np.concatenate([read, np.full_like(read, np.nan, shape=(1, read.shape[1]))])[best]
 
 
 @torch.inference_mode()
@@ -102,32 +103,3 @@ def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
     logits = run_model(model, inputs).logits.flatten(0, 1)[answer_places(inputs)]
     return logits.float().cpu().numpy()
-
-
-def keep_best(
-    best: NDArray[np.float32],
-    lowest_odds: NDArray[np.float64],
-    token: NDArray[np.int64],
-    odds: NDArray[np.float64],
-    logits: NDArray[np.float32],
-) -> None:
-    """Updates each token's best window with the windows of one batch.
-
-    Of windows with equal odds the last one in a batch wins, and an earlier batch wins over a later one. This matters
-    only for taggers with types, where equal odds may have different types.
-
-    Args:
-        best: Logits of each token's best window so far [tokens, classes]; updated in place.
-        lowest_odds: Their log-odds of hallucinated [tokens]; updated in place.
-        token: The token at each position of the batch [positions].
-        odds: Log-odds of hallucinated at each position [positions].
-        logits: [positions, classes].
-    """
-    # Sorts positions by token, then by odds. The stable sort runs over the reversed positions, so that of equal odds
-    # the last position comes first.
-    order = len(token) - 1 - np.lexsort((odds[::-1], token[::-1]))
-    # The first position of each token is its best in this batch [tokens of the batch].
-    first = order[np.flatnonzero(np.diff(token[order], prepend=-1))]
-    better = first[odds[first] < lowest_odds[token[first]]]
-    lowest_odds[token[better]] = odds[better]
-    best[token[better]] = logits[better]

@@ -6,12 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from critic import Tagger
 from critic.requests import Request
-from critic.tagger.windows import keep_best
 from tests.critic.tagger.answers import ANSWER, CONTEXT, QUESTION, assert_same, check
 
 
@@ -61,14 +58,3 @@ def test_padded_batches_say_the_same_as_packed_ones(tagger: Tagger, tagger_folde
     padded = Tagger(plain, replace(tagger.encoder, packed=False), tagger.calibration)
     for one, other in zip(*(t.predict(CONTEXT, ANSWER, QUESTION) for t in (tagger, padded)), strict=True):
         assert_same(one, other, atol=1e-5)
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=30))
-def test_the_best_window_is_that_of_a_walk_from_the_highest_odds_to_the_lowest(places: list[tuple[int, float]]) -> None:
-    token, odds = np.array([t for t, _ in places], np.int64), np.array([o for _, o in places])
-    logits = np.arange(2 * len(places), dtype=np.float32).reshape(-1, 2)
-    best, lowest, walked = np.full((5, 2), np.nan, np.float32), np.full(5, np.inf), np.full((5, 2), np.nan, np.float32)
-    keep_best(best, lowest, token, odds, logits)
-    for place in np.argsort(-odds, kind="stable"):
-        walked[token[place]] = logits[place]
-    np.testing.assert_array_equal(best, walked)
