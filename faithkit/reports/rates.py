@@ -125,14 +125,6 @@ class Case:
         return self.name.replace("/", "-")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rated:
-    """The rates of all cases, by case and name, and their report."""
-
-    metrics: Mapping[Case, Mapping[str, Metric]]
-    report: Report
-
-
 def rates_report(
     cases: Mapping[Case, Turns],
     groups: Sequence[str],
@@ -143,8 +135,10 @@ def rates_report(
     dataset: str = "",
     notes: Sequence[str] = (),
     num_resamples: int = 1000,
-) -> Rated:
+) -> tuple[Mapping[Case, Mapping[str, Metric]], Report]:
     """Computes `small/gold/turn_rate` of each case, and `difference/small/turn_rate`, self - gold histories.
+
+    Returns the rates of each case by name, and the report of all.
 
     Args:
         cases: The turns of each, the same ones in the same order.
@@ -179,7 +173,7 @@ def rates_report(
     tables = [_rates_table(found, title=title, judged_by=judged_by, dataset=dataset)]
     if differences:
         tables.append(_differences_table(differences, title=title))
-    return Rated(metrics=found, report=Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes)))
+    return found, Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes))
 
 
 def _score_case(

@@ -1,7 +1,6 @@
 """The report of generated responses: metrics with baselines and another system, judges with errors, and a sample."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -149,15 +148,6 @@ def _cell(metric: Metric | None, scale: float) -> str:
     return format_metric(metric, digits=1 if scale == PERCENT else 2, scale=scale)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeReport:
-    """Corrected rates and errors by metric name, with their tables and notes."""
-
-    metrics: dict[str, Metric]
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...]
-
-
 def judge_report(
     judges: Sequence[ResponseJudge],
     examples: Sequence[Example],
@@ -165,14 +155,14 @@ def judge_report(
     *,
     title: str,
     num_resamples: int = 1000,
-) -> JudgeReport:
+) -> Report:
     """Corrects the rates of all judges and systems by the error of the judge.
 
     Args:
         systems: By name columns and metrics of the responses; the first system's metrics have no prefix.
     """
     if not judges:
-        return JudgeReport(metrics={}, tables=(), notes=())
+        return Report(metrics={})
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
     rows = []
@@ -204,7 +194,7 @@ def judge_report(
     if not errors:
         notes.append("no rate is corrected: benchmark.judge_labels=[{dataset, path}] gives rows that people labelled")
     tables = (rates, _error_table(errors, title)) if errors else (rates,)
-    return JudgeReport(metrics=metrics, tables=tables, notes=tuple(notes))
+    return Report(metrics=metrics, tables=tables, notes=tuple(notes))
 
 
 def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], title: str) -> Table:
@@ -217,11 +207,8 @@ def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], t
         rows.append([judge.name, *(format_percent(found[name]) for name in ("recall", "false_alarms")), *shares])
         lines.append(escape_terminal(f"{judge.name}: on {judge.error.name}"))
     lines.append("people, judge: the share that each calls hallucinated; false alarms: of faithful rows")
-    title, heads = (
-        f"{title}: the judges against people's labels, percent",
-        ("recall", "false alarms", "people", "judge"),
-    )
-    return new_number_table(title, "judge", heads, rows, caption=lines)
+    title = f"{title}: the judges against people's labels, percent"
+    return new_number_table(title, "judge", ("recall", "false alarms", "people", "judge"), rows, caption=lines)
 
 
 ACROSS = "across datasets"  # names no test set
@@ -261,10 +248,12 @@ def response_report(
     judged = {"predictions": (columns.columns, scored.metrics)} | measured
     if paired.against is not None:
         theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
-        compared = compare_systems(columns, theirs, num_resamples=num_resamples)
-        metrics |= compared.metrics
-        judged["against"] = (theirs.columns, compared.theirs)
-        sides = scored.metrics, compared.theirs, compared.differences
+        found, differences = compare_systems(columns, theirs, num_resamples=num_resamples)
+        metrics |= {f"against/{name}": metric for name, metric in found.items()}
+        for name, difference in differences.items():
+            metrics |= difference.to_metrics(name)
+        judged["against"] = (theirs.columns, found)
+        sides = scored.metrics, found, differences
         tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
     judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
     metrics |= judges.metrics
@@ -301,24 +290,13 @@ def _measure_baselines(
     return {name: (m.columns, m.scored(num_resamples=num_resamples).metrics) for name, m in measured.items()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A paired bootstrap of two systems: the other's metrics, the differences, and all of it by name."""
-
-    theirs: dict[str, Metric]
-    differences: dict[str, Difference]
-    metrics: dict[str, Metric]
-
-
-def compare_systems(first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000) -> Compared:
-    """Subtracts the second system's metrics from the first's, both on the same resampled groups (Koehn 2004)."""
+def compare_systems(
+    first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000
+) -> tuple[dict[str, Metric], dict[str, Difference]]:
+    """Measures the second system, and subtracts its metrics from the first's on the same groups (Koehn 2004)."""
     theirs = second.scored(num_resamples=num_resamples).metrics
     found = paired_difference(first.groups, first.statistic, second.statistic, num_resamples=num_resamples)
-    found = {name: difference for name, difference in found.items() if name in theirs}
-    metrics = {f"against/{name}": metric for name, metric in theirs.items()}
-    for name, one in found.items():
-        metrics |= one.to_metrics(name)
-    return Compared(theirs=theirs, differences=found, metrics=metrics)
+    return theirs, {name: difference for name, difference in found.items() if name in theirs}
 
 
 def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) -> None:

@@ -55,7 +55,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         raise UserError("no system has replies with these histories", place="benchmark.systems", hint=hint)
     loaded.log_usage()
     name = benchmark.name
-    rated = rates_report(
+    rates, report = rates_report(
         turns,
         [turn.group for turn in dialogues.turns],
         title=f"test/{name}",
@@ -68,9 +68,9 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     if block["plots"] and any(case.temperature is not None for case in turns):
         from faithkit.reports.rates import plot_temperatures
 
-        log.info("plot: %s", plot_temperatures(rated.metrics, run.path / PLOT))
+        log.info("plot: %s", plot_temperatures(rates, run.path / PLOT))
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return EvaluationResult(write_run_results(run, {name: [rated.report]}, meta=meta))
+    return EvaluationResult(write_run_results(run, {name: [report]}, meta=meta))
 
 
 def _read_replies(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:

@@ -40,8 +40,10 @@ def test_the_report_corrects_compares_histories_and_cites() -> None:
     called = [label if number % 10 else 1 - label for number, label in enumerate(labels)]
     error = JudgeError.of_rows(labels, called, [str(number) for number in range(80)], "80 rows")
     cases = {Case(system="small", history="gold"): gold, Case(system="small", history="self"): own}
-    rated = rates_report(cases, GROUPS, title="t", judged_by="j", error=error, dataset="halludial", num_resamples=50)
-    found = rated.report.metrics
+    _, report = rates_report(
+        cases, GROUPS, title="t", judged_by="j", error=error, dataset="halludial", num_resamples=50
+    )
+    found = report.metrics
     recall, alarms = (error.rates(np.ones((1, 80)))[i][0] for i in (0, 1))
     assert found["small/gold/turn_rate_corrected"].value == pytest.approx((0.5 - alarms) / (recall - alarms))
     assert found["difference/small/turn_rate"].value == pytest.approx(-0.25)
@@ -50,7 +52,7 @@ def test_the_report_corrects_compares_histories_and_cites() -> None:
         "difference/small/turn_rate",
         "difference/small/dialogue_rate",
     }
-    shown = render_text(*rated.report.tables)
+    shown = render_text(*report.tables)
     assert "GPT-4o-2024-05-13 *" in shown and "2.8" in shown and "self - gold histories" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
 
@@ -58,7 +60,7 @@ def test_the_report_corrects_compares_histories_and_cites() -> None:
 def test_the_report_says_what_has_no_reply_or_no_verdict() -> None:
     nan = float("nan")
     case = {Case(system="s", history="gold"): turns([1, nan, nan, 0, 0], [True, True, False, True, True])}
-    notes = rates_report(case, GROUPS[:5], title="t", judged_by="j", num_resamples=20).report.notes
+    notes = rates_report(case, GROUPS[:5], title="t", judged_by="j", num_resamples=20)[1].notes
     assert "s/gold: 1 of 5 turns got no reply: left out" in notes
     assert "s/gold: 1 of 4 replies got no readable verdict" in notes
 
@@ -69,8 +71,8 @@ def test_temperatures_have_a_column_and_a_plot(tmp_path: Path) -> None:
         for history in ("gold", "self")
         for at in (0.0, 1.0, 2.0)
     }
-    rated = rates_report(cases, GROUPS, title="t", judged_by="j", num_resamples=20)
-    assert "a$b/gold/temperature_2/turn_rate" in rated.report.metrics
-    assert rated.report.metrics["difference/a$b/temperature_1/turn_rate"].value == 0
-    path = plot_temperatures(rated.metrics, tmp_path / "t.png")
+    rates, report = rates_report(cases, GROUPS, title="t", judged_by="j", num_resamples=20)
+    assert "a$b/gold/temperature_2/turn_rate" in report.metrics
+    assert report.metrics["difference/a$b/temperature_1/turn_rate"].value == 0
+    path = plot_temperatures(rates, tmp_path / "t.png")
     assert path.read_bytes().startswith(b"\x89PNG")
