@@ -70,7 +70,7 @@ class Ask(Work):
     def settings(self) -> dict[str, Any]:
         """Collects what the replies depend on."""
         return {
-            "model": {key: value for key, value in asdict(self.options).items() if key in MODEL_KEYS},
+            "model": {key: getattr(self.options, key) for key in MODEL_KEYS},
             "prompts": {prompt.name: prompt.fingerprint for prompt in self.prompts.values()},
             "decoding": asdict(self.decoding),
             "choices": list(self.choices),
