@@ -35,7 +35,7 @@ def read_sheet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[s
     """Yields the place and the cells of each row; skips other columns and empty rows.
 
     Raises:
-        UserError: A column is missing, or the file is no valid CSV.
+        UserError: A column is missing, or the file is not valid CSV.
     """
     try:
         text = path.read_bytes().decode("utf-8-sig")  # line ends within cells stay as they are

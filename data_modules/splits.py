@@ -24,7 +24,7 @@ class SplitPlan:
     """A division of official splits into training, validation and test.
 
     Args:
-        fractions: Shares of the groups for validation and test, where there is no official split for them.
+        fractions: Shares of the groups for validation and test, if there is no official split for them.
         seed: Another seed is another division into groups; cross-validation's folds do not depend on it.
         split: Reads this official split alone and divides it; None uses the official splits.
         fold: For cross-validation `(fold, num_folds)`: of so many parts by group this one, counted from 0, is the test
@@ -52,7 +52,7 @@ class SplitPlan:
         return self.fold is not None or self.split is not None
 
     def base(self, official: Sequence[str]) -> str | None:
-        """Returns the official split that is divided; None where there is nothing to train on."""
+        """Returns the official split that is divided; None if there is nothing to train on."""
         if self.split is not None:
             return self.split
         if self.fold is not None:

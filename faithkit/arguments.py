@@ -125,7 +125,7 @@ def read_flag(name: str, value: Any) -> bool:
 
 
 def is_list(value: Any) -> bool:
-    """Reports whether a value is accepted as a list: it has one dimension and an order, and is no text."""
+    """Reports whether a value is accepted as a list: it has one dimension and an order, and is not a text."""
     if isinstance(value, str | bytes | bytearray | Mapping | Set | Turn | Example) or not isinstance(value, Iterable):
         return False
     return getattr(value, "ndim", 1) == 1  # arrays and tables have others
@@ -165,7 +165,7 @@ def read_passages(name: str, value: Any, place: str | None = None) -> list[str]:
 
 
 def read_turns(name: str, value: Any, place: str | None = None) -> list[tuple[str | None, str]]:
-    """Reads turns, the oldest first, as speaker (None where none is named) and text."""
+    """Reads turns, the oldest first, as speaker (None if none is named) and text."""
     if not is_list(value):
         raise wrong(name, "text or turns", value, TURNS_HINT, place)
     return [_read_turn(name, turn, place) for turn in value]

@@ -153,7 +153,7 @@ def _wrap(head: str, words: list[str], width: int = 100) -> str:
 
 
 def explain(error: BaseException) -> str | None:
-    """Explains an error to the user in at most five lines; None where the mistake is not the user's."""
+    """Explains an error to the user in at most five lines; None if the mistake is not the user's."""
     kind = type(error).__name__
     if isinstance(error, UserError):
         return _at_most_five_lines(str(error))

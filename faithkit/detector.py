@@ -114,7 +114,7 @@ def detector_kinds() -> Mapping[str, DetectorKind]:
         kind = point.load()
         if not isinstance(kind, DetectorKind):
             raise UserError(
-                f"entry point {point.name!r} is no DetectorKind", place=point.value, hint="see docs/extending.md"
+                f"entry point {point.name!r} is not a DetectorKind", place=point.value, hint="see docs/extending.md"
             )
         kinds.setdefault(kind.name, kind)
     return kinds

@@ -45,14 +45,14 @@ def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 def choice_hint(value: Any, names: Iterable[Any]) -> str:
     """Names the choices, the one that was perhaps meant first."""
-    texts = [str(name) for name in names]
+    texts = ["null" if name is None else str(name) for name in names]
     guess = nearest(str(value), texts, 1)
     listed = f"use {texts[0]}" if len(texts) == 1 else f"use one of {', '.join(texts)}"
     return f"did you mean {guess[0]}? {listed}" if guess else listed
 
 
 def raise_problems(problems: Iterable[UserError]) -> None:
-    """Raises all problems as one error; does nothing where there are none."""
+    """Raises all problems as one error; does nothing if there are none."""
     if found := list(problems):
         raise join_problems(found)
 

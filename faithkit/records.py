@@ -56,8 +56,8 @@ class Example:
     Args:
         id: The id in the corpus, or `<file stem>:<row>`.
         group: The dialogue or document; splits and bootstraps never cut through it.
-        label: hallucinated, faithful, or None where the dataset does not judge.
-        spans: None where the dataset does not mark spans; empty where it marks none.
+        label: hallucinated, faithful, or None if the dataset does not judge.
+        spans: None if the dataset does not mark spans; empty where it marks none.
         tags: The labels of the dataset, as it spells them.
     """
 
@@ -114,7 +114,7 @@ class Prediction:
 
     Args:
         label: hallucinated, faithful or unparsed; None without a judgement.
-        score: P(hallucinated), None where the detector gives none.
+        score: P(hallucinated), None if the detector gives none.
         text: The response of a generator, or a detector's text besides its label.
         failed: Its request failed, and `text` is the reason: no reply, and never read as one.
     """

@@ -149,7 +149,7 @@ def build_vllm(loaded: LoadedCheckpoint, path: str, options: LocalOptions) -> tu
 
 
 def build_transformers(loaded: LoadedCheckpoint, path: str, options: LocalOptions) -> tuple[Engine, int | None]:
-    """Loads a model into our engine; gives also its number of places, None where it counts none."""
+    """Loads a model into our engine; gives also its number of places, None if it counts none."""
     encoder, tokenizer = loaded.encoder, loaded.encoder.tokenizer
     check_end_token(tokenizer, path)
     model = load_weights(loaded)

@@ -30,7 +30,7 @@ def without_knowledge(
 
     Args:
         ids: Padded at the right [rows, longer width].
-        mask: 0 where a row is padded; None where none is.
+        mask: 0 where a row is padded; None if none is.
     """
     place = torch.arange(ids.shape[1], device=ids.device)
     real = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()

@@ -134,7 +134,7 @@ def _check_family(folder: str, weights: str, architecture: str) -> None:
     fitting = families_of(names)
     if architecture not in fitting:
         hint = f"these weights are for {ARCHITECTURES[fitting[0]].choice}" if fitting else "choose one that writes text"
-        raise UserError(f"{', '.join(names)} is no {architecture} model", place=weights, hint=hint)
+        raise UserError(f"{', '.join(names)} is not a {architecture} model", place=weights, hint=hint)
 
 
 def _name_markers(config: Any, tokenizer: Any) -> None:

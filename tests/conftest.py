@@ -15,7 +15,7 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tests run side by side: more threads each would be slower
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["WANDB_MODE"] = "offline"
-# A busy machine is no fault of what is tested. The fast tests try the same inputs every time, so that a change fails
+# A busy machine is not a fault of what is tested. The fast tests try the same inputs every time, so that a change fails
 # them and never luck; `make test-all` looks for new ones.
 UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("fast", derandomize=True, max_examples=25, **UNTIMED)

@@ -14,7 +14,7 @@ Change = Callable[[Path], Any]  # made to a folder
 
 
 def edit_json(path: Path, change: Callable[[Any], Any]) -> None:
-    """Rewrites a JSON file; `change` gives the new content, or None where it changed the old one."""
+    """Rewrites a JSON file; `change` gives the new content, or None if it changed the old one."""
     value = json.loads(path.read_text(encoding="utf-8"))
     changed = change(value)
     path.write_text(json.dumps(value if changed is None else changed), encoding="utf-8")

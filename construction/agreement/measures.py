@@ -191,7 +191,7 @@ def marked_items(answered: Iterable[Answered], question: str, place: str) -> lis
     """Collects the spans of each item that two annotators or more have answered.
 
     Raises:
-        UserError: An answer is no list of spans, a text's length is missing, or a span leaves its text.
+        UserError: An answer is not a list of spans, a text's length is missing, or a span leaves its text.
     """
     items: dict[str, list[Answered]] = {}
     for one in answered:

@@ -92,7 +92,7 @@ def read_export(
     """Reads all annotations, in the order of the rows and then of the annotators.
 
     Raises:
-        UserError: The file is no export, or an annotation is bad under `on_bad_annotation=stop`.
+        UserError: The file is not an export, or an annotation is bad under `on_bad_annotation=stop`.
     """
     found: dict[tuple[str, str], Annotation] = {}
     seen: dict[str, set[Any]] = {}

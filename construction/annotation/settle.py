@@ -62,7 +62,7 @@ def settle(
 
     Args:
         rule: majority, severe, expert or hand; a person's decision takes precedence.
-        expert: The expert's answers by row, for the rule `expert`; the expert is no annotator then.
+        expert: The expert's answers by row, for the rule `expert`; the expert is not an annotator then.
         decisions: A person's decisions, by row.
         min_annotators: Rows with fewer stay open.
     """
@@ -121,7 +121,7 @@ def _differ(answers: Sequence[Answer | None]) -> bool:
 
 
 def settle_question(question: Question, answers: Sequence[Any], rule: str) -> Answer | None:
-    """Settles one question's answers (None where an annotator gave none), or leaves it open: None.
+    """Settles one question's answers (None if an annotator gave none), or leaves it open: None.
 
     Majority: of Choices the label of more annotators than any other, of several labels those that more than half gave;
     of Spans the characters that more than half marked, with the label that most of them gave (of equals the most

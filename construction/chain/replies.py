@@ -147,7 +147,7 @@ _NEXT = re.compile(r"\n[\s#*]*(?:example \d|knowledge\s*:|conversation\s*:|refer
 
 
 def read_induced(text: str) -> tuple[str, str] | None:
-    """Reads an induced hallucination and its explanation; None where one of them is missing.
+    """Reads an induced hallucination and its explanation; None if one of them is missing.
 
     >>> read_induced("It was built in 1922.\\n\\nExplanation:\\nThe hallucinated part is \\"1922\\".")
     ('It was built in 1922.', 'The hallucinated part is "1922".')

@@ -117,7 +117,7 @@ def topic_files(paths: Sequence[str]) -> list[Path]:
         place = Path(path).expanduser()
         files = sorted(one for one in place.iterdir() if one.suffix in SUFFIXES) if place.is_dir() else [place]
         if not place.exists() or (place.is_file() and place.suffix not in READERS):
-            problem = "no such file or folder" if not place.exists() else "this is no topic file"
+            problem = "no such file or folder" if not place.exists() else "this is not a topic file"
             raise UserError(problem, place=path, hint=f"pipeline.topics={EMBEDDED}, or a {', '.join(SUFFIXES)} file")
         if not files:
             raise UserError("no topic file is here", place=path, hint=f"put a {', '.join(SUFFIXES)} file there")

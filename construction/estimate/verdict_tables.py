@@ -90,7 +90,7 @@ def read_file(
         facts: Further columns from a dataset, by id.
 
     Raises:
-        UserError: A column is missing, an id is repeated or not in the dataset, or a value is no verdict.
+        UserError: A column is missing, an id is repeated or not in the dataset, or a value is not a verdict.
     """
     id_name = str(columns["id"])
     rows = [_with_facts(row, id_name, facts) for row in read_rows(Path(path), ReadReport())]
@@ -199,7 +199,7 @@ def read_shards(data: str, columns: Columns, by: str | None, ids: Collection[str
         ids: Of the rows that people labelled; None if no ids are needed.
 
     Raises:
-        UserError: There are no shards, a column is missing, a value is no verdict, or a labelled id occurs twice.
+        UserError: There are no shards, a column is missing, a value is not a verdict, or a labelled id occurs twice.
     """
     shards = [shard for shard in find_shards(data)[0] if shard.name.endswith(".parquet")]
     if not shards:

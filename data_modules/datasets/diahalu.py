@@ -101,7 +101,7 @@ def _items_of_text(text: str, report: ReadReport) -> list[tuple[int, str]]:
     found = [(int(item[1]), item[2].strip()) for item in _ITEM.finditer(text)]
     if not found:
         raise _bad_index(text)
-    report.count("repaired: an index that is no JSON")
+    report.count("repaired: an index that is not JSON")
     return found
 
 
@@ -141,7 +141,7 @@ def read_explanations(row: Row, report: ReadReport) -> list[str]:
         try:
             value = json.loads(text, strict=False) if text else []
         except (ValueError, RecursionError):
-            report.count("repaired: an explanation that is no JSON")
+            report.count("repaired: an explanation that is not JSON")
             value = [text.removeprefix('["').removesuffix('"]')]
     values = [] if value is None else value if isinstance(value, list) else [value]
     inner = row.inside({name: [text if isinstance(text, str) else str(text) for text in values]})

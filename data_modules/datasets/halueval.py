@@ -148,7 +148,7 @@ class HaluEval(Source):
 
 
 def _find_spans(row: Row, response: str, label: str, report: ReadReport) -> tuple[Span, ...] | None:
-    """Returns the places of the texts that the annotators named; None where these are not all there is to find.
+    """Returns the places of the texts that the annotators named; None if these are not all there is to find.
 
     They are texts and not offsets: some were retyped, and some are remarks ("Incomplete answer").
     """

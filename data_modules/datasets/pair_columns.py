@@ -223,7 +223,7 @@ def _parse_passages(cell: str, column: str) -> list[Any] | None:
     stripped = cell.strip()
     if stripped.startswith(PYTHON_LISTS) and stripped.endswith("]"):
         hint = "write JSON lists, json.dumps(passages), or Parquet; these are Python lists written as text"
-        raise BadRow(f"column {column!r} holds a list that is no JSON: {shorten(stripped, 60)}", hint=hint)
+        raise BadRow(f"column {column!r} holds a list that is not JSON: {shorten(stripped, 60)}", hint=hint)
     return None
 
 

@@ -41,7 +41,7 @@ def spacy_model(weights: str) -> str:
         raise UserError("entity swaps need spaCy, which is not installed", hint=hint) from error
     folder = Path(resolve(weights))
     if not (folder / "meta.json").is_file():
-        raise UserError(f"{weights} is no spaCy model", place=str(folder), hint="use spacy-sm, or a model's folder")
+        raise UserError(f"{weights} is not a spaCy model", place=str(folder), hint="use spacy-sm, or a model's folder")
     meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     return f"spacy {spacy}, {meta.get('name')} {meta.get('version')}"
 
@@ -120,7 +120,7 @@ class Mention(NamedTuple):
 
 
 def mention(text: str, entity: Entity) -> Mention | None:
-    """Makes the mention of an entity, or returns None where its form is unclear."""
+    """Makes the mention of an entity, or returns None if its form is unclear."""
     start, end = entity.start, entity.end
     if found := _ARTICLE.match(text, start, end):
         start = found.end()
@@ -164,7 +164,7 @@ Pool = Mapping[Slot, Sequence[str]]  # possible replacements
 
 
 def entity_swaps(examples: Sequence[Example], num: int, seed: int, find: Finder) -> list[list[str]]:
-    """Makes up to `num` texts for each example; none where the response has no entity that can be replaced."""
+    """Makes up to `num` texts for each example; none if the response has no entity that can be replaced."""
     pool = _pool(sorted({e.knowledge for e in examples}), seed, find)
     stated = [_stated(example) for example in examples]
     texts = [e.response if _may_name(e.response, words) else "" for e, words in zip(examples, stated, strict=True)]

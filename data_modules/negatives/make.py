@@ -293,7 +293,7 @@ class NegativesSource(WrappedSource):
         raise AssertionError("negatives come of a whole split")
 
     def _training_rows(self, examples: Sequence[Example], split: str) -> list[int]:
-        """Returns the rows of a split that train: all, where there is no plan of division."""
+        """Returns the rows of a split that train: all, if there is no plan of division."""
         if self.split_plan is None:
             return list(range(len(examples)))
         groups = np.array([group_hash(example.group) for example in examples], np.uint64)

@@ -65,7 +65,7 @@ class Excluded:
         return cls(keys - {""}, utterances - {""})  # a text without letters and digits would match every other one
 
     def reason(self, example: Example) -> str | None:
-        """Returns the outcome under which an example must be dropped; None where it may be trained on.
+        """Returns the outcome under which an example must be dropped; None if it may be trained on.
 
         Its knowledge counts as it was before any cut.
         """

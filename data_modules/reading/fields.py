@@ -55,7 +55,7 @@ def read_history(history: Any, place: str | None = None) -> tuple[Turn, ...]:
     """Reads the turns that a caller passes, oldest first; where no speaker is named, two take turns.
 
     Raises:
-        UserError: Something is no text, or the history is empty.
+        UserError: Something is not a text, or the history is empty.
     """
     if isinstance(history, Sequence) and not len(history):
         raise wrong("history", "a list of turns", history, "give at least the last turn: history=[...]", place)
@@ -104,7 +104,7 @@ def read_spans(
     Args:
         label_name: The field of an object that holds its label.
         labels: Labels by the way they are spelt, in lower case.
-        default: The label of a span that names none; None where it must.
+        default: The label of a span that names none; None if it must.
     """
     for index, values in enumerate(row.items(name)):
         try:

@@ -9,7 +9,7 @@ from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 
-HUB = "hub"  # a value of `path` that is no place on disk, like EMBEDDED
+HUB = "hub"  # a value of `path` that is not a place on disk, like EMBEDDED
 MAGIC = re.compile(r"[*?\[]")
 
 

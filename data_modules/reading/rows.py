@@ -126,7 +126,7 @@ def place_of(file: str, line: int) -> str:
 
 
 def _names(values: Mapping[str, Any]) -> str:
-    return " ".join(", ".join(values).split())[:160] or "nothing"  # a file that is no table may "name" its whole text
+    return " ".join(", ".join(values).split())[:160] or "nothing"  # other files may "name" their whole text
 
 
 def check_text(value: object, name: str, *, empty_ok: bool = False, have: Mapping[str, Any] | None = None) -> str:
@@ -195,7 +195,7 @@ def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> It
     number = -1
     if path.exists() and not path.is_file():
         hint = "write it into a file first" if not path.is_dir() else "name a file in it"
-        raise UserError("cannot read: it is no plain file", place=str(path), hint=hint)
+        raise UserError("cannot read: it is not a plain file", place=str(path), hint=hint)
     try:
         for number, (line, values) in enumerate((parse or READERS[path.suffix])(path)):
             if isinstance(values, Broken):

@@ -117,7 +117,7 @@ class CountedFeatures:
 def fit_counted_features(
     train: Sequence[Example], validation: Sequence[Example] = (), *, aim: str = "macro_f1", seed: int = 0
 ) -> CountedFeatures | None:
-    """Fits the trees and their threshold; None where the training rows hold too little of a class.
+    """Fits the trees and their threshold; None if the training rows hold too little of a class.
 
     Args:
         train: The trees are fitted on those with a label.

@@ -135,7 +135,7 @@ def folds_by_group(rows: Sequence[Example]) -> Iterator[tuple[list[Example], lis
 
 
 def fit_counted_features_by_folds(rows: Sequence[Example]) -> CountedFeatures | None:
-    """Fits boosted trees and their threshold on the same rows; None where they hold too few of a class.
+    """Fits boosted trees and their threshold on the same rows; None if they hold too few of a class.
 
     The trees are fitted on all rows. Their threshold is chosen on scores of trees that had not seen the row: folds by
     group.
@@ -157,7 +157,7 @@ def fit_counted_features_by_folds(rows: Sequence[Example]) -> CountedFeatures | 
 
 
 def refit_threshold(predictions: Mapping[str, Prediction], data: BaselineData) -> Baseline | None:
-    """Relabels the model's predictions at the threshold that is best on the rows; None where scores are missing."""
+    """Relabels the model's predictions at the threshold that is best on the rows; None if scores are missing."""
     known = [row for row in data.rows if row.label]
     scores = [data.model_predictions[row.id].score for row in known]
     if not known or any(score is None for score in [*scores, *(row.score for row in predictions.values())]):

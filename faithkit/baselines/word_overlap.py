@@ -15,7 +15,7 @@ RUN = 4  # characters that are compared together; a space parts words
 
 
 def unsupported_share(knowledge: str, response: str) -> float:
-    """Computes the share of the response's words that the knowledge lacks, case aside; 0 where there are no words."""
+    """Computes the share of the response's words that the knowledge lacks, case aside; 0 if there are no words."""
     known = set(unicode_words(knowledge))
     words = unicode_words(response)
     return sum(word not in known for word in words) / len(words) if words else 0.0
@@ -36,7 +36,7 @@ def unsupported_grams(knowledge: str, response: str) -> float:
 
 
 def fit_overlap(train: Iterable[Example], aim: str = "macro_f1") -> float | None:
-    """Chooses the threshold of `overlap_predictions` for `aim` on labelled examples; None where there are none."""
+    """Chooses the threshold of `overlap_predictions` for `aim` on labelled examples; None if there are none."""
     known = [example for example in train if example.label]
     if not known:
         return None
@@ -76,7 +76,7 @@ def length_score(response: str) -> float:
 def fit_length(train: Iterable[Example], aim: str = "macro_f1") -> LengthRule | None:
     """Chooses the threshold of `length_predictions` for `aim` on labelled examples, and whether long or short is wrong.
 
-    None where there are no labelled examples.
+    None if there are no labelled examples.
     """
     known = [example for example in train if example.label]
     if not known:

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Temperature:
-    """A fitted temperature with the negative log-likelihood before and after; `note` says where it is no optimum."""
+    """A fitted temperature, the negative log-likelihood before and after, and a note if it is not optimal."""
 
     value: float
     nll_before: float

@@ -244,7 +244,7 @@ def _refuse_environment(name: str, *default: Any) -> None:
 
 
 def _overrides() -> list[str] | None:
-    """Reads the overrides of this command; None where no command is running."""
+    """Reads the overrides of this command; None if no command is running."""
     from hydra.core.hydra_config import HydraConfig
 
     try:

@@ -135,7 +135,7 @@ def _value(node: yaml.Node, key: str, path: Path) -> Any:
         name = _scalar(name_node, key, path) if isinstance(name_node, yaml.ScalarNode) else None
         place = f"{path}, line {name_node.start_mark.line + 1}"
         if type(name) not in (str, int):
-            _refuse(f"a key that is no text: {shorten(getattr(name_node, 'value', None))}", place)
+            _refuse(f"a key that is not a text: {shorten(getattr(name_node, 'value', None))}", place)
         if name in found:
             _refuse(f"the key {shorten(name)} is repeated", place)
         found[name] = _value(item, f"{key}.{name}" if key else str(name), path)

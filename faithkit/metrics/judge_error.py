@@ -7,7 +7,7 @@ hallucinated, p of them are: q = r p + f (1 - p), so p = (q - f) / (r - f) (Roga
 Both samples are resampled by groups, so the interval holds the error of q and that of r and f. It rests on one
 assumption: the judge errs as often on these responses as on the labelled ones. A value outside [0, 1] is moved to the
 bound, with a note. Where the whole interval lies outside, no p gives such a q: the assumption does not hold, and there
-is no corrected rate.
+is not a corrected rate.
 
 >>> import numpy as np
 >>> error = JudgeError.of_rows(gold=[1] * 40 + [0] * 40, called=[1] * 36 + [0] * 4 + [1] * 12 + [0] * 28,

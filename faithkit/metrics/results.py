@@ -44,7 +44,7 @@ def write_results(path: str | Path, metrics: Mapping[str, Metric], meta: Mapping
 
 
 def read_metrics(path: Path) -> dict[str, dict[str, Any]]:
-    """Reads the metrics of `metrics.json` as they are stored; none where a run has not come to its end."""
+    """Reads the metrics of `metrics.json` as they are stored; none if a run has not come to its end."""
     if not path.exists():
         return {}
     found = read_strict_json(path, hint="write it again: resume=RUN")

@@ -45,7 +45,7 @@ class SpanOutcomes:
 
     Args:
         gold: 1 where the response is hallucinated [N]: by its label, or where it has none, by its spans.
-        called: 1 where the prediction's label is hallucinated [N]; an unparsed reply is no call.
+        called: 1 where the prediction's label is hallucinated [N]; an unparsed reply is not a call.
         flagged: 1 where a character is predicted [N], whatever the label says.
         scores: P(hallucinated) [N], NaN where the detector gave none.
         marked: Characters of the gold spans [N].
@@ -123,7 +123,7 @@ def check_spans(prediction: Prediction, length: int) -> tuple[Span, ...]:
     """Checks the spans of a prediction on a response of so many characters, and gives them as runs.
 
     Raises:
-        UserError: A bound that is no whole number, or a span that reaches beyond the response.
+        UserError: A bound that is not a whole number, or a span that reaches beyond the response.
     """
     for span in prediction.spans:
         whole = isinstance(span.start, Integral) and isinstance(span.end, Integral)

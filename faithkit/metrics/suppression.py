@@ -34,7 +34,7 @@ def count_detected_spans(prediction: Prediction) -> int:
 
 
 def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) -> int | None:
-    """Chooses one of several responses to a source and returns its position; None where no response is clean.
+    """Chooses one of several responses to a source and returns its position; None if no response is clean.
 
     It takes the first of several equally good ones: shuffle the candidates where their order matters.
 
@@ -49,7 +49,7 @@ def rerank(candidates: Sequence[Prediction], strategy: str = FEWEST_BY_SCORE) ->
 
 
 def tied_candidates(candidates: Sequence[Prediction], strategy: str) -> list[int]:
-    """Finds the positions that are equally good for a strategy; none where it gives no response."""
+    """Finds the positions that are equally good for a strategy; none if it gives no response."""
     if strategy not in STRATEGIES:
         raise UserError(f"unknown strategy {strategy!r}", hint=f"use one of {', '.join(STRATEGIES)}")
     if not candidates:
@@ -161,7 +161,7 @@ def _statistic(
     """Makes a statistic of all rates over weights of sources.
 
     Args:
-        picked: For each strategy and source the rows of which one is drawn; none where it gives no response.
+        picked: For each strategy and source the rows of which one is drawn; none if it gives no response.
         by_model: For each model and source its rows.
     """
 

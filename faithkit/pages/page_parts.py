@@ -39,7 +39,7 @@ class Fact:
     of: Mapping[str, str]
 
     def place(self, id_: str) -> int | None:
-        """The place of a row's value; None where it has none."""
+        """The place of a row's value; None if it has none."""
         return self.values.index(self.of[id_]) if id_ in self.of else None
 
 
@@ -60,8 +60,8 @@ def build_row(
     """Builds the page's data of one answer.
 
     Args:
-        predictions: What each system says; None where it has no prediction of this row.
-        context: The place of its knowledge among the contexts; None where the texts are not there.
+        predictions: What each system says; None if it has no prediction of this row.
+        context: The place of its knowledge among the contexts; None if the texts are not there.
     """
     gold = _nonempty_spans(example.spans)
     called = [_predicted_spans(one, example, has_text=context is not None) for one in predictions]
@@ -93,7 +93,7 @@ def build_row(
 
 
 def _predicted_spans(prediction: Prediction | None, example: Example, *, has_text: bool) -> list[Span]:
-    """The marks of a system; none where the answer is not there, or where they do not fit it."""
+    """The marks of a system; none if the answer is not there, or where they do not fit it."""
     if prediction is None or not has_text:
         return []
     try:

@@ -130,7 +130,7 @@ def _escape(character: str) -> str:
 
 
 def format_metric(metric: Metric | None, *, digits: int = 2, scale: float = 1.0) -> str:
-    """Formats a metric as `0.71 [0.69, 0.73]`; without the brackets where there is no interval."""
+    """Formats a metric as `0.71 [0.69, 0.73]`; without the brackets if there is no interval."""
     if metric is None:
         return "-"
     numbers = [metric.value] if metric.low is None or metric.high is None else [metric.value, metric.low, metric.high]

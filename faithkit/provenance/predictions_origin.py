@@ -37,7 +37,7 @@ class TestRows:
         gold: A hash of what it is compared with: labels, spans, tags and references.
     """
 
-    __test__ = False  # pytest: this is no test
+    __test__ = False  # pytest: this is not a test
 
     dataset: str
     split: str
@@ -88,7 +88,7 @@ class StoredRows(Block):
     """The kinds of the values of `TestRows`."""
 
     dataset: Text
-    split: str  # empty where there are no rows
+    split: str  # empty if there are no rows
     num_rows: NonNegativeInt
     rows: Text
     gold: Text
@@ -117,7 +117,7 @@ class PredictionsOrigin:
     """The origin of a predictions file, as far as it is known.
 
     Args:
-        rows: The rows that were predicted; None where it is not known.
+        rows: The rows that were predicted; None if it is not known.
         models: Those that had a part in it.
         reason: Why nothing is known.
     """

@@ -94,7 +94,7 @@ class SeenRows:
 
 
 def read_seen(folder: Path) -> SeenRows | None:
-    """Reads the file of a model's folder; None where it has none.
+    """Reads the file of a model's folder; None if it has none.
 
     Raises:
         UserError: It is damaged, or of a later version.

@@ -63,7 +63,7 @@ class PublishedTable:
         paper: Authors, year and title.
         version: Of the paper, where it has several.
         read_in: Where the figures were read: the paper itself, or one that cites it.
-        table: Its number in the paper; None where the figures were not read there.
+        table: Its number in the paper; None if the figures were not read there.
         protocol: How the figures were measured, where that differs from ours.
         note: What a reader should know of the figures.
         rows: Values by column.
@@ -120,7 +120,7 @@ OVERALL = {REVISED: "ragtruth_revised", "Luna": "luna", "RAG-HAT": "rag_hat", "L
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedDetector:
-    """One system's figures at one level of one task, in percent; None where they were not given.
+    """One system's figures at one level of one task, in percent; None if they were not given.
 
     Args:
         source: A short name of the paper; `table` has all of it.
@@ -189,7 +189,7 @@ def are_comparable_models(names: Iterable[str]) -> bool:
 
 
 ALL = "all"
-# Benchmark to tables, each with the column that names the part; None where all rows are of one part.
+# Benchmark to tables, each with the column that names the part; None if all rows are of one part.
 JUDGE_TABLES: Mapping[str, Sequence[tuple[str, str | None, str]]] = {
     "halludial": (("halludial_detection", None, ALL), ("halludial_scenarios", "scenario", "")),
     "halueval": (("halludial_on_halueval_dialogue", None, "dialogue"), ("halludial_on_halueval_others", "task", "")),
@@ -200,7 +200,7 @@ MEAN_OF_CLASSES = ("halludial", "halueval")  # their tables have means as precis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeFigures:
-    """One system's figures on one part; None where they were not given.
+    """One system's figures on one part; None if they were not given.
 
     Args:
         note: The paper and its table, and what was tested.

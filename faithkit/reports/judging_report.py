@@ -295,7 +295,7 @@ def official_report(
 ) -> Report | None:
     """Computes HaluEval's accuracy: `official/accuracy`, `official/failed_rate`, `official/task/qa/accuracy`.
 
-    A failure counts as wrong, and so does a request without a reply, whatever the text of its error. None where no
+    A failure counts as wrong, and so does a request without a reply, whatever the text of its error. None if no
     prediction has a text.
     """
     if not any(one.text or one.failed for one in predictions.values()):

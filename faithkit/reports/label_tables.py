@@ -79,7 +79,7 @@ def part_metrics(
     baseline_data: BaselineData,
     num_resamples: int = 1000,
 ) -> dict[str, Systems]:
-    """Computes the metrics of each system in each part (`domain/task`); none where the dataset has no parts.
+    """Computes the metrics of each system in each part (`domain/task`); none if the dataset has no parts.
 
     Types have recall alone, because only hallucinated examples have one, and baselines that were fitted on all rows.
     """

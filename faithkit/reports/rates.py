@@ -49,7 +49,7 @@ class Turns:
     """A judge's verdicts on the replies of one model.
 
     Args:
-        called: 1 where the judge calls the reply hallucinated [N], NaN where there is no verdict.
+        called: 1 where the judge calls the reply hallucinated [N], NaN if there is no verdict.
         replied: Whether there is a reply [N].
         groups: The dialogue of each turn.
     """
@@ -106,7 +106,7 @@ class Case:
     """One system with one kind of history, at one temperature.
 
     Args:
-        temperature: None where none was set.
+        temperature: None if none was set.
     """
 
     system: str

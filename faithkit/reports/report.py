@@ -40,7 +40,7 @@ class Report:
         facts: The same for metrics.json.
         answers: Examples with their predictions, for the run's page; a report may have nothing else.
         by: Columns that the page can filter by: the value of each example, by id.
-        rescore: Computes the metrics of marked rows, for those that the model has not seen; None where it has no rows.
+        rescore: Computes the metrics of marked rows, for those that the model has not seen; None if it has no rows.
         shown: The metrics in the table of rescored rows; None for all.
     """
 
@@ -93,7 +93,7 @@ class Provenance:
 
     Args:
         models: The models behind the predictions.
-        leaks: What each of these has seen; None where it is unknown.
+        leaks: What each of these has seen; None if it is unknown.
         notes: Further lines, such as that the predictions were made on other rows.
     """
 

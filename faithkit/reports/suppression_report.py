@@ -135,7 +135,7 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
 def paper_rows(models: Iterable[str]) -> dict[str, Row]:
     """Finds the paper's rows for a choice between these models, by treatment: a single model, or a strategy.
 
-    Rates and reductions are in percent, reductions as printed; none where the paper has no such choice.
+    Rates and reductions are in percent, reductions as printed; none if the paper has no such choice.
     """
     groups: dict[str, dict[str, Row]] = {}
     for row in published_table("ragtruth_suppression").rows:

@@ -98,7 +98,7 @@ class CommandLine:
         return cfg
 
     def _value_problems(self, cfg: Any) -> list[UserError]:
-        """Finds wrong values; none where a value is missing that others need."""
+        """Finds wrong values; none if a value is missing that others need."""
         try:
             if OmegaConf.missing_keys(cfg):
                 return []
@@ -162,7 +162,7 @@ class CommandLine:
             use(cfg)
 
     def _check_resumed(self, resume: Any) -> None:
-        """Refuses to resume what is no run, or another script's."""
+        """Refuses to resume what is not a run, or another script's."""
         if not isinstance(resume, str) or "\0" in resume or not resume:
             raise UserError(f"resume is {shorten(resume)}", hint="set resume to a run's folder")
         config = Path(resume) / "config.yaml"

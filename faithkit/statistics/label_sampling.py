@@ -45,7 +45,7 @@ def read_waves(text: str) -> list[Wave]:
     """Reads waves from the form of `write_waves`.
 
     Raises:
-        ValueError: The text is no list of waves.
+        ValueError: The text is not a list of waves.
     """
     waves = []
     for part in text.split(";"):

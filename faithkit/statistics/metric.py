@@ -18,7 +18,7 @@ class MetricKind:
     Args:
         low: The smallest possible value.
         high: The largest possible value.
-        higher_is_better: The direction; None where neither end is better.
+        higher_is_better: The direction; None if neither end is better.
         is_proportion: A share of counted rows, or made of such shares (F1, AUROC). Its interval is computed on the
             log-odds scale, and is Clopper and Pearson's exact one at 0 and 1.
         is_reduction: 1 - a ratio of rates. Its interval is computed on the log scale of the ratio.

@@ -226,7 +226,7 @@ class LabelPlan:
     """The number of labels that an interval of a given width takes.
 
     Args:
-        num_labels: In total, with those that exist; None where labels of all responses are too few.
+        num_labels: In total, with those that exist; None if labels of all responses are too few.
         least_width: The width with every response labelled.
     """
 

@@ -78,7 +78,7 @@ class DurableCheckpoints(CheckpointIO):
 
 
 def find_resume_point(run: RunFolder) -> ResumePoint | None:
-    """Finds the newest undamaged checkpoint: last.ckpt, else previous.ckpt; None where a training has none yet.
+    """Finds the newest undamaged checkpoint: last.ckpt, else previous.ckpt; None if a training has none yet.
 
     Raises:
         UserError: All checkpoints are damaged, or best.ckpt is damaged or missing.

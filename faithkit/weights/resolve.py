@@ -219,7 +219,7 @@ def _hub_in_reach() -> bool:
     if constants.HF_HUB_OFFLINE:
         return False
     if urllib.request.getproxies():
-        return True  # a direct connection is no test; the client will see
+        return True  # a direct connection is not a test; the client will see
     address = urllib.parse.urlsplit(constants.ENDPOINT)
     try:
         port = address.port or (443 if address.scheme == "https" else 80)

@@ -85,7 +85,7 @@ def read_passages(path: str) -> list[str]:
     """Reads the passages of a folder or file of texts, or `embedded`: the knowledge of the embedded corpus.
 
     Raises:
-        UserError: There is none, or it is no text.
+        UserError: There is none, or it is not a text.
     """
     if path == EMBEDDED:
         source = build_source(EMBEDDED, EMBEDDED)
@@ -136,7 +136,7 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UserError(f"{KEY}: this file is no UTF-8 text", place=str(file), hint="save it as UTF-8") from error
+        raise UserError(f"{KEY}: this file is not UTF-8 text", place=str(file), hint="save it as UTF-8") from error
     except OSError as error:
         problem = f"{KEY}: this file cannot be read: {error.strerror}"
         raise UserError(problem, place=str(file), hint=f"chmod u+r {file}") from error

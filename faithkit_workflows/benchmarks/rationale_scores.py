@@ -60,7 +60,7 @@ class Rationale:
         num_quoted: Parts that the reply quotes as hallucinated.
         num_located: Those of them that are in the response.
         spans: Their positions.
-        gold: The hallucinated parts of the response; None where the dataset does not mark them.
+        gold: The hallucinated parts of the response; None if the dataset does not mark them.
     """
 
     group: str

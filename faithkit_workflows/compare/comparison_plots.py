@@ -28,7 +28,7 @@ FIRST_CURVES = ("train/loss", "macro_f1", "char_f1", "f1", "loss", "perplexity",
 
 
 def plot_curves(runs: Sequence[Run]) -> bytes | None:
-    """Plots the learning curves, a panel for each metric; None where nothing was logged."""
+    """Plots the learning curves, a panel for each metric; None if nothing was logged."""
     curves = {place: found for place, run in enumerate(runs) if (found := _read_curves(run))}
     names = _choose_curves(list(curves.values()))
     if not names:
@@ -69,7 +69,7 @@ def _read_curves(run: Run) -> dict[str, Curve]:
 
 
 def _choose_curves(curves: Sequence[Mapping[str, Curve]]) -> list[str]:
-    """Chooses the metrics to plot: losses and validation first, then those of most runs; one point is no curve."""
+    """Chooses the metrics to plot: losses and validation first, then those of most runs; one point is not a curve."""
     counts: dict[str, int] = {}
     for found in curves:
         for name, curve in found.items():
@@ -130,7 +130,7 @@ def plot_reliability(compared: ComparedSet) -> bytes | None:
 def _plot_systems(
     compared: ComparedSet, draw_system: Callable[["Axes", int, str, Outcomes], None], title: str, x: str, y: str
 ) -> bytes | None:
-    """Plots shares of the systems with scores, one after the other; None where there are none."""
+    """Plots shares of the systems with scores, one after the other; None if there are none."""
     scored = _select_scored(compared)
     if not scored:
         return None

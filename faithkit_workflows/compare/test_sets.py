@@ -45,7 +45,7 @@ class TestSet:
         problems: What cannot be compared.
     """
 
-    __test__ = False  # pytest: this is no test
+    __test__ = False  # pytest: this is not a test
 
     name: str
     examples: dict[str, Example] = field(default_factory=dict)

@@ -34,7 +34,7 @@ _WORD = re.compile("[a-z]{3,}")
 
 
 def begin_class(tags: Iterable[str]) -> str | None:
-    """Finds BEGIN's class of a response by its tags, as FaithDial's audit has them; None where they are none of its.
+    """Finds BEGIN's class of a response by its tags, as FaithDial's audit has them; None if they are none of its.
 
     Uncooperative is faithful but does not answer the dialogue; partial hallucination is both hallucinated and entailed.
 
@@ -207,7 +207,7 @@ def _system(example: Example) -> str:
 
 
 def read_facet(example: Example, facet: str) -> Any:
-    """Returns the value of a facet; None where the example has none."""
+    """Returns the value of a facet; None if the example has none."""
     if facet == "split":
         return example.split
     given = next((found for name in FACETS.get(facet, (facet,)) if (found := example.meta.get(name)) is not None), None)

@@ -102,7 +102,7 @@ class Dialogues:
         num_turns: Of both speakers up to the last response; 0 where no response has a history.
         response, before, knowledge: Mean tokens (words and punctuation marks) of a response, of the turn before it,
             and of its knowledge.
-        edited: The share of responses that were edited; None where no original is known.
+        edited: The share of responses that were edited; None if no original is known.
         rounds: Mean rounds of a dialogue, where known.
     """
 

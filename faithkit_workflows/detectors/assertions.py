@@ -39,7 +39,7 @@ def assert_faithful(
 
     Raises:
         AssertionError: A response is hallucinated, or has no verdict.
-        UserError: There is no such detector, no response, or an argument is no text.
+        UserError: There is no such detector, no response, or an argument is not a text.
     """
     __tracebackhide__ = True  # pytest shows the line of the caller
     threshold = arguments.read_probability("threshold", threshold)

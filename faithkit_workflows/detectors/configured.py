@@ -70,7 +70,7 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
 
 
 def prompt_examples(config: Mapping[str, Any], benchmark: Benchmark | None) -> Callable[[], Sequence[Example]] | None:
-    """Returns a function that draws the examples of the judge's prompt; None where `judge.examples` is no number."""
+    """Returns a function that draws the examples of the judge's prompt; None if `judge.examples` is not a number."""
     number = (config.get("judge") or {}).get("examples")
     if benchmark is None or not isinstance(number, int):
         return None

@@ -115,7 +115,7 @@ def find_nli_leaks(baselines: DomainBaselines, tested: Mapping[str, Rows]) -> li
         seen = describe_model(nli).seen if nli else None
         if seen is not None and (number := int(find_leaks(rows.originals, seen).rows.sum())):
             what = f"the NLI model was trained on {number:,} of {len(rows):,} rows of {name}"
-            notes.append(f"{what}, so NLI alone is no fair baseline there: benchmark.domains.{name}.nli=OTHER")
+            notes.append(f"{what}, so NLI alone is not a fair baseline there: benchmark.domains.{name}.nli=OTHER")
     return notes
 
 

@@ -277,7 +277,7 @@ class LeaveOneOut:
         return tuple(name for name, domain in self.rows.items() if not domain.related_domains & set(left_out))
 
     def fit(self, recipe: Recipe, left_out: str) -> FittedRecipe | None:
-        """Fits a recipe for a domain; None where there is no other domain to learn from."""
+        """Fits a recipe for a domain; None if there is no other domain to learn from."""
         trained_on = self.domains_without(left_out)
         if not trained_on:
             return None
@@ -353,7 +353,7 @@ class DomainBaselines:
         self._fits: dict[str | None, LeaveOneOut] = {}
 
     def find_nli(self, name: str) -> str | None:
-        """Finds the NLI model of a domain; None where the benchmark has none."""
+        """Finds the NLI model of a domain; None if the benchmark has none."""
         return self.nli and (self.domains[name].domain.nli or self.nli)
 
     def _fits_with(self, nli: str | None) -> LeaveOneOut:

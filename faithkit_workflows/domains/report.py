@@ -47,7 +47,7 @@ class DomainTest:
         extra: Shown, and left out of the means.
         related_domains: Names of the domains that share texts, corpora or authors with it.
         response_only: AUROC of classifiers that do not see the knowledge, by kind of features.
-        seen: Marks the rows that the model was trained on [N]; None where this is unknown.
+        seen: Marks the rows that the model was trained on [N]; None if this is unknown.
     """
 
     name: str
@@ -162,7 +162,7 @@ def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDoma
 def average_domains(
     draws: Sequence[Resamples], name: str, minus: Sequence[Resamples] | None = None
 ) -> Difference | None:
-    """Averages a metric over domains, or its paired difference from another system; None where a domain lacks it.
+    """Averages a metric over domains, or its paired difference from another system; None if a domain lacks it.
 
     The p-value is that of the mean against 0, which is meaningful only for differences. The interval of a calibration
     error is corrected for bias, as that of one domain is (`bootstrap`), and stays within [0, 1]. Some bias remains: for

@@ -154,7 +154,7 @@ def _row(row: FileRow, source_id: str) -> Row:
         inside = row.inside(info)
         inside.text("question"), inside.text("passages")
     else:
-        row.inside(info)  # refuses what is no object
+        row.inside(info)  # refuses what is not an object
     return {KEY: source_id, "task": task, "corpus": row.text("source", empty_ok=True), "source_info": info}
 
 

@@ -277,7 +277,7 @@ def read_edits(path: Path) -> list[Edit]:
     """Reads people's edits; an edit that is empty or equals the turn does not count.
 
     Raises:
-        UserError: A round is no number, or a turn is edited twice.
+        UserError: A round is not a number, or a turn is edited twice.
     """
     found: dict[tuple[str, int], Edit] = {}
     for place, cells in read_sheet(path, ("dialogue", "round", "text", "edit")):

@@ -201,7 +201,7 @@ def read_detector_file(path: str) -> dict[str, Any]:
     """Reads a file that describes a detector as the keys of a configuration.
 
     Raises:
-        UserError: It is no plain data, a key is wrong, or it names no detector, or two that are no cascade.
+        UserError: It is not plain data, a key is wrong, or it names no detector, or two that are no cascade.
     """
     try:
         found = check_settings(read_config(Path(path).expanduser()), DetectorFile)
@@ -220,7 +220,7 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
         return
     place = Path(path).expanduser()
     if not place.exists():
-        has_neighbours = place.parent != Path() and place.parent.is_dir()  # runs/typo is no hub name if runs/ exists
+        has_neighbours = place.parent != Path() and place.parent.is_dir()  # runs/typo is not a hub name if runs/ exists
         if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or has_neighbours:
             hint = preflight.suggest_path(key, place, "a run's folder or a hub name")
             yield UserError("no such run or folder", place=path, hint=hint)

@@ -92,7 +92,7 @@ class GenerateSettings(blocks.ExtensibleScript):
             lambda s: s.engine.name == engines.RAY and (s.ray.gpus or 1) > 1,
             types.Conflict(
                 lambda s: s.ray.gpus != int(s.ray.gpus),
-                "ray.gpus={s.ray.gpus:g} is no whole number of GPUs",
+                "ray.gpus={s.ray.gpus:g} is not a whole number of GPUs",
                 "use a whole number, or a share of one GPU",
             ),
             types.Conflict(

@@ -120,7 +120,7 @@ def check_columns(
 
 
 def read_kind(path: str) -> str | None:
-    """Reads the kind of model that a folder's sidecar names; None where only loading can show it."""
+    """Reads the kind of model that a folder's sidecar names; None if only loading can show it."""
     folder = find_folder(path)
     try:
         stored = json.loads((folder / SIDECAR).read_bytes())

@@ -45,7 +45,7 @@ class Checked(NamedTuple):
 
 
 Measure = Callable[[Sequence[Checked]], list[list[float]]]  # scores each sentence of each response
-Samples = Callable[[Sequence[Example]], list[list[str]]]  # gives the samples of each example; none where there are none
+Samples = Callable[[Sequence[Example]], list[list[str]]]  # gives the samples of each example; none if there are none
 
 
 class Similarity(Protocol):

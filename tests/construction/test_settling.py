@@ -53,7 +53,7 @@ OVERLAPPING = [
         ("faithdial", "begin", [["Entailment"], ["Generic"]], "majority", None),
         ("ragtruth", "spans", OVERLAPPING, "majority", [mark(5, 6), mark(6, 12, "Subtle Conflict")]),
         ("ragtruth", "spans", OVERLAPPING, "severe", [mark(0, 10), mark(10, 15, "Subtle Conflict")]),
-        ("ragtruth", "spans", [[mark(0, 4)], []], "majority", []),  # half is no majority
+        ("ragtruth", "spans", [[mark(0, 4)], []], "majority", []),  # half is not a majority
         ("likert", "cooperative", [1, 4, 3], "majority", 3),
         ("likert", "cooperative", [2, 3], "majority", None),
         ("likert", "cooperative", [2, 3], "severe", 2),

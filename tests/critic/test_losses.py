@@ -170,7 +170,7 @@ def test_a_token_is_read_where_it_is_supported_best() -> None:
     assert best_windows(odds, token, 3).tolist() == [5, 1, 2], "of equal ones the first"
     assert best_windows(odds[:3], torch.tensor([2, 0, 1]), 3).tolist() == [1, 2, 0], "one window each"
     best = best_windows(torch.tensor([math.nan, math.nan, 1.0]), torch.tensor([0, 0, 1]), 2)
-    assert best.tolist() in ([0, 2], [1, 2]), "what is no number reaches the loss, which stops the training"
+    assert best.tolist() in ([0, 2], [1, 2]), "what is not a number reaches the loss, which stops the training"
 
 
 def test_validation_metrics_by_hand() -> None:

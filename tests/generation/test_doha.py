@@ -167,12 +167,12 @@ def test_it_reloads_as_it_was_saved_and_says_what_it_is(doha: tuple[Any, TurnEnc
     assert (
         torch.equal(logits_of(again, batch), logits_of(model, batch)) and other.fingerprint() == encoder.fingerprint()
     )
-    with pytest.raises(UserError, match=r"is no seq2seq model(.|\n)*model=doha"):
+    with pytest.raises(UserError, match=r"is not a seq2seq model(.|\n)*model=doha"):
         loaded(tmp_path, "seq2seq")
 
 
 def test_other_weights_are_no_dohas(language_models: dict[str, Path]) -> None:
-    with pytest.raises(UserError, match=r"is no doha model(.|\n)*model=t5"):
+    with pytest.raises(UserError, match=r"is not a doha model(.|\n)*model=t5"):
         loaded(language_models["t5"])
     assert families_of(["BartForConditionalGeneration"]) == ["seq2seq", "doha"]
     assert families_of(["DohaForConditionalGeneration"]) == ["doha"] and families_of(["BertModel"]) == []

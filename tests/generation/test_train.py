@@ -212,7 +212,7 @@ def test_two_processes_take_the_steps_of_one(
     ("given", "problem"),
     [
         (["model=critic", "objective=loss_truncation"], "loss_truncation does not work with model=critic"),
-        (["model=t5", "model.weights={gpt2}"], "is no seq2seq model"),
+        (["model=t5", "model.weights={gpt2}"], "is not a seq2seq model"),
         (["model=gpt2", "model.weights={gpt2}", "model.max_length=600"], "512 places"),
         (["model=t5", "model.weights={t5}", "model.max_length=20"], "knowledge alone take"),
         (["model=t5", "model.weights={t5}", "objective=loss_truncation", "objective.drop_fraction=2"], "drop_fraction"),

@@ -75,5 +75,5 @@ def test_weights_that_are_not_tied_stay_so(language_models: dict[str, Path], tmp
 def test_a_model_of_another_family_is_told(
     family: str, architecture: str, hint: str, language_models: dict[str, Path]
 ) -> None:
-    with pytest.raises(UserError, match=f"is no {architecture} model(.|\n)*{hint}"):
+    with pytest.raises(UserError, match=f"is not a {architecture} model(.|\n)*{hint}"):
         load(language_models[family], architecture)

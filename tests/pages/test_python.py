@@ -135,7 +135,7 @@ def test_every_link_leads_somewhere(page: str) -> None:
         found = (ROOT / page).parent / path if path else ROOT / page
         assert found.exists(), f"{page}: {target}"
         if page.startswith("docs/"):
-            assert (ROOT / "docs") in found.resolve().parents, f"{page}: {target} is no part of the built pages"
+            assert (ROOT / "docs") in found.resolve().parents, f"{page}: {target} is not a part of the built pages"
         if anchor:
             heads = re.findall(r"^#+ (.+)$", _prose_of(found), re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target

@@ -38,7 +38,7 @@ class ResponseJudge:
     Args:
         key: Begins the names of its metrics: `<key>_rate`, `<key>_rate_corrected`.
         name: Its name in tables.
-        error: Its errors on labelled rows; None where there are none.
+        error: Its errors on labelled rows; None if there are none.
     """
 
     key: str

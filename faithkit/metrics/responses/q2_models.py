@@ -28,7 +28,7 @@ class Answers(Protocol):
     """Answers questions."""
 
     def answers(self, questions: Sequence[str], contexts: Sequence[str]) -> list[str | None]:
-        """Gives a stretch of each context, or None where the question has no answer there."""
+        """Gives a stretch of each context, or None if the question has no answer there."""
         ...
 
 

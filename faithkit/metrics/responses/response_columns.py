@@ -110,7 +110,7 @@ class MetricColumns:
         return ScoredMetrics(metrics=scored.metrics, notes=(*self.notes, *undefined, *scored.notes))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Lists the values of each example, None where the metric does not apply, with its details."""
+        """Lists the values of each example, None if the metric does not apply, with its details."""
         columns = {name: column.tolist() for name, column in self.columns.items()}
         size = len(self.groups.index)
         values = [{n: v[i] if np.isfinite(v[i]) else None for n, v in columns.items()} for i in range(size)]

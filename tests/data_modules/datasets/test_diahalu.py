@@ -10,7 +10,7 @@ from tests.data_modules.official.judgements import DIAHALU, TALK
 from tests.data_modules.official_rows import encode, make, read, write
 
 ROW = DIAHALU[0]
-NO_JSON, NO_TURN = "repaired: an index that is no JSON", "repaired: a place without such a turn, left out"
+NO_JSON, NO_TURN = "repaired: an index that is not JSON", "repaired: a place without such a turn, left out"
 
 
 def test_a_dialogue_is_judged_as_a_whole(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_a_dialogue_is_judged_as_a_whole(tmp_path: Path) -> None:
     assert first.meta["model"] == "GPT4" and first.meta["rounds"] == 3
     assert third.meta["types"] == ["incoherence", "irrelevance"]
     assert second.tags == () and not {"type", "places", "explanations"} & second.meta.keys()
-    assert counts == {"kept": 4, "repaired: an explanation that is no JSON": 1}
+    assert counts == {"kept": 4, "repaired: an explanation that is not JSON": 1}
 
 
 def test_every_round_by_itself(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, Any], list[str]]] = {
         "a.jsonl", '{"context": {"id": 5, "title": "t", "text": "k"}, "answer": "r", "label": "faithful"}\n', {}, [
         "holds an object with id, title, text", "data.columns.knowledge=context.text"]),
     "a list that Python wrote": ("a.csv", "context,answer,label\n\"['k', 'l']\",r,faithful\n", {}, [
-        "column 'context' holds a list that is no JSON: \"['k', 'l']\"", "a.csv, line 2", "Python lists written"]),
+        "column 'context' holds a list that is not JSON: \"['k', 'l']\"", "a.csv, line 2", "Python lists written"]),
     "no text among passages": ("a.csv", 'context,answer,label\n"[""k"", null]",r,x\n', {}, [
         "field 'context[1]' must be text, got None"]),
     "an object without a text": ("a.jsonl", '{"context": ["k", {"title": "t"}], "answer": "r", "label": "x"}\n', {}, [
@@ -338,7 +338,7 @@ def test_files_of_one_name_give_ids_that_name_their_folders(tmp_path: Path) -> N
     streamed = [e.id for file in source.files()["all"] for e, _ in source.read_file(file, "all", ReadReport())]
     assert sorted(streamed) == sorted(expected)
     before = source.layout()
-    assert before["names"] == ["a/rows.csv", "b/rows.csv"], "the place of the data is no part of the cache's key"
+    assert before["names"] == ["a/rows.csv", "b/rows.csv"], "the place of the data is not a part of the cache's key"
     (tmp_path / "a").rename(tmp_path / "c")
     assert Pairs(path=str(glob)).layout() != before, "the cache key must depend on the folders"
     assert [example.id for example in read(tmp_path / "b" / "rows.csv")] == ["rows:0", "rows:1"]

@@ -45,7 +45,7 @@ WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[st
     ("halueval", "halueval", "all", {"official": True}, {"faithful": 243, "hallucinated": 257},
         {"dropped: general, which the official run does not judge": 4507}),
     ("diahalu", "diahalu", "all", {}, {"faithful": 370, "hallucinated": 293}, {
-        "repaired: an explanation that is no JSON": 4,
+        "repaired: an explanation that is not JSON": 4,
         "turns missing, repeated or out of order: kept as they are": 7}),
     ("diahalu", "diahalu", "all", {"level": "turn"}, {"faithful": 3248, "hallucinated": 298, None: 1075},
         {"rounds without a label": 1075, "turns missing, repeated or out of order: kept as they are": 7}),

@@ -193,8 +193,8 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
         for odd in (os.mkfifo, os.mkdir, endless):
             place.unlink()
             odd(place)
-            check_refused(name, file, "no such file|here|no plain file|regular file|next to")
-            check_refused(name, file.parent, "here|no plain file|regular file|next to")
+            check_refused(name, file, "no such file|here|not a plain file|regular file|next to")
+            check_refused(name, file.parent, "here|not a plain file|regular file|next to")
             place.rmdir() if place.is_dir() else place.unlink()
             place.write_bytes(whole)
 
@@ -204,7 +204,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
 def test_own_rows_and_predictions_are_plain_files(tmp_path: Path, make_odd: Callable[[Path], None]) -> None:
     make_odd(tmp_path / "rows.jsonl")
     file = str(tmp_path / "rows.jsonl")
-    with pytest.raises(UserError, match=r"no plain file|not a regular file|a folder"):
+    with pytest.raises(UserError, match=r"not a plain file|not a regular file|a folder"):
         open_user_table(file, {}, join="".join)
     with pytest.raises(UserError, match="not a regular file"):
         read_predictions(file)

@@ -31,7 +31,7 @@ def outcomes_of(rows):
 
 
 def expected(gold, called, scores):
-    """Asks scikit-learn and torchmetrics; None where the class balance does not define it."""
+    """Asks scikit-learn and torchmetrics; None if the class balance does not define it."""
     gold = gold.astype(int)
     both = 0 < gold.sum() < len(gold)
     options = {"labels": [0, 1], "zero_division": 0}
@@ -127,7 +127,7 @@ def test_an_unparsed_reply_is_wrong_and_counted_but_no_label():
     values = {name: metric.value for name, metric in found.metrics.items()}
     assert values["accuracy"] == pytest.approx(1 / 3)
     assert values["unparsed_rate"] == pytest.approx(2 / 3)
-    assert (values["precision"], values["recall"]) == (1.0, 0.5)  # b is no false alarm, c is missed
+    assert (values["precision"], values["recall"]) == (1.0, 0.5)  # b is not a false alarm, c is missed
     assert values["macro_f1"] == pytest.approx((2 / 3 + 0) / 2)
     assert not {"auroc", "ece"} & set(values)
     assert "no prediction has a score" in found.notes[0]

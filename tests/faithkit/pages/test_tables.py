@@ -228,7 +228,7 @@ def test_the_surest_mistakes_are_chosen_and_right_ones_beside():
 
 
 class Encoded(io.StringIO):
-    """A stream that is no terminal and takes one encoding."""
+    """A stream that is not a terminal and takes one encoding."""
 
     def __init__(self, encoding):
         super().__init__()

@@ -49,7 +49,7 @@ def test_the_official_run_has_verdicts_written_without_knowledge(
         evaluate_here("benchmark=halueval", *options, *engine)
     found: dict[str, Any] = json.loads((run / "metrics.json").read_text())["metrics"]
     values = {name.removeprefix("test/halueval/"): metric["value"] for name, metric in found.items()}
-    assert values["task/qa/unparsed_rate"] == 1, "None is no verdict of ours"
+    assert values["task/qa/unparsed_rate"] == 1, "None is not a verdict of ours"
     assert values["official/task/qa/failed_rate"] == 0 and values["official/task/summarization/failed_rate"] == 0
     assert values["official/task/qa/accuracy"] == pytest.approx(1 - values["task/qa/gold_rate"])
     assert values["official/task/summarization/accuracy"] == pytest.approx(values["task/summarization/gold_rate"])

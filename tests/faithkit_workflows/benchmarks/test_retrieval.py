@@ -78,7 +78,7 @@ def test_the_embedded_corpus_is_a_collection_too() -> None:
         (lambda folder: None, "no such folder"),
         (lambda folder: folder.mkdir(), r"no texts are here\n.*\n.*name a folder with .txt or .md files"),
         (lambda folder: write(folder, a_txt=" \n\n "), "the texts are empty"),
-        (lambda folder: (write(folder) / "a.txt").write_bytes(b"\xff\xfe\xff"), "no UTF-8 text"),
+        (lambda folder: (write(folder) / "a.txt").write_bytes(b"\xff\xfe\xff"), "not UTF-8 text"),
     ],
     ids=["none", "empty", "blank", "bytes"],
 )

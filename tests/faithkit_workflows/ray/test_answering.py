@@ -92,7 +92,7 @@ def test_a_folder_of_another_model_or_settings_is_refused(
         (["data=pairs", "data.path=in", "out=out", "resume=r"], "engine=ray and resume exclude each other"),
         (["data=pairs", "data.path=in", "out=out", "ray.engine=auto"], "ray.engine is 'auto'"),
         (["data=pairs", "data.path=in", "out=out", "ray.gpus=2"], "ray.engine=transformers, which runs on one"),
-        (["data=pairs", "data.path=in", "out=out", "ray.gpus=1.5"], "no whole number of GPUs"),
+        (["data=pairs", "data.path=in", "out=out", "ray.gpus=1.5"], "not a whole number of GPUs"),
         (["data=pairs", "data.path=in", "out=out", "data.columns.history=5"], "data.columns.history is 5"),
         (["data=pairs", "data.path=in", "out=out", "ray.address=ray://h:1"], "for the Ray client"),
     ],

@@ -163,7 +163,7 @@ def test_a_shard_that_changes_or_vanishes_is_reported_and_nothing_is_lost(
     score(data, out, trained)
     first = data / "part-00.jsonl"
     os.utime(first, (1, 1))
-    score(data, out, trained, run=untouched)  # another date alone is no change
+    score(data, out, trained, run=untouched)  # another date alone is not a change
     first.write_text(first.read_text().replace("river", "tower"))
     with pytest.raises(UserError, match=r"the shard 'part-00.jsonl' has changed since it was finished"):
         score(data, out, trained)
