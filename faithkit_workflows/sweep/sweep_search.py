@@ -60,7 +60,7 @@ def stored_command(line: CommandLine) -> CommandLine:
         hint = f"leave out -m: faithkit {line.config_name} resume={folder}"
         if not (folder / "config.yaml").is_file():
             hint = "set resume to the folder of a sweep"
-        raise UserError(f"no sweep: there is not a {SWEEP_FILE}", place=str(folder), hint=hint)
+        raise UserError(f"no sweep: there is no {SWEEP_FILE}", place=str(folder), hint=hint)
     others = [text for text in given if text not in named]
     if wrong := [text for text in others if not re.match(r"\+*(sweep\b|debug=|extensions=)", text)]:
         raise UserError(f"a sweep keeps its settings: {' '.join(wrong)}", place=str(folder), hint=MAY_CHANGE)
