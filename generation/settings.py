@@ -42,7 +42,7 @@ class Settings:
 
     @property
     def wrong_group(self) -> str | None:
-        """The first control group whose levels the thresholds do not divide."""
+        """The first control group with the wrong number of thresholds."""
         for group, boundaries in self.thresholds.items():
             if len(boundaries) != len(CONTROL_TOKENS[group]) - 1:
                 return group

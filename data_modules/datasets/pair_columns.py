@@ -129,7 +129,7 @@ def find_columns(
 
     Args:
         given: The settings: a column, None for no column, or `auto` (the default).
-        row: The first row; of JSON, whose rows have different names, a row with the names of all.
+        row: The first row. Rows of JSON may have different columns: there, a row with all of them.
         keys: The prefix of the settings' keys in hints.
         without: Meanings that are not looked for.
 

@@ -131,7 +131,7 @@ def rows_with_reader(
 
 
 def with_all_columns(table: File, first: Row, encoding: str | None = None) -> Row:
-    """Returns the first row of a table; of JSON, whose rows have different names, with the columns of all rows."""
+    """Returns the first row of a table; rows of JSON may have different columns, so there it gets all of them."""
     if not isinstance(table, Path) or table.suffix not in JSON:
         return first
     return replace(first, values=_json_columns(table, table.stat().st_mtime_ns, encoding))

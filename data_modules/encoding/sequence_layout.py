@@ -42,7 +42,7 @@ SequenceLength = Annotated[int, Range(ge=16, le=10**7)]
 ResponseLength = Annotated[int, Range(ge=2, le=10**7)]
 
 
-TOO_SHORT = Conflict(  # of a causal model, whose sequence holds the response too
+TOO_SHORT = Conflict(  # a sequence of a causal model includes the response
     lambda s: s.kind == CAUSAL and s.max_length < 16 + s.max_response_length,
     "model.max_length is {s.max_length}, model.max_response_length {s.max_response_length}",
     "leave 16 tokens or more besides the response",

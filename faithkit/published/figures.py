@@ -5,8 +5,8 @@ and F1 by task in its first version; figures of its revised version, and of othe
 them: the notes in the files list what could be confirmed, and where. HalluDial's paper gives precision and recall as
 means over both classes, DiaHalu's those of the hallucinated class.
 
-Each JSON file is one table of one paper, and a file whose figures were changed is refused. A correction changes the
-file, its checksum here, and the one that tests/faithkit/test_published.py pins.
+Each JSON file is one table of one paper, and a file with another checksum is refused. A correction changes the file,
+its checksum here, and the one that tests/faithkit/test_published.py pins.
 """
 
 import hashlib

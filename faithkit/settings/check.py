@@ -132,7 +132,7 @@ def _select(config: Any, place: list[int | str]) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def options(block: str = "") -> Callable[[type[Options]], type[Options]]:
-    """Makes a dataclass of options, whose values are checked against their types and its table `conflicts`.
+    """Makes a dataclass of options. Its constructor checks the values by type and by the table `conflicts`.
 
     A block of a configuration may have such a class as the type of a key.
 

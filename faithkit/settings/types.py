@@ -296,7 +296,7 @@ class Variants:
     """Reads a value as one of several types.
 
     Args:
-        choose: Takes the value and returns its type, whose module may be imported only then; None if it has no type.
+        choose: Takes the value and returns its type, or None. It may import the type's module.
         hint: For a value without a type.
     """
 

@@ -1,8 +1,8 @@
 """Writes answers to a file, so that an interruption loses at most one chunk and does not change the file.
 
 Examples are answered in chunks, in their order. A resumed run drops an incomplete chunk and continues after the last
-complete one, so it answers the same chunks and produces the same file. Beside a run's predictions lies the record of
-the models that made them.
+complete one, so it answers the same chunks and produces the same file. A record of the models that made the predictions
+is written next to them.
 """
 
 import os

@@ -33,7 +33,7 @@ def run_on_cluster(
 
     Args:
         worker: A class; each worker makes an object of it with the argument, and calls it with rows.
-        rows: Each names work whose result is stored, so that any number of restarts is safe.
+        rows: Items of work. Their results are stored, so workers may be restarted any number of times.
 
     Raises:
         UserError: The cluster does not answer or has too few resources, a worker cannot start.

@@ -67,7 +67,7 @@ def nli_pair(exchange: Exchange) -> tuple[str, str, str]:
 
 @dataclass(frozen=True)
 class Layout:
-    """A layout whose files each hold the rows of one part of a split.
+    """A layout in which each file holds one part of a split.
 
     Args:
         files: The files of each split; the first one takes the first part of the corpus, the next one another part.
