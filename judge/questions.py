@@ -96,8 +96,9 @@ def weigh_or_write(
 
 
 def messages_about(prompt: TextPrompt, example: Example, **others: str) -> tuple[Message, ...]:
-    """Fills a prompt with the knowledge and history of an example, and with other values."""
-    return prompt.messages(knowledge=example.knowledge, history=write_history(example.history), **others)
+    """Fills a prompt with the knowledge, history and response of an example, and with other values."""
+    own = {"knowledge": example.knowledge, "history": write_history(example.history), "response": example.response}
+    return prompt.messages(**own | others)
 
 
 EXAMPLE_FIELDS = ("knowledge", "history")

@@ -11,6 +11,9 @@ from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups
 
 CLASSES = (*LABELS, UNPARSED)  # the columns of a confusion table: an unparsed reply is an outcome by itself
+# Above the first share of unparsed replies reports say so; above the second they show no other figure of the model.
+REPORTED_UNPARSED, TOO_MANY_UNPARSED = 0.05, 0.5
+NOT_SHOWN = "most replies could not be read as a verdict; metrics.json counts them as wrong"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

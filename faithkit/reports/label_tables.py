@@ -14,7 +14,7 @@ from rich.text import Text
 
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
 from faithkit.metrics.classification import Slice, classification_metrics, classification_statistic, measure_slices
-from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED, Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
     bold,
     choose_examples,
@@ -271,13 +271,18 @@ def _compare_baselines(
 def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *, title: str) -> Table:
     """Shows the macro-F1 of the model and its baselines, and the differences; five columns fit 80 characters."""
 
+    is_read = model["unparsed_rate"].value <= TOO_MANY_UNPARSED
+
     def rows() -> Iterator[Sequence[str | Text]]:
-        yield [bold("model"), format_percent(model[HEADLINE]), _plain(model.get("auroc")), "", ""]
+        values = [format_percent(model[HEADLINE]), _plain(model.get("auroc"))] if is_read else ["-", "-"]
+        yield [bold("model"), *values, "", ""]
         for baseline, found, differences in compared:
-            yield [baseline.name, format_percent(found[HEADLINE]), _plain(found.get("auroc")), *_test(differences)]
+            tested = _test(differences) if is_read else ("-", "-")
+            yield [baseline.name, format_percent(found[HEADLINE]), _plain(found.get("auroc")), *tested]
 
     others = [f"{head} {_plain(model[name])}" for name, head in IN_CAPTION.items() if name in model]
-    lines = [f"model: {', '.join(others)}", f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired"]
+    lines = [f"model: {', '.join(others) if is_read else NOT_SHOWN}"]
+    lines.append(f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired")
     heads = ("macro-F1", "AUROC", "model - baseline", "p")
     return new_number_table(f"{title}, percent", "system", heads, rows(), caption=lines, no_wrap=["AUROC", "p"])
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
+from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
     NOTHING_FOUND,
     SpanOutcomes,
@@ -29,7 +30,7 @@ from faithkit.pages.page_tables import (
     percent_rows,
 )
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
-from faithkit.records import UNTYPED, Example, Prediction, Span
+from faithkit.records import UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.reports.report import Report, Row, Rows, build_sample, select_rows
 from faithkit.statistics.metric import Metric
 
@@ -40,8 +41,12 @@ OPEN, CLOSE = "[[", "]]"
 STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
 
 
-def headline_table(systems: Systems, *, title: str = "") -> Table:
-    """Shows F1 by response and by character with intervals, and characters' precision and recall: fits 80 columns."""
+def headline_table(systems: Systems, *, title: str = "", is_read: bool = True) -> Table:
+    """Shows F1 by response and by character with intervals, and characters' precision and recall: fits 80 columns.
+
+    Args:
+        is_read: Most replies of the model could be read; otherwise its figures are not shown.
+    """
     columns = {
         "response_f1": "response F1",
         "char_f1": "character F1",
@@ -56,9 +61,9 @@ def headline_table(systems: Systems, *, title: str = "") -> Table:
         f"{title}, percent",
         "system",
         columns.values(),
-        [[bold(first), *cells], *others],
+        [[bold(first), *(cells if is_read else "-" * len(cells))], *others],
         caption=[
-            f"model, by response: {', '.join(found)}",
+            f"model, by response: {', '.join(found)}" if is_read else f"model: {NOT_SHOWN}",
             f"n = {ours['response_f1'].n:,}; 95% intervals over sources",
         ],
         no_wrap=["prec.", "recall"],
@@ -295,9 +300,10 @@ def span_report(
     if num_examples:
         tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
     shown = {name: found for name, found in systems.items() if name != EMPTY}
+    unread = sum(predictions[example.id].label == UNPARSED for example in examples)
     return Report(
         metrics=metrics,
-        headline=(headline_table(shown, title=title),),
+        headline=(headline_table(shown, title=title, is_read=unread <= TOO_MANY_UNPARSED * len(examples)),),
         tables=tuple(tables),
         notes=scored.notes,
         samples=tuple(_sample(example, predictions[example.id]) for example in chosen),

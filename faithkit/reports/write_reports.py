@@ -1,7 +1,7 @@
 """Builds the reports of a run's test sets and writes them: metrics.json, report.md, the page of answers, a summary."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from faithkit.embedded_name import EMBEDDED, data_path
 from faithkit.files.atomic import write_text
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.outcomes import REPORTED_UNPARSED
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
@@ -196,14 +197,23 @@ class _ReportParts:
         ordered = [main, *(report for report in reports if report is not main)]
         headline = main.headline or main.tables[:1]
         notes = [f"note: {note}" for report in ordered for note in report.notes]
+        unparsed = [line for report in reports for line in _describe_unparsed(report.metrics)]
         figures = [table for one in ordered for table in (one.tables[:-1] if one.samples else one.tables)]
         return cls(
             headline=headline,
             tables=[table for report in ordered for table in report.tables if table not in headline],
             without_samples=[table for table in figures if table not in headline],
-            lines=_unique([*(line for report in ordered for line in report.lines), *notes]),
-            alerts=_unique([*main.alerts, *notes]),
+            lines=_unique([*unparsed, *(line for report in ordered for line in report.lines), *notes]),
+            alerts=_unique([*unparsed, *main.alerts, *notes]),
         )
+
+
+def _describe_unparsed(metrics: Mapping[str, Metric]) -> Iterator[str]:
+    """Describes the shares of replies without a verdict, of all rows, where they are large."""
+    for name, metric in metrics.items():
+        rate, _, judge = name.partition("/")
+        if rate in ("unparsed_rate", "invalid_rate") and metric.value > REPORTED_UNPARSED:
+            yield f"unparsed: {metric.value:.1%} of the replies{' of ' * bool(judge)}{judge} could not be read"
 
 
 def _shorten(lines: Sequence[str]) -> list[str]:

@@ -42,6 +42,7 @@ from judge.baselines.selfcheck import (
     SelfCheck,
     bert_scores,
     draw_samples,
+    has_prompt,
     ngram_scores,
     nli_scores,
     other_responses,
@@ -51,6 +52,11 @@ from judge.prompt import draw_shots
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models
+# The prompts of SelfCheckGPT's samples, with their fields.
+SAMPLE_PROMPTS = {
+    baseline_options.DRAWN: ("reply", "knowledge", "history"),
+    baseline_options.REPHRASED: ("rephrase", "response"),
+}
 log = logging.getLogger("faithkit")
 
 
@@ -118,12 +124,17 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
         samples = other_responses([*benchmark.examples, *fitting_rows])
     else:
         assert engine is not None
+        name, *fields = SAMPLE_PROMPTS[options.samples]
+        prompt = read_text_prompt("judge", name, *fields, folder=prompts)
+        if not any(has_prompt(prompt, example) for example in benchmark.examples):
+            problem = f"selfcheck.samples={options.samples}: no row has a knowledge or a history to reply to"
+            raise UserError(problem, place=benchmark.name, hint="rephrase the responses: selfcheck.samples=rephrased")
         samples = partial(
             draw_samples,
             engine=engine,
-            prompt=read_text_prompt("judge", "reply", "knowledge", "history", folder=prompts),
+            prompt=prompt,
             num_samples=options.num_samples,
-            temperature=options.temperature,
+            temperatures=options.temperatures,
             max_new_tokens=options.max_new_tokens,
         )
     is_ngram = options.measure == baseline_options.NGRAM

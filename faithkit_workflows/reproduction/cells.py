@@ -89,6 +89,17 @@ class Metric:
             return None
         return scale_estimate(Estimate(**found), self.factor)
 
+    def read_unparsed(self, folder: Path) -> float:
+        """Reads the share of replies without a verdict among the metric's rows; 0 if the run does not count them."""
+        metrics = read_metrics(folder / "metrics.json")
+        parts = self.name.split("/")
+        for number in range(len(parts) - 1, 1, -1):  # of its part of the data, or of the whole test set
+            name = "/".join([*parts[:number], "unparsed_rate"])
+            for one in (name, _of_embedded(name)):
+                if one in metrics and not self.of_baseline:
+                    return float(metrics[one]["value"])
+        return 0.0
+
 
 def _of_embedded(name: str) -> str:
     split, dataset, rest = name.split("/", 2)
@@ -157,6 +168,10 @@ class Difference:
     def step(self) -> str:
         """The first step."""
         return self.metric.step
+
+    def read_unparsed(self, folder: Path) -> float:
+        """Reads the larger share of replies without a verdict."""
+        return max(self.metric.read_unparsed(one) for one in (folder, folder.parent / self.before))
 
     def read(self, folder: Path) -> Estimate | None:
         """Reads both metrics and subtracts them."""

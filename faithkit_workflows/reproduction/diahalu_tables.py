@@ -13,7 +13,9 @@ FIGURES = {"precision": "precision", "recall": "recall", "f1": "F1"}
 OPEN = {"LLaMA-30B": "huggyllama/llama-30b", "Vicuna-33B": "lmsys/vicuna-33b-v1.3"}
 HOSTED = {"ChatGPT3.5": "gpt-3.5-turbo", "ChatGPT4": "gpt-4"}
 SELFCHECK = {"SelfCheckGPT, BERTScore": "bert_score", "SelfCheckGPT, NLI": "nli", "SelfCheckGPT, prompt": "prompt"}
-CHATGPT = "ChatGPT3.5"  # wrote the dialogues, so its samples are those of SelfCheckGPT
+CHATGPT = "ChatGPT3.5"  # wrote the dialogues, and rephrases them for SelfCheckGPT
+# The paper rephrases at several temperatures, and gives neither them nor the number of samples.
+REPHRASED = ("selfcheck.samples=rephrased", "selfcheck.num_samples=1")
 NUM_SMALL = 24  # dialogues of a small model: it reads and writes all of each
 
 DESCRIBE = describe_step("diahalu", "diahalu")
@@ -66,10 +68,12 @@ def _metric(step: str, domain: str, figure: str) -> Metric:
 def _detector_tables(scale: str) -> Iterator[Table]:
     models = [next(iter(OPEN))] if scale == LOCAL else [*OPEN, *HOSTED]
     plain = {model: _prompted_step(scale, "verdict", model) for model in models}
-    samples = ("selfcheck.num_samples=2", "selfcheck.max_new_tokens=32") if scale == LOCAL else ()
+    drawn = ("selfcheck.temperature=[0.3,0.6,0.9,1.2]", "selfcheck.max_new_tokens=1024")  # dialogues have up to 600
+    if scale == LOCAL:
+        drawn = ("selfcheck.temperature=[0.5,1.0]", "selfcheck.max_new_tokens=256")
     checked = {
         system: _prompted_step(
-            scale, f"selfcheck_{measure}", CHATGPT, f"selfcheck.measure={measure}", *samples, num_rows=6
+            scale, f"selfcheck_{measure}", CHATGPT, f"selfcheck.measure={measure}", *REPHRASED, *drawn, num_rows=6
         )
         for system, measure in SELFCHECK.items()
         if measure != "nli" or scale != LOCAL  # without an NLI model

@@ -12,6 +12,7 @@ from rich.table import Table as Shown
 
 from faithkit.environment import environment
 from faithkit.files.atomic import write_json, write_text
+from faithkit.metrics.outcomes import REPORTED_UNPARSED, TOO_MANY_UNPARSED
 from faithkit.pages.page_tables import (
     escape_markdown,
     format_metric,
@@ -20,7 +21,15 @@ from faithkit.pages.page_tables import (
     to_markdown,
 )
 from faithkit_workflows.reproduction.all_tables import all_steps
-from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, Cell, Estimate, Table, compare_with_published
+from faithkit_workflows.reproduction.cells import (
+    NOT_COMPARABLE,
+    Cell,
+    Difference,
+    Estimate,
+    Metric,
+    Table,
+    compare_with_published,
+)
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place, Step, read_costs, sort_steps
 
 NOT_RUN = "not run"
@@ -33,18 +42,20 @@ class Compared:
 
     Args:
         why: The reason, if there is no verdict.
+        unparsed: The share of replies without a verdict; our figure is not shown if it is larger than a half.
     """
 
     cell: Cell
     ours: Estimate | None
     verdict: str
     why: str = ""
+    unparsed: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values, for JSON."""
         ours = self.ours and {name: getattr(self.ours, name) for name in ("value", "low", "high", "n")}
         shown = {"row": self.cell.row, "column": self.cell.column, "paper": self.cell.published, "ours": ours}
-        return {**shown, "verdict": self.verdict, "why": self.why or None}
+        return {**shown, "verdict": self.verdict, "why": self.why or None, "unparsed": self.unparsed}
 
 
 def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> list[Compared]:
@@ -71,8 +82,10 @@ def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]
 
 
 def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mapping[str, str], part: str) -> Compared:
+    unparsed = 0.0
+
     def no(verdict: str, why: str, ours: Estimate | None = None) -> Compared:
-        return Compared(cell=cell, ours=ours, verdict=verdict, why=why)
+        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, unparsed=unparsed)
 
     result = cell.result
     if result is None:
@@ -83,6 +96,10 @@ def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mappi
     ours = result.read(place.folder(result.step))
     if ours is None:
         return no(NOT_RUN, "our data or models have no such figure")
+    if isinstance(result, Metric | Difference):
+        unparsed = result.read_unparsed(place.folder(result.step))
+    if unparsed > TOO_MANY_UNPARSED:
+        return no(NOT_COMPARABLE, f"{unparsed:.0%} of the replies could not be read as a verdict", ours)
     if cell.published is None:
         return no(NOT_COMPARABLE, cell.why, ours)
     others = _embedded(needed, place)
@@ -92,7 +109,8 @@ def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mappi
         return no(NOT_COMPARABLE, "; ".join(dict.fromkeys(others)), ours)
     if part and result.exact:
         return no(NOT_COMPARABLE, part, ours)
-    return Compared(cell=cell, ours=ours, verdict=compare_with_published(ours, cell.published, digits=cell.digits))
+    verdict = compare_with_published(ours, cell.published, digits=cell.digits)
+    return Compared(cell=cell, ours=ours, verdict=verdict, unparsed=unparsed)
 
 
 def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
@@ -127,6 +145,8 @@ def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part
         yield f"{part}: only shares are compared"
     if table.note:
         yield table.note
+    shares = {one.cell.row: one.unparsed for one in found if REPORTED_UNPARSED < one.unparsed <= TOO_MANY_UNPARSED}
+    yield from (f"unparsed: {share:.0%} of the replies of {row}" for row, share in shares.items())
     yield f"in all: {count_verdicts(found)}"
 
 
@@ -138,6 +158,8 @@ def count_verdicts(found: list[Compared]) -> str:
 def _ours(one: Compared) -> str:
     ours, digits = one.ours, one.cell.digits
     assert ours is not None
+    if one.unparsed > TOO_MANY_UNPARSED:
+        return "-"
     return format_metric(ours, digits=digits if ours.low is None else max(digits, 1))
 
 

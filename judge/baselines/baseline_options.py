@@ -2,12 +2,17 @@
 
 from typing import Annotated
 
+from pydantic import Field
+
 from faithkit.settings.check import options
-from faithkit.settings.types import Count, OneOf, OrNull, Positive, Range, Share, Text
+from faithkit.settings.types import Count, Hint, OneOf, OrNull, Positive, Range, Share, Text
 
 BERT_SCORE, NLI, NGRAM, PROMPT = MEASURES = ("bert_score", "nli", "ngram", "prompt")
-DRAWN, OTHERS = SAMPLES = ("engine", "others")
+DRAWN, REPHRASED, OTHERS = SAMPLES = ("engine", "rephrased", "others")
 MEAN, MAX = ("mean", "max")
+Temperatures = Annotated[
+    Positive | Annotated[list[Positive], Field(min_length=1)], Hint("use a number above 0, or a list of them")
+]
 
 
 @options("selfcheck")
@@ -16,9 +21,10 @@ class SelfCheckOptions:
 
     Args:
         measure: One of MEASURES.
-        samples: `engine` draws them from engine.model; `others` takes the other models' responses to the same source.
-        num_samples: That are drawn.
-        temperature: Of drawing.
+        samples: `engine` draws replies to knowledge and history from engine.model; `rephrased` lets it rephrase the
+            response, as of DiaHalu's dialogues; `others` takes the other models' responses to the same source.
+        num_samples: That are drawn at each temperature.
+        temperature: Of drawing; a list draws at each.
         max_new_tokens: Of a sample.
         threshold: A response is called hallucinated from this score on, and a sentence marked.
         nli: Of `nli`: an NLI model, or a critic that was trained on one's data.
@@ -32,7 +38,7 @@ class SelfCheckOptions:
     measure: Annotated[str | None, OneOf((None, *MEASURES))] = None
     samples: Annotated[str, OneOf(SAMPLES)] = DRAWN
     num_samples: Count = 5
-    temperature: Positive = 1.0
+    temperature: Temperatures = 1.0
     max_new_tokens: Count = 96
     threshold: Share = 0.5
     nli: Text | None = None
@@ -45,7 +51,12 @@ class SelfCheckOptions:
     @property
     def asks_model(self) -> bool:
         """Whether it asks the language model of the block `engine`."""
-        return self.samples == DRAWN or self.measure == PROMPT
+        return self.samples != OTHERS or self.measure == PROMPT
+
+    @property
+    def temperatures(self) -> list[float]:
+        """The temperatures of drawing."""
+        return self.temperature if isinstance(self.temperature, list) else [self.temperature]
 
 
 @options("examiner")

@@ -20,7 +20,7 @@ from faithkit.detector import CONTRADICTION, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import TextPrompt
-from faithkit.inference.text import Form, TextEngine
+from faithkit.inference.text import Form, Message, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit.words import sentence_places, words_and_marks
@@ -133,32 +133,38 @@ def draw_samples(
     prompt: TextPrompt,
     *,
     num_samples: int = 5,
-    temperature: float = 1.0,
+    temperatures: Sequence[float] = (1.0,),
     max_new_tokens: int = 96,
 ) -> list[list[str]]:
-    """Draws samples from a language model that is given what the responder had: knowledge and history.
+    """Draws samples from a language model, which replies to what the responder had or rephrases the response.
 
-    An example with neither has no prompt, and so no samples; nor has one that fails. Responses to one prompt have the
-    same samples: it is asked once.
+    An example whose fields of the prompt are all empty has no samples; nor has one whose request fails. Equal prompts
+    are asked once, so responses to one prompt have the same samples.
 
     Args:
-        prompt: With the fields `knowledge` and `history`.
+        prompt: With the fields `knowledge` and `history`, or with `response`, of which a model writes other versions.
+        num_samples: At each temperature.
     """
-    decoding = Decoding(
-        strategy=NUCLEUS,
-        top_p=1.0,
-        temperature=temperature,
-        num_samples=num_samples,
-        max_new_tokens=max_new_tokens,
-    )
-    prompts = {
-        example.id: messages_about(prompt, example)
-        for example in examples
-        if example.knowledge.strip() or example.history
-    }
+    prompts = {example.id: messages_about(prompt, example) for example in examples if has_prompt(prompt, example)}
     distinct = list(dict.fromkeys(prompts.values()))
-    texts = dict(zip(distinct, (reply.texts for reply in ask(engine, distinct, decoding)), strict=True))
-    return [[text for text in texts[prompts[e.id]] if text.strip()] if e.id in prompts else [] for e in examples]
+    texts: dict[tuple[Message, ...], list[str]] = {messages: [] for messages in distinct}
+    for temperature in temperatures:
+        decoding = Decoding(
+            strategy=NUCLEUS,
+            top_p=1.0,
+            temperature=temperature,
+            num_samples=num_samples,
+            max_new_tokens=max_new_tokens,
+        )
+        for messages, reply in zip(distinct, ask(engine, distinct, decoding), strict=True):
+            texts[messages] += [text for text in reply.texts if text.strip()]
+    return [texts[prompts[example.id]] if example.id in prompts else [] for example in examples]
+
+
+def has_prompt(prompt: TextPrompt, example: Example) -> bool:
+    """Reports whether an example has a value for any field of a prompt."""
+    values = {"knowledge": example.knowledge.strip(), "history": example.history, "response": example.response.strip()}
+    return any(values[name] for name in prompt.fields)
 
 
 def other_responses(given: Iterable[Example]) -> Samples:

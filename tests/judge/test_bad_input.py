@@ -55,7 +55,7 @@ def prompts_of(run: Path) -> list[str]:
 
 @pytest.mark.parametrize("ask", ["verdict", "judgement", "steps", "spans"])
 def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
-    ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KEY", "none")
     with ChatServer(answer=lambda messages, seed, sample: "") as server:
@@ -66,6 +66,10 @@ def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
     found = metrics(tmp_path / "run")
     assert found["test/embedded-halludial/unparsed_rate"]["value"] == 1
     assert found["test/embedded-halludial/accuracy"]["value"] == 0
+    printed = capsys.readouterr().out
+    assert "unparsed: 100.0% of the replies could not be read" in printed
+    [shown] = [line for line in printed.splitlines() if line.startswith(" model ")]
+    assert not any(character.isdigit() for character in shown) and "model: most replies could not be read" in printed
 
 
 def refused(command: Any, *given: str) -> str:

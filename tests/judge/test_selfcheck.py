@@ -132,3 +132,13 @@ def test_samples_are_drawn_for_what_the_responder_had() -> None:
     assert draw_samples(rows, engine, prompt, num_samples=3) == [["one", "three"]] * 2
     assert all("It is long." not in asked for asked in engine.asked), "the response is not shown"
     assert sum("The river is long." in asked for asked in engine.asked) == 1
+
+
+def test_a_response_is_rephrased_at_each_temperature() -> None:
+    dialogue = "A1: How long is it?\nB1: It is long."
+    engine = SetEngine(says=lambda prompt: ["one", "two"])
+    prompt = read_text_prompt("judge", "rephrase", "response")
+    rows = [example(knowledge="", response=dialogue), example(knowledge="", response=" ")]
+    found = draw_samples(rows, engine, prompt, num_samples=2, temperatures=(0.5, 1.0))
+    assert found == [["one", "two"] * 2, []]
+    assert len(engine.asked) == 2 and all(dialogue in asked for asked in engine.asked)

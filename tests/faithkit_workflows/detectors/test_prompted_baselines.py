@@ -63,6 +63,25 @@ def test_a_server_is_asked_and_a_second_run_asks_nothing(
     assert "macro-F1" in capsys.readouterr().out
 
 
+def test_a_dialogue_without_history_is_rephrased_at_each_temperature(server: ChatServer, tmp_path: Path) -> None:
+    path = written_layout("diahalu", {"test": 12})
+    given = [
+        "benchmark=diahalu",
+        f"benchmark.path={path}",
+        *QUIET,
+        *asking(server, tmp_path),
+        "selfcheck.measure=ngram",
+    ]
+    with pytest.raises(UserError, match=r"no row has a knowledge or a history(.|\n)*selfcheck.samples=rephrased"):
+        evaluate_here(*given, f"run_dir={tmp_path / 'drawn'}")
+    assert not server.asked
+    drawn = ["selfcheck.samples=rephrased", "selfcheck.temperature=[0.5,1.0]", "selfcheck.num_samples=2"]
+    evaluate_here(*given, *drawn, f"run_dir={tmp_path / 'run'}")
+    said = predictions(tmp_path / "run", "diahalu")
+    assert len(said) == 6 and all(row["label"] in ("faithful", "hallucinated") for row in said)
+    assert {body["temperature"] for body in server.asked} == {0.5, 1.0}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [["selfcheck.measure=prompt", "selfcheck.num_samples=2"], ["examiner.turns=1"]])
 def test_a_run_that_a_server_ended_goes_on_without_asking_twice(
@@ -107,6 +126,7 @@ def test_the_other_models_responses_need_no_language_model(measure: str, tiny_be
             ["selfcheck.measure=ngram", "examiner.turns=1", "engine=transformers", "engine.model={llama}"],
             "exclude each other",
         ),
+        (["selfcheck.measure=ngram", "selfcheck.temperature=[]"], "use a number above 0, or a list of them"),
         (["selfcheck.measure=ngrams"], r"selfcheck.measure is 'ngrams'\n.*did you mean ngram"),
         (["selfcheck.measure=ngram", "selfcheck.samples=others"], "do not name the models that wrote them"),
     ],

@@ -252,6 +252,25 @@ def test_figures_that_are_not_comparable_have_no_verdict(tmp_path: Path, corpora
     assert "(1) the embedded corpus in place of wow" in caption and "3 not comparable, 2 not run" in caption
 
 
+def test_a_figure_of_unread_replies_is_not_shown(tmp_path: Path, corpora: Path) -> None:
+    place = Place(scale=LOCAL, out=tmp_path, data_dir=corpora)
+    step = Step(name="asked", script="evaluate", arguments=(), corpora={"p": "diahalu"})
+    rates = {"": 0.3, "domain/chat/": 0.6, "domain/task/": 0.02}
+    metrics = {f"test/diahalu/{part}unparsed_rate": {"value": rate} for part, rate in rates.items()}
+    metrics |= {f"test/diahalu/{part}f1": {"value": 0.1} for part in (*rates, "model/a/")}
+    place.folder("asked").mkdir(parents=True)
+    (place.folder("asked") / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {}}))
+    cells = [cell(Metric("asked", f"test/diahalu/{part}f1")) for part in (*rates, "model/a/")]
+    cells.append(cell(Metric("asked", "test/diahalu/domain/chat/f1", of_baseline=True)))
+    found = compare_table(table(*cells, steps=(step,)), place, {})
+    assert [one.unparsed for one in found] == [0.3, 0.6, 0.02, 0.3, 0.0], "of its part, or of all rows"
+    assert [one.verdict for one in found] == [WITHIN, NOT_COMPARABLE, WITHIN, WITHIN, WITHIN]
+    assert found[1].why == "60% of the replies could not be read as a verdict"
+    shown = build_comparison_table(table(*cells), found, "")
+    assert [str(value) for value in shown.columns[2].cells] == ["10.0", "-", "10.0", "10.0", "10.0"]
+    assert "unparsed: 30% of the replies of row" in str(shown.caption)
+
+
 def test_missing_corpora_and_paid_servers_block_steps_at_the_papers_scale() -> None:
     place = Place(scale=PAPER, out=Path("out"))
     hub = Step(name="hub", script="train", arguments=(), corpora={"data.path": "faithdial"})
