@@ -2,21 +2,35 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from faithkit.errors import UserError, shorten
 from faithkit.inference.text import Form
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Span
-from judge.options import JUDGEMENT, SPANS, STEPS, VERDICT
-from judge.reply import (
+from judge.options import (
     CHOICES,
-    LIST_KEY,
+    FIRST_WORD,
+    JSON,
+    JUDGEMENT,
+    LAST_LINE,
     NO,
+    SPANS,
+    STEPS,
+    TEXT,
+    VERDICT,
     YES,
+    PromptHeader,
+)
+from judge.reply import (
+    LIST_KEY,
     locate_all,
     quoted_parts,
+    read_first_word,
+    read_keys,
     read_last_line,
     read_list,
+    read_pattern,
     read_verdict,
     without_thoughts,
 )
@@ -81,9 +95,13 @@ def parse_verdict(text: str, response: str) -> Judgement:
     return Judgement(label=read_verdict(text), text=text)
 
 
-def parse_judgement(text: str, response: str) -> Judgement:
-    """Parses a verdict, quoted parts, and the explanation."""
-    label = read_verdict(text)
+def parse_judgement(text: str, response: str, words: tuple[str, str] | None = None) -> Judgement:
+    """Parses a verdict, quoted parts, and the explanation.
+
+    Args:
+        words: Those of the verdict; None also reads Yes or No in a JSON object.
+    """
+    label = read_first_word(text, words) if words else read_verdict(text)
     reply = without_thoughts(text)
     rationale = reply if label == UNPARSED else reply.lstrip(" \t\n\"'`*_").partition(" ")[2].strip()
     if label != HALLUCINATED:  # quotations in a faithful verdict are no hallucinations
@@ -92,11 +110,22 @@ def parse_judgement(text: str, response: str) -> Judgement:
     return Judgement(label=label, spans=spans, rationale=rationale, text=text, num_unlocated=missed)
 
 
-def parse_steps(text: str, response: str) -> Judgement:
+def parse_steps(text: str, response: str, words: tuple[str, str] = CHOICES) -> Judgement:
     """Parses the verdict in the last line; the lines before it are the explanation."""
-    return Judgement(
-        label=read_last_line(text), rationale=without_thoughts(text).rpartition("\n")[0].strip(), text=text
-    )
+    rationale = without_thoughts(text).rpartition("\n")[0].strip()
+    return Judgement(label=read_last_line(text, words), rationale=rationale, text=text)
+
+
+def parse_text(text: str, response: str, words: tuple[str, str]) -> Judgement:
+    """Parses the verdict by two patterns."""
+    return Judgement(label=read_pattern(text, words), rationale=without_thoughts(text), text=text)
+
+
+def parse_json(text: str, response: str, header: PromptHeader) -> Judgement:
+    """Parses the keys that a prompt names; the parts of a faithful verdict are no spans."""
+    label, parts = read_keys(text, header.verdict, header.spans or [], header.words)
+    spans, missed = locate_all(parts if label == HALLUCINATED else [], response)
+    return Judgement(label=label, spans=spans, text=text, num_unlocated=missed)
 
 
 def parse_spans(text: str, response: str) -> Judgement:
@@ -116,16 +145,50 @@ ASKINGS = {
 }
 
 
-def target_text(example: Example, ask: str) -> str:
+def declared_asking(ask: str, header: PromptHeader) -> Asking:
+    """Builds a way to prompt a judge whose reply has the form that the prompt declares."""
+    asking, words = ASKINGS[ask], header.words
+    if header.reply is None:
+        return asking
+    if header.reply == FIRST_WORD:
+        form = Form(choices=words) if asking.form else None
+        return replace(asking, parse=partial(parse_judgement, words=words), choices=words, form=form)
+    parse: Parse = {
+        LAST_LINE: partial(parse_steps, words=words),
+        TEXT: partial(parse_text, words=words),
+        JSON: partial(parse_json, header=header),
+    }[header.reply]
+    new_tokens = max(asking.new_tokens, ASKINGS[STEPS if header.reply == LAST_LINE else JUDGEMENT].new_tokens)
+    return replace(asking, parse=parse, new_tokens=new_tokens, choices=None, form=None)
+
+
+NO_HEADER = PromptHeader()
+
+
+def target_text(example: Example, ask: str, header: PromptHeader = NO_HEADER) -> str:
     """Writes the target reply: a verdict, the dataset's judgement or one made from its spans, or the list of spans.
 
+    Args:
+        header: Declares another form of the reply.
+
     Raises:
-        UserError: The example has no label, or no spans for `ask=spans`.
+        UserError: The example has no label, no spans where the reply has them, or the reply is free text.
     """
     if example.label is None:
         hint = "train a judge on labelled data: data=halludial, ragtruth, faithcritic, ..."
         raise UserError(f"example {shorten(example.id)} has no label", place=example.source, hint=hint)
-    return _WRITERS[ask](example)
+    if header.reply is None or (header.reply == FIRST_WORD and header.words == CHOICES):
+        return _WRITERS[ask](example)
+    if header.reply == TEXT:
+        problem, hint = "no row tells the right reply to a prompt with reply: text", "give a file: judge.examples=FILE"
+        raise UserError(problem, hint=hint)
+    word = header.words[example.label != HALLUCINATED]
+    if header.reply != JSON:
+        return word
+    verdict = {header.verdict: word.lower()} if header.verdict else {}
+    keys = header.spans or []
+    lists = {key: _listed_parts(example) if key == keys[0] else [] for key in keys}
+    return json.dumps({**verdict, **lists}, ensure_ascii=False)
 
 
 def _verdict(example: Example) -> str:
@@ -140,10 +203,14 @@ def _judgement(example: Example) -> str:
 
 
 def _spans(example: Example) -> str:
+    return json.dumps({LIST_KEY: _listed_parts(example)}, ensure_ascii=False)
+
+
+def _listed_parts(example: Example) -> list[str]:
     if example.spans is None:
         hint = "use model.ask=verdict, or data with spans: data=ragtruth, pairs"
         raise UserError(f"example {shorten(example.id)} has no spans", place=example.source, hint=hint)
-    return json.dumps({LIST_KEY: _parts(example)}, ensure_ascii=False)
+    return _parts(example)
 
 
 def _parts(example: Example) -> list[str]:

@@ -15,9 +15,9 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from judge.asking import ASKINGS, Judgement
+from judge.asking import Judgement
 from judge.options import AskOptions
-from judge.prompt import PromptTemplate, build_prompt
+from judge.prompt import Prompts, PromptTemplate, build_prompts
 from judge.questions import Answered, weigh_or_write
 from judge.settings import Settings, stored_judge
 
@@ -37,7 +37,7 @@ class Judge:
 
     Args:
         engine: Runs the model locally or on a server.
-        template: The prompt; None takes the prompt of `options`, with the examples of its file.
+        template: The prompt, or prompts by task; None takes those of `options`, with the examples of its file.
         calibration: Converts the model's probabilities to P(hallucinated) and labels.
         name: The model's name in `repr`.
     """
@@ -47,12 +47,14 @@ class Judge:
         engine: TextEngine,
         options: AskOptions = DEFAULT,
         *,
-        template: PromptTemplate | None = None,
+        template: PromptTemplate | Prompts | None = None,
         calibration: ScoreCalibration = UNCALIBRATED,
         name: str = "",
     ):
         self.engine, self.options, self.calibration = engine, options, calibration
-        self.template = template or build_prompt(options)
+        given = Prompts(options.ask, template) if isinstance(template, PromptTemplate) else template
+        self.prompts = given or build_prompts(options)
+        self.asking = self.prompts.asking
         self.name = name or engine.identity
         self.num_unlocated = 0  # quoted parts that were not found in their responses, over all judgements
 
@@ -125,7 +127,7 @@ class Judge:
         """
         if settings and settings.ask == options.ask and options.prompts is None and options.examples is None:
             return cls(engine, options, template=settings.template, calibration=settings.calibration, name=name)
-        return cls(engine, options, template=build_prompt(options, shots), name=name)
+        return cls(engine, options, template=build_prompts(options, shots), name=name)
 
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated.
@@ -191,11 +193,11 @@ class Judge:
         """Yields the judgements of examples, chunk by chunk; ids may be equal."""
         examples = read_examples(examples)
         arguments.read_flag("progress", progress)
-        asking = ASKINGS[self.options.ask]
+        asking = self.asking
         found = weigh_or_write(
             self.engine,
             examples,
-            self.template.messages,
+            self.prompts.messages,
             asking.choices if self.options.num_samples == 1 else None,
             self._decoding,
             None if self.options.written else asking.form,
@@ -210,12 +212,14 @@ class Judge:
     @property
     def weighs(self) -> bool:
         """Whether the label follows from the probability of the verdict, without generation."""
-        return self.options.ask == DEFAULT.ask and self.options.num_samples == 1 and not self.options.written
+        options = self.options
+        is_verdict = options.ask == DEFAULT.ask and self.asking.choices is not None
+        return is_verdict and options.num_samples == 1 and not options.written
 
     @property
     def _decoding(self) -> Decoding:
         options = self.options
-        new_tokens = options.max_new_tokens or ASKINGS[options.ask].new_tokens
+        new_tokens = options.max_new_tokens or self.asking.new_tokens
         if options.num_samples == 1:
             return Decoding(max_new_tokens=new_tokens)
         return Decoding(
@@ -231,7 +235,7 @@ class Judge:
         weighed, written = answered
         probability = None
         if weighed and weighed.probabilities:
-            choices = ASKINGS[self.options.ask].choices
+            choices = self.asking.choices
             assert choices is not None, "probabilities need choices"
             odds = logit([weighed.probabilities[choices[0]]])
             [probability] = self.calibration.scores(odds).tolist()
@@ -242,8 +246,7 @@ class Judge:
             return Judgement(label=self.calibration.label(probability), probability=probability)
         if not written.texts:
             return Judgement(label=UNPARSED, text=written.problem, failed=True)
-        parse = ASKINGS[self.options.ask].parse
-        found = [parse(text, response) for text in written.texts]
+        found = [self.asking.parse(text, response) for text in written.texts]
         if len(found) == 1:
             return replace(found[0], probability=probability)
         votes = Counter(one.label for one in found)

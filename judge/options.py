@@ -1,11 +1,13 @@
-"""The options of a judge: how it is asked, the block `judge`, and how one is trained, the block `model`."""
+"""The options of a judge: how it is asked (`judge`) and trained (`model`), and the header of a prompt's file."""
 
-from typing import Annotated
+import re
+from typing import Annotated, ClassVar
 
 from faithkit.settings.check import options
 from faithkit.settings.types import (
     ALL_LINEAR,
     MAX_ALPHA,
+    Conflict,
     Count,
     Hint,
     OneOf,
@@ -22,6 +24,8 @@ from faithkit.settings.types import (
 from faithkit.training.training_options import Aim
 
 ASKS = VERDICT, JUDGEMENT, STEPS, SPANS = "verdict", "judgement", "steps", "spans"
+REPLIES = FIRST_WORD, LAST_LINE, JSON, TEXT = "first_word", "last_line", "json", "text"
+YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 TRAINABLE = (VERDICT, JUDGEMENT, SPANS)  # ways of asking that a judge can be trained for
 MAX_EXAMPLES = 64  # in a prompt
 NumExamples = Annotated[int, Range(ge=1, le=MAX_EXAMPLES)]
@@ -37,13 +41,14 @@ class AskOptions:
 
     Args:
         ask: The way of asking, which selects the prompt.
-        prompts: A folder with other prompts, `<ask>.txt`; None takes the built-in prompts.
+        prompts: A folder with other prompts: `<ask>.<task>.txt` for rows of a task, `<ask>.txt` for all others
+            (judge/prompt.py); None takes the built-in prompts.
         num_samples: Replies to each prompt. Several replies are sampled, the majority decides, and the fraction of
             hallucinated verdicts is the probability.
         temperature: Temperature of several samples.
         max_new_tokens: Maximum length of a reply; None takes the default of `ask`.
-        examples: Examples in the prompt: a file (judge/prompt.py), or the number of training rows that evaluate.py
-            draws.
+        examples: Examples in the prompt: a file (judge/prompt.py), or a number: the first of `<ask>.examples.jsonl` in
+            `prompts`, or training rows that evaluate.py draws.
         written: Generates and parses the verdict without a constrained form, as in the papers, instead of computing
             its probability; unparsed replies are counted.
     """
@@ -57,6 +62,76 @@ class AskOptions:
         NumExamples | Text | None, Hint(f"use a number from 1 to {MAX_EXAMPLES}, a file's path, or null")
     ] = None
     written: Switch = False
+
+
+@options()
+class PromptHeader:
+    """The header of a prompt's file, between lines of `---`: how a reply to this prompt is read.
+
+    Args:
+        reply: The place of the verdict: first_word, last_line, json (a key), text (a pattern anywhere). None is that
+            of `judge.ask`.
+        hallucinated: The word that means hallucinated, or the pattern (a regular expression); None is Yes.
+        faithful: The same for faithful; None is No.
+        verdict: The key of a JSON object with one of these words, or true or false.
+        spans: The keys with lists of hallucinated parts. Without `verdict`, any part means hallucinated.
+        system: The system message, instead of that in system.txt.
+    """
+
+    reply: Annotated[str | None, OneOf((*REPLIES, None))] = None
+    hallucinated: Text | None = None
+    faithful: Text | None = None
+    verdict: Text | None = None
+    spans: Texts | None = None
+    system: Text | None = None
+
+    conflicts: ClassVar[tuple[Conflict, ...]] = (
+        Conflict(
+            lambda s: s.reply == JSON and not (s.verdict or s.spans),
+            "reply: json without a key",
+            "write verdict: KEY, or spans: KEY, or both",
+        ),
+        Conflict(
+            lambda s: s.reply != JSON and (s.verdict or s.spans),
+            "verdict and spans are keys of JSON",
+            "write reply: json",
+        ),
+        Conflict(
+            lambda s: s.reply == TEXT and not (s.hallucinated and s.faithful),
+            "reply: text without a pattern for each label",
+            "write hallucinated: PATTERN and faithful: PATTERN",
+        ),
+        Conflict(
+            lambda s: s.reply is None and (s.hallucinated or s.faithful),
+            "words for a verdict, and no form of the reply",
+            f"write reply: {', '.join(REPLIES[:-1])} or {REPLIES[-1]}",
+        ),
+        Conflict(
+            lambda s: s.reply == TEXT and s.bad_pattern,
+            "{s.bad_pattern} is not a regular expression",
+            "put \\ before ( [ * + ? that stand for themselves",
+        ),
+        Conflict(
+            lambda s: s.words[0].casefold() == s.words[1].casefold(),
+            "hallucinated and faithful are both {s.words[0]}",
+            "name the other word too: hallucinated: WORD and faithful: WORD",
+        ),
+    )
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The words, or patterns, for hallucinated and faithful."""
+        return self.hallucinated or YES, self.faithful or NO
+
+    @property
+    def bad_pattern(self) -> str:
+        """The first of these that is not a regular expression; empty if both are."""
+        for pattern in self.words:
+            try:
+                re.compile(pattern)
+            except re.error:
+                return pattern
+        return ""
 
 
 @options("model")

@@ -9,17 +9,24 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from tqdm.auto import tqdm
 
-from data_modules.reading.dialogues import write_history
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.prompts import TextPrompt, read_text_prompt
+from faithkit.inference.prompts import (
+    EXAMPLES,
+    TextPrompt,
+    fill_fields,
+    join_examples,
+    read_text_prompt,
+    split_instruction,
+)
 from faithkit.inference.text import Form, Message, Reply, Request, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from judge.reply import CHOICES, MARKS, NO, YES, read_verdict, without_thoughts
+from judge.prompt import OPTIONAL_FIELDS, example_values
+from judge.reply import MARKS, read_first_word, without_thoughts
 
 Asked = TypeVar("Asked")
 CHUNK_SIZE = 256  # examples that are judged together
@@ -97,11 +104,9 @@ def weigh_or_write(
 
 def messages_about(prompt: TextPrompt, example: Example, **others: str) -> tuple[Message, ...]:
     """Fills a prompt with the knowledge, history and response of an example, and with other values."""
-    own = {"knowledge": example.knowledge, "history": write_history(example.history), "response": example.response}
-    return prompt.messages(**own | others)
+    return prompt.messages(**{**example_values(example), "response": example.response, **others})
 
 
-EXAMPLE_FIELDS = ("knowledge", "history")
 FIRST, SECOND = "1", "2"
 MAX_ANSWER_TOKENS = 4
 _NUMBER = re.compile(
@@ -151,13 +156,16 @@ def parse_number(text: str) -> str | None:
     return found[1] if found else None
 
 
-def parse_yes_no(text: str) -> str | None:
-    """Parses Yes or No at the beginning of a reply."""
-    return {HALLUCINATED: YES, FAITHFUL: NO}.get(read_verdict(text))
+ACCURACIES = RIGHT, WRONG = ("Accurate", "Inaccurate")
+
+
+def parse_accuracy(text: str) -> str | None:
+    """Parses Accurate or Inaccurate at the beginning of a reply."""
+    return {HALLUCINATED: RIGHT, FAITHFUL: WRONG}.get(read_first_word(text, ACCURACIES))
 
 
 COMPARATIVE = Question(prompt="comparative", fields=("first", "second"), choices=(FIRST, SECOND), parse=parse_number)
-META = Question(prompt="meta", fields=("response", "judgement"), choices=CHOICES, parse=parse_yes_no)
+META = Question(prompt="meta", fields=("response", "judgement"), choices=ACCURACIES, parse=parse_accuracy)
 
 
 class Asker:
@@ -165,6 +173,7 @@ class Asker:
 
     Args:
         prompts: A folder with other prompts.
+        shots: Examples in the prompt: the question's first field as response, others in `meta`, the answer as target.
         written: Generates and parses answers, even if the engine computes probabilities.
         max_new_tokens: Maximum length of an answer; None takes the default.
     """
@@ -175,20 +184,31 @@ class Asker:
         question: Question,
         *,
         prompts: str | None = None,
+        shots: Sequence[Example] = (),
         written: bool = False,
         max_new_tokens: int | None = None,
     ):
         self.engine, self.question, self.written = engine, question, written
         self.max_new_tokens = max_new_tokens or MAX_ANSWER_TOKENS
-        fields = (*EXAMPLE_FIELDS, *question.fields)
-        self.prompt = read_text_prompt("judge", question.prompt, *fields, folder=prompts, kept=question.fields)
+        optional, kept = (*OPTIONAL_FIELDS, EXAMPLES), question.fields
+        prompt = read_text_prompt("judge", question.prompt, *kept, folder=prompts, kept=kept, optional=optional)
+        instruction, asked = split_instruction(prompt.text, (*OPTIONAL_FIELDS, *kept))
+        self.prompt = replace(prompt, text="\n\n".join([*instruction, *asked]))
+
+        def fill(shot: Example) -> str:
+            texts = (shot.response, *(str(shot.meta[name]) for name in kept[1:]))
+            return fill_fields(
+                "\n\n".join(asked), {**example_values(shot), **dict(zip(kept, texts, strict=True))}, *kept
+            )
+
+        self.examples = join_examples([(fill(shot), shot.target or "") for shot in shots])
 
     def answers(self, rows: Sequence[tuple[Example, Mapping[str, str]]], *, progress: bool = False) -> Iterator[Answer]:
         """Yields the answers in the rows' order; a row is an example with the values of the other fields."""
         found = weigh_or_write(
             self.engine,
             rows,
-            lambda row: messages_about(self.prompt, row[0], **row[1]),
+            lambda row: messages_about(self.prompt, row[0], **row[1], examples=self.examples),
             self.question.choices,
             Decoding(max_new_tokens=self.max_new_tokens),
             None if self.written else Form(choices=self.question.choices),

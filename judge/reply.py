@@ -27,18 +27,18 @@ import json
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
+from functools import cache
 from typing import Any
 
 from data_modules.reading.fields import YES_NO
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Span
 from faithkit.words import unicode_words, word_places
+from judge.options import CHOICES
 
-YES, NO = CHOICES = ("Yes", "No")  # hallucinated, faithful
 _THOUGHTS = re.compile(r"^\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 MARKS = "\\s\"'`*_#>()\\[\\]“”„‟‘’‚«»‹›「」『』"
 # Continuations that change the meaning of yes or no.
 _OTHERS = "(?!\\s+(?:and|or|but\\s+also|doubt|one|idea|longer|matter|way|wonder|more|less|problem)\\b)"
-_VERDICT = re.compile(rf"^[{MARKS}]*(yes|no)(?![\w’'-]){_OTHERS}", re.IGNORECASE)
 _LABELLED = re.compile(rf"^[{MARKS}]*(?:final\s+)?(?:answer|verdict|judge?ment)[{MARKS}]*[:=]", re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL | re.IGNORECASE)
 # Opening quotation marks with their closing marks: English, German, French, Polish, Swedish, Chinese and Japanese.
@@ -58,12 +58,28 @@ def without_thoughts(text: str) -> str:
     return _THOUGHTS.sub("", text).strip()
 
 
+@cache
+def _word_pattern(words: tuple[str, str]) -> re.Pattern[str]:
+    either = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    return re.compile(rf"^[{MARKS}]*({either})(?![\w’'-]){_OTHERS}", re.IGNORECASE)
+
+
+def read_first_word(text: str, words: tuple[str, str]) -> str:
+    """Parses one of two words at the beginning of a reply: that for hallucinated, that for faithful; else unparsed."""
+    found = _word_pattern(words).match(without_thoughts(text))
+    return _label_of(found[1], words) if found else UNPARSED
+
+
+def _label_of(word: str, words: tuple[str, str]) -> str:
+    folded = [one.casefold() for one in words]
+    return (HALLUCINATED, FAITHFUL, UNPARSED)[[*folded, word.casefold()].index(word.casefold())]
+
+
 def read_verdict(text: str) -> str:
     """Parses hallucinated or faithful at the beginning of a reply, or in a JSON object; else unparsed."""
-    reply = without_thoughts(text)
-    if found := _VERDICT.match(reply):
-        return YES_NO[found[1].lower()]
-    values = _read_json(reply)
+    if (label := read_first_word(text, CHOICES)) != UNPARSED:
+        return label
+    values = _read_json(without_thoughts(text))
     if isinstance(values, dict):
         for key in VERDICT_KEYS:
             value = values.get(key)
@@ -74,13 +90,51 @@ def read_verdict(text: str) -> str:
     return UNPARSED
 
 
-def read_last_line(text: str) -> str:
+def read_last_line(text: str, words: tuple[str, str] = CHOICES) -> str:
     """Parses the verdict in the last line of a reply, with or without `Answer:`."""
     lines = [line for line in without_thoughts(text).splitlines() if line.strip(" \t*_`")]
-    if not lines:
-        return UNPARSED
-    found = _VERDICT.match(_LABELLED.sub("", lines[-1]))
-    return YES_NO[found[1].lower()] if found else UNPARSED
+    return read_first_word(_LABELLED.sub("", lines[-1]), words) if lines else UNPARSED
+
+
+def read_pattern(text: str, words: tuple[str, str]) -> str:
+    """Parses the verdict by two regular expressions: that which matches first, at one place the longer match.
+
+    >>> words = ("hallucinat", "(no|not) hallucinat")
+    >>> read_pattern("It is hallucinated.", words), read_pattern("There is no hallucination.", words)
+    ('hallucinated', 'faithful')
+    """
+    found = [re.search(word, without_thoughts(text), re.IGNORECASE) for word in words]
+    places = [(match.start(), -match.end()) if match else (len(text), 0) for match in found]
+    return UNPARSED if places[0] == places[1] else (HALLUCINATED, FAITHFUL)[places.index(min(places))]
+
+
+def read_keys(text: str, verdict: str | None, spans: Sequence[str], words: tuple[str, str]) -> tuple[str, list[str]]:
+    """Parses a JSON object: the label by the key of the verdict, or by whether a list has a part; and the parts.
+
+    >>> read_keys('{"found": "yes", "parts": ["a red fox"]}', "found", ["parts"], CHOICES)
+    ('hallucinated', ['a red fox'])
+    >>> read_keys('{"conflict": [], "baseless": ""}', None, ["conflict", "baseless"], CHOICES)
+    ('faithful', [])
+    """
+    values = _read_json(without_thoughts(text))
+    if not isinstance(values, dict):
+        return UNPARSED, []
+    lists = [_read_parts(values.get(key)) for key in spans]
+    parts = [part for found in lists for part in found or ()]
+    if verdict is None:
+        return (UNPARSED if None in lists else HALLUCINATED if parts else FAITHFUL), parts
+    value = values.get(verdict)
+    if isinstance(value, bool) and words == CHOICES:
+        return (HALLUCINATED if value else FAITHFUL), parts
+    return _label_of(str(value).strip(), words), parts
+
+
+def _read_parts(value: Any) -> list[str] | None:
+    """Returns the texts of a list, or a text by itself; None for another value."""
+    values = [value] if isinstance(value, str) else value
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        return None
+    return [one for one in values if one.strip()]
 
 
 def read_list(text: str) -> list[str] | None:
@@ -89,9 +143,7 @@ def read_list(text: str) -> list[str] | None:
     if isinstance(values, dict):
         lists = [values[key] for key in LIST_KEYS if key in values]
         values = lists[0] if lists else None
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        return None
-    return [value for value in values if value.strip()]
+    return _read_parts(values) if isinstance(values, list) else None
 
 
 def quoted_parts(text: str) -> list[str]:

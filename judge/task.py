@@ -282,9 +282,15 @@ class JudgeTask:
             self.tokenizer = load_tokenizer(source)
         check_end_token(self.tokenizer, self.options.weights)
         self.asking = ASKINGS[self.options.ask]
+        template = read_prompt(self.asking.prompt, self.options.prompts)
+        if template.header.reply is not None:
+            hint = "delete reply, and its words and keys, from the prompt's header"
+            raise UserError(
+                f"a judge learns the replies of model.ask={self.options.ask}", place=self.options.prompts, hint=hint
+            )
         self.encoder = JudgementEncoder(
             tokens=MessageTokens(self.tokenizer),
-            template=read_prompt(self.asking.prompt, self.options.prompts),
+            template=template,
             ask=self.options.ask,
             max_length=self.options.max_length,
             packed=self.options.packed,

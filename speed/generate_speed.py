@@ -30,7 +30,7 @@ from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
 from generation.build_engine import load_checkpoint, load_weights
 from judge.options import AskOptions
-from judge.prompt import build_prompt, draw_shots
+from judge.prompt import build_prompts, draw_shots
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results
 
 BATCH_SIZE, NUM_EXAMPLES = 16, 3
@@ -112,7 +112,7 @@ def make_prompts(encoder: Any, kind: str, count: int) -> list[Prompt]:
     examples = list(generate_examples("test", count))
     if kind == "judge":
         shots = draw_shots(list(generate_examples("train", 64)), "judgement", NUM_EXAMPLES, seed=0)
-        template, options = build_prompt(AskOptions(ask="judgement"), shots), {"add_generation_prompt": True}
+        template, options = build_prompts(AskOptions(ask="judgement"), shots), {"add_generation_prompt": True}
         chats = [template.messages(example) for example in examples]
         every = [encoder.tokenizer.apply_chat_template(chat, return_dict=False, **options) for chat in chats]
     else:

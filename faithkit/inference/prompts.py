@@ -22,6 +22,9 @@ Built = TypeVar("Built")
 FIELD = re.compile(r"\{([a-z_]+)\}")
 FOLDER, SUFFIX = "prompts", ".txt"  # of a task's package
 SYSTEM_FILE = "system.txt"  # the system message, if the folder has it
+EXAMPLES = "examples"  # the field of few-shot examples
+HEADER_MARK = "---"  # the lines around a header, which only prompts of verdicts have
+JUDGED = "Now the one that you are to judge:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class TextPrompt:
         system: The system message; empty for none.
         name: The name of its file.
         kept: Fields that keep their paragraph even if they are empty.
+        optional: Fields that the text may leave out.
     """
 
     text: str
@@ -39,9 +43,12 @@ class TextPrompt:
     system: str = ""
     name: str = ""
     kept: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_fields(self.text, self.fields)
+        if self.text.startswith(f"{HEADER_MARK}\n"):
+            raise UserError("this prompt has no header: its reply has a fixed form", hint="delete its header")
+        check_fields(self.text, self.fields, *self.optional)
 
     @property
     def fingerprint(self) -> str:
@@ -50,7 +57,8 @@ class TextPrompt:
 
     def fill(self, **values: str) -> str:
         """Replaces the fields by values; missing values are empty."""
-        return fill_fields(self.text, {name: values.get(name, "").strip() for name in self.fields}, *self.kept)
+        names = (*self.fields, *self.optional)
+        return fill_fields(self.text, {name: values.get(name, "").strip() for name in names}, *self.kept)
 
     def messages(self, **values: str) -> tuple[Message, ...]:
         """Builds the messages of a request."""
@@ -60,6 +68,8 @@ class TextPrompt:
 def check_fields(text: str, fields: Sequence[str], *optional: str) -> None:
     """Checks that a prompt has all fields, and no others except optional ones."""
     found, known = FIELD.findall(text), (*fields, *optional)
+    if not text.strip():
+        raise UserError("the prompt is empty", hint=f"write its text, with {{{known[0]}}} where its value belongs")
     if unknown := [field for field in found if field not in known]:
         raise UserError(f"a prompt has no field {{{unknown[0]}}}", hint=choice_hint(unknown[0], known))
     if missing := [field for field in fields if field not in found]:
@@ -80,18 +90,37 @@ def fill_fields(text: str, values: Mapping[str, str], *kept: str) -> str:
     return "\n\n".join(paragraphs)
 
 
+def split_instruction(text: str, fields: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Splits a prompt into the paragraphs before the first of these fields, with `{examples}`, and the others."""
+    paragraphs = text.strip().split("\n\n")
+    begin = next((i for i, part in enumerate(paragraphs) if set(FIELD.findall(part)) & set(fields)), len(paragraphs))
+    instruction, question = paragraphs[:begin], paragraphs[begin:]
+    return instruction if EXAMPLES in FIELD.findall(text) else [*instruction, f"{{{EXAMPLES}}}"], question
+
+
+def join_examples(examples: Sequence[tuple[str, str]]) -> str:
+    """Joins questions with their replies as numbered examples; empty without any."""
+    texts = [f"Example {number}\n\n{text}\n\n{reply.strip()}" for number, (text, reply) in enumerate(examples, start=1)]
+    return "\n\n".join([*texts, JUDGED]) if texts else ""
+
+
 def as_messages(content: str, system: str) -> tuple[Message, ...]:
     """Builds the messages of a request."""
     return (Message(SYSTEM, system), Message(USER, content)) if system else (Message(USER, content),)
 
 
 def read_text_prompt(
-    package: str, name: str, *fields: str, folder: str | None = None, kept: Sequence[str] = ()
+    package: str,
+    name: str,
+    *fields: str,
+    folder: str | None = None,
+    kept: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> TextPrompt:
     """Reads a prompt of a package or of a user's folder."""
 
     def build(text: str, system: str) -> TextPrompt:
-        return TextPrompt(text, fields, system=system, name=name, kept=tuple(kept))
+        return TextPrompt(text, fields, system=system, name=name, kept=tuple(kept), optional=tuple(optional))
 
     return read_text(package, name, folder, build)
 
@@ -112,7 +141,7 @@ def read_text(package: str, name: str, folder: str | None, build: Callable[[str,
     if not path.is_file():
         have = sorted(file.name.removesuffix(SUFFIX) for file in root.iterdir()) if root.is_dir() else []
         choices = [one for one in have if one != SYSTEM_FILE.removesuffix(SUFFIX)]
-        hint = choice_hint(name, choices) if choices else f"put {name}{SUFFIX} there"
+        hint = f"write {name}{SUFFIX}" + (f"; {choice_hint(name, choices)}" if choices else "")
         raise UserError(f"there is no prompt {name}", place=str(root), hint=hint)
     system = root / SYSTEM_FILE
     try:

@@ -17,9 +17,10 @@ from faithkit.inference.decoding import Decoding
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import Request, TextEngine
 from faithkit.records import Example, Turn
+from judge.prompt import OPTIONAL_FIELDS
 from judge.questions import messages_about
 
-PROMPT, FIELDS = "reply", ("knowledge", "history")
+PROMPT = "reply"
 _MARKS = re.compile("|".join(re.escape(f"{SPEAKER_MARKS[who]}:") for who in (SEEKER, WIZARD)))
 Replies = dict[str, str]  # by example id; empty if the model wrote nothing
 log = logging.getLogger("faithkit")
@@ -98,7 +99,7 @@ class DialogueWriter:
 
     def __init__(self, engine: TextEngine, *, prompts: str | None = None):
         self.engine = engine
-        self.prompt = read_text_prompt("judge", PROMPT, *FIELDS, folder=prompts)
+        self.prompt = read_text_prompt("judge", PROMPT, folder=prompts, optional=OPTIONAL_FIELDS)
 
     def write(self, dialogues: Dialogues, decoding: Decoding, *, own_history: bool, title: str = "") -> Replies:
         """Writes a reply to every turn; a reply does not depend on the other dialogues."""

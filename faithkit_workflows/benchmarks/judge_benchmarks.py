@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_modules.build import read_benchmark
+from data_modules.build import Benchmark, read_benchmark
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
@@ -16,12 +17,14 @@ from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Predicti
 from faithkit.reports.judging_report import comparison_report, meta_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance
+from faithkit_workflows.detectors.configured import read_untested_rows
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_judge, load_asker
-from judge.questions import COMPARATIVE, FIRST, META, Asker
-from judge.reply import NO, YES
+from judge.options import VERDICT, AskOptions
+from judge.prompt import draw_shots, find_shots, shots_file
+from judge.questions import COMPARATIVE, FIRST, META, RIGHT, SECOND, WRONG, Asker
 
 SECOND_JUDGE, BY_LABEL = "second_judge", "verdict_against_label"  # names of annotators, besides the files'
-VERDICTS = {YES: ACCURATE, NO: INACCURATE, None: UNPARSED}
+VERDICTS = {RIGHT: ACCURATE, WRONG: INACCURATE, None: UNPARSED}
 log = logging.getLogger("faithkit")
 
 
@@ -57,7 +60,7 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
         given = read_predictions(config["predictions"])
         origin = read_provenance(config["predictions"], benchmark.name, rows, checkpoint=None)
     else:
-        asker, log_usage = load_asker(config, COMPARATIVE)
+        asker, log_usage = load_asker(config, COMPARATIVE, _find_examples(config, replace(benchmark, examples=rows)))
         loaded = LoadedDetector(ComparingJudge(asker), [describe_judge(config)], log_usage)
         given, origin = predict_and_write(run, config, benchmark.name, rows, loaded)
     report = comparison_report(
@@ -102,6 +105,18 @@ def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[
     counts = {"have no faithful response to the same turn": unpaired, "equal the faithful response": equal}
     notes = [f"{number:,} hallucinated responses {what}: left out" for what, number in counts.items() if number]
     return rows, notes
+
+
+def _find_examples(config: Mapping[str, Any], benchmark: Benchmark) -> list[Example]:
+    """Reads the examples of the prompt from their file, or draws pairs of the training split."""
+    options, fields = AskOptions(**config["judge"]), COMPARATIVE.fields
+    if not isinstance(options.examples, int) or shots_file(COMPARATIVE.prompt, options.prompts):
+        return find_shots(COMPARATIVE.prompt, options, fields)
+    paired, _ = pair_up(read_untested_rows(benchmark, config["benchmark"]))
+    one_order = [paired[place + place // 2 % 2] for place in range(0, len(paired), 2)]
+    shots = draw_shots(one_order, VERDICT, options.examples, seed=config["seed"])
+    answers = {HALLUCINATED: FIRST, FAITHFUL: SECOND}
+    return [replace(one, target=answers[str(one.label)], meta={fields[1]: one.meta[OTHER]}) for one in shots]
 
 
 def _turn_key(example: Example) -> tuple[Any, ...]:
@@ -199,7 +214,8 @@ def _judge(
     run: RunFolder, config: Mapping[str, Any], examples: Sequence[Example], judgements: Mapping[str, str]
 ) -> dict[str, str]:
     """Runs the second judge, and writes its answers in the format of the annotators' files."""
-    asker, log_usage = load_asker(config, META)
+    options = AskOptions(**config["judge"])
+    asker, log_usage = load_asker(config, META, find_shots(META.prompt, options, META.fields))
     rows = [(one, {"response": one.response, "judgement": judgements[one.id]}) for one in examples]
     answers = list(asker.answers(rows, progress=True))
     log_usage()

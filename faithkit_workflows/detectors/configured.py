@@ -16,6 +16,7 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.baselines.simple_detectors import BaselineData, read_baseline_thresholds
 from faithkit.detector import Detector
+from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
@@ -34,6 +35,7 @@ from faithkit_workflows.detectors.loading import (
     load_described,
     log_usage,
 )
+from judge.asking import ASKINGS
 from judge.baselines import baseline_options
 from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
 from judge.baselines.examiner import Examiner
@@ -48,13 +50,13 @@ from judge.baselines.selfcheck import (
     other_responses,
     prompted_scores,
 )
-from judge.prompt import draw_shots
+from judge.prompt import OPTIONAL_FIELDS, draw_shots, read_prompts, shots_file
 
 UNTESTED_SPLITS = ("train", "validation")  # in the order of preference for prompt examples
 SAMPLER, EXAMINEE = "sampler", "examinee"  # roles of models
-# The prompts of SelfCheckGPT's samples, with their fields.
+# The prompts of SelfCheckGPT's samples, with the fields that they must have.
 SAMPLE_PROMPTS = {
-    baseline_options.DRAWN: ("reply", "knowledge", "history"),
+    baseline_options.DRAWN: ("reply",),
     baseline_options.REPHRASED: ("rephrase", "response"),
 }
 log = logging.getLogger("faithkit")
@@ -72,43 +74,72 @@ def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = Non
         return load_selfcheck(config, benchmark)
     if (config.get("examiner") or {}).get("turns"):
         return load_examiner(config)
+    if benchmark is not None:
+        check_prompts(config, benchmark.examples)
     return load_described(config, prompt_examples(config, benchmark))
 
 
 def prompt_examples(config: Mapping[str, Any], benchmark: Benchmark | None) -> Callable[[], Sequence[Example]] | None:
-    """Returns a function that draws the examples of the judge's prompt; None if `judge.examples` is not a number."""
-    number = (config.get("judge") or {}).get("examples")
-    if benchmark is None or not isinstance(number, int):
+    """Returns a function that draws the examples of the judge's prompt; None if it draws none."""
+    if benchmark is None or not isinstance(number := (config.get("judge") or {}).get("examples"), int):
         return None
-    block, ask = config["benchmark"], config["judge"]["ask"]
-    return partial(draw_prompt_examples, benchmark, block, ask, number, seed=config["seed"])
+    ask, prompts = config["judge"]["ask"], config["judge"]["prompts"]
+    if shots_file(ASKINGS[ask].prompt, prompts):
+        return None
+    return partial(
+        draw_prompt_examples, benchmark, config["benchmark"], ask, number, seed=config["seed"], prompts=prompts
+    )
 
 
 def draw_prompt_examples(
-    benchmark: Benchmark, block: Mapping[str, Any], ask: str, number: int, *, seed: int
+    benchmark: Benchmark, block: Mapping[str, Any], ask: str, number: int, *, seed: int, prompts: str | None = None
 ) -> list[Example]:
     """Draws labelled rows of the training split that share no knowledge, dialogue or group with a tested row.
 
     Args:
         block: The block `benchmark`.
+        prompts: The folder of the prompts, which declare the form of the replies.
 
     Raises:
-        UserError: The dataset has no split besides the tested one, or too few such rows.
+        UserError: There are too few such rows.
+    """
+    header = read_prompts(ask, prompts).each[0].header
+    shots = draw_shots(read_untested_rows(benchmark, block), ask, number, seed=seed, header=header)
+    place = f"{benchmark.name}/{shots[0].split}"
+    log.info("examples in the prompt, of %s: %s", place, ", ".join(shot.id for shot in shots))
+    return shots
+
+
+def read_untested_rows(benchmark: Benchmark, block: Mapping[str, Any]) -> list[Example]:
+    """Reads labelled rows of another split than the tested one; for a dataset with one split embedded rows.
+
+    Args:
+        block: The block `benchmark`.
     """
     target = block.get("_target_")
     name = block.get("dataset", None if target else block["name"])
     source = build_source(name, block["path"], _target_=target, **block["options"])
     tested = resolve_split(source, block["split"])
     split = next((one for one in UNTESTED_SPLITS if one in source.split_names() and one != tested), None)
+    if split is None and not target and block["path"] != EMBEDDED:
+        log.info("%s has no training rows: the examples in the prompt are of the embedded corpus", benchmark.name)
+        source = build_source(name, EMBEDDED, **block["options"])
+        split = source.split_names()[0]
     if split is None:
         problem = f"{benchmark.name} has no training rows to draw examples from"
         raise UserError(problem, place=source.path, hint="give examples in a file: judge.examples=FILE")
     excluded, groups = Excluded.of(benchmark.examples), {example.group for example in benchmark.examples}
     read = read_examples(source, split, ReadReport(block["on_bad_row"]))
-    rows = [e for e in read if e.label is not None and e.group not in groups and not excluded.covers(e)]
-    shots = draw_shots(rows, ask, number, seed=seed)
-    log.info("examples in the prompt, of %s/%s: %s", benchmark.name, split, ", ".join(shot.id for shot in shots))
-    return shots
+    return [e for e in read if e.label is not None and e.group not in groups and not excluded.covers(e)]
+
+
+def check_prompts(config: Mapping[str, Any], examples: Sequence[Example]) -> None:
+    """Checks, before a model is loaded, that there is a prompt for each row; logs whether knowledge is left out."""
+    judge = config.get("judge") or {}
+    if not (config.get("engine") or {}).get("name") or not judge.get("prompts"):
+        return
+    if read_prompts(judge["ask"], judge["prompts"]).hides_knowledge(examples):
+        log.info("prompts without {knowledge}: the judge does not see the knowledge of the rows")
 
 
 def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDetector:
@@ -125,7 +156,7 @@ def load_selfcheck(config: Mapping[str, Any], benchmark: Benchmark) -> LoadedDet
     else:
         assert engine is not None
         name, *fields = SAMPLE_PROMPTS[options.samples]
-        prompt = read_text_prompt("judge", name, *fields, folder=prompts)
+        prompt = read_text_prompt("judge", name, *fields, folder=prompts, optional=OPTIONAL_FIELDS)
         if not any(has_prompt(prompt, example) for example in benchmark.examples):
             problem = f"selfcheck.samples={options.samples}: no row has a knowledge or a history to reply to"
             raise UserError(problem, place=benchmark.name, hint="rephrase the responses: selfcheck.samples=rephrased")

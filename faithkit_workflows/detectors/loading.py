@@ -36,15 +36,22 @@ def load_judge(config: Mapping[str, Any], shots: Sequence[Example] = ()) -> Judg
     source, settings = stored_judge(options.model)
     engine = build_text_engine(replace(options, model=source))
     judge = Judge.trained(engine, settings, asked, shots=shots, name=options.model)
-    if settings and judge.template != settings.template:
+    if settings and judge.prompts.each != [settings.template]:
         log.warning("%s was trained with judge.ask=%s and the built-in prompt", options.model, settings.ask)
     return judge
 
 
-def load_asker(config: Mapping[str, Any], question: Question) -> tuple[Asker, Callable[[], None]]:
-    """Loads the model of the block `engine` for another question, and the function that logs its usage."""
+def load_asker(
+    config: Mapping[str, Any], question: Question, shots: Sequence[Example]
+) -> tuple[Asker, Callable[[], None]]:
+    """Loads the model of the block `engine` for another question, and the function that logs its usage.
+
+    Args:
+        shots: Examples in the prompt.
+    """
     engine, ask = build_text_engine(EngineOptions(**config["engine"])), AskOptions(**config["judge"])
-    asker = Asker(engine, question, prompts=ask.prompts, written=ask.written, max_new_tokens=ask.max_new_tokens)
+    limits: dict[str, Any] = {"written": ask.written, "max_new_tokens": ask.max_new_tokens}
+    asker = Asker(engine, question, prompts=ask.prompts, shots=shots, **limits)
     return asker, lambda: log_usage(engine)
 
 

@@ -15,8 +15,7 @@ from faithkit.inference.prompts import TextPrompt
 from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import FAITHFUL, UNPARSED, Example, Prediction, Turn
 from judge.asking import parse_judgement, target_text
-from judge.options import JUDGEMENT
-from judge.reply import CHOICES
+from judge.options import CHOICES, JUDGEMENT
 
 FIELDS = ("knowledge", "history", "reference", "response")
 

@@ -235,7 +235,8 @@ class EvaluateSettings(blocks.ExtensibleScript):
 
     def _check_judge_files(self) -> Iterator[UserError]:
         if _asks(self):
-            yield from preflight.check_prompts("judge", self.judge.ask, self.judge.prompts)
+            if not (self.selfcheck.measure or self.examiner.turns):
+                yield from preflight.check_prompts("judge", self.judge.ask, self.judge.prompts)
             examples = self.judge.examples
             yield from preflight.check_file("judge.examples", examples if isinstance(examples, str) else None)
         if self.selfcheck.measure:

@@ -185,10 +185,10 @@ def check_prompts(block: str, ask: str | None, folder: str | None) -> Iterator[U
     """Yields a problem for a folder of prompts that lacks the prompt asked for, or has one that cannot be filled in."""
     if ask is None or folder is None:
         return
-    from judge.prompt import read_prompt
+    from judge.prompt import read_prompts
 
     try:
-        read_prompt(ask, folder)
+        read_prompts(ask, folder)
     except UserError as error:
         yield UserError(f"{block}.prompts: {error.problem}", place=error.place, hint=error.hint)
 

@@ -7,6 +7,7 @@ answers whether the response is hallucinated. The prompts are not those of the p
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from faithkit.arguments import read_examples
 from faithkit.inference.decoding import Decoding
@@ -16,7 +17,7 @@ from faithkit.records import Example, Prediction
 from judge.baselines.baseline_options import ExaminerOptions
 from judge.judge import Judge
 from judge.options import AskOptions
-from judge.prompt import read_prompt
+from judge.prompt import OPTIONAL_FIELDS, read_prompt
 from judge.questions import CHUNK_SIZE, ask, messages_about
 
 QUESTIONS, ANSWERS, DECISION = "examiner_questions", "examiner_answers", "examiner_decision"
@@ -37,8 +38,9 @@ class Examiner:
 
     def __init__(self, engine: TextEngine, examinee: TextEngine, options: ExaminerOptions, prompts: str | None = None):
         self.engine, self.examinee, self.options = engine, examinee, options
-        self._questions = read_text_prompt("judge", QUESTIONS, "response", "history", "exchange", folder=prompts)
-        self._answers = read_text_prompt("judge", ANSWERS, "knowledge", "history", "questions", folder=prompts)
+        read = partial(read_text_prompt, "judge", folder=prompts, optional=OPTIONAL_FIELDS)
+        self._questions = read(QUESTIONS, "response", "exchange")
+        self._answers = read(ANSWERS, "questions")
         self._judge = Judge(engine, AskOptions(), template=read_prompt(DECISION, prompts))
         self.num_unasked = 0
 

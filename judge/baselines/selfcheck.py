@@ -24,8 +24,10 @@ from faithkit.inference.text import Form, Message, TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit.words import sentence_places, words_and_marks
+from judge.options import CHOICES
+from judge.prompt import example_values
 from judge.questions import ask, messages_about
-from judge.reply import CHOICES, read_verdict
+from judge.reply import read_verdict
 
 START = "\0"  # before the first word of a text, where n-grams begin
 SUPPORTED = {HALLUCINATED: 0.0, FAITHFUL: 1.0}  # a yes is read as the one label, a no as the other
@@ -163,8 +165,8 @@ def draw_samples(
 
 def has_prompt(prompt: TextPrompt, example: Example) -> bool:
     """Reports whether an example has a value for any field of a prompt."""
-    values = {"knowledge": example.knowledge.strip(), "history": example.history, "response": example.response.strip()}
-    return any(values[name] for name in prompt.fields)
+    values = {**example_values(example), "response": example.response.strip()}
+    return any(values[name] for name in (*prompt.fields, *prompt.optional) if f"{{{name}}}" in prompt.text)
 
 
 def other_responses(given: Iterable[Example]) -> Samples:

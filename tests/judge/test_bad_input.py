@@ -87,7 +87,7 @@ def test_a_prompts_folder_with_a_missing_field_stops_before_a_model_is_asked(
     command: str, language_models: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "prompts").mkdir()
-    (tmp_path / "prompts" / "verdict.txt").write_text("Is it wrong?\n\n{knowledge}\n\n{response}")
+    (tmp_path / "prompts" / "verdict.txt").write_text("Is it wrong?\n\n{knowledge}\n\n{history}")
     weights, run = language_models["llama"], f"run_dir={tmp_path / 'run'}"
     if command == "train":
         given = (f"model.weights={weights}", "model.ask=verdict", f"model.prompts={tmp_path / 'prompts'}", run)
@@ -95,7 +95,7 @@ def test_a_prompts_folder_with_a_missing_field_stops_before_a_model_is_asked(
     else:
         given = ("engine=transformers", f"engine.model={weights}", f"judge.prompts={tmp_path / 'prompts'}", run)
         told = refused(evaluate_here, *QUIET, *given)
-    assert "lacks {history}" in told and "verdict.txt" in told and "hint" in told
+    assert "lacks {response}" in told and "verdict.txt" in told and "hint" in told
     assert not [path for folder in ("predictions", "checkpoints") for path in (tmp_path / "run").glob(f"{folder}/*")]
 
 

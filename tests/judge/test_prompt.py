@@ -79,7 +79,7 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (TEXT.replace("{knowledge}", ""), r"lacks \{knowledge\}"),
+        (TEXT.replace("{response}", ""), r"lacks \{response\}"),
         (TEXT.replace("{response}", "{respons}"), r"no field \{respons\}\n.*\n  hint: did you mean response"),
         (TEXT + " {history}{persona}", r"no field \{persona\}"),
     ],

@@ -63,7 +63,7 @@ def test_a_second_judge_and_people_agree_beyond_chance(
     right = {one.id: said[one.id]["label"] == one.label for one in examples}
     people = [{"id": id_, "label": "accurate" if one else "inaccurate"} for id_, one in right.items()]
     first, second = write(tmp_path / "ann.jsonl", people), write(tmp_path / "bob.jsonl", people[:20])
-    answer = lambda messages, seed, sample: "No" if '"this" is wrong' in messages[-1]["content"] else "Yes"  # noqa: E731
+    answer = lambda messages, seed, sample: "Inaccurate" if '"this" is wrong' in str(messages) else "Accurate"  # noqa: E731
     with ChatServer(answer=answer) as server:
         options = ["benchmark.only_hallucinated=false", f"benchmark.labels=['{first}','{second}']"]
         found = meta(halludial, judgements, tmp_path / "run", *options, *engine(server))

@@ -1,0 +1,205 @@
+"""A user's folder of prompts: fields that a prompt needs, replies that its header declares, prompts by task."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Turn
+from judge.judge import Judge
+from judge.options import AskOptions
+from judge.prompt import PromptTemplate, build_prompts, draw_shots, find_shots, read_header, read_prompt, read_prompts
+from judge.questions import COMPARATIVE, Asker
+from tests.data_modules.examples import example
+from tests.judge.engines import SetEngine
+
+RESPONSE = "It flows through twelve countries."
+JSON = "reply: json\nverdict: found\nspans: parts"
+
+
+def write(folder: Path, **files: str) -> str:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name.replace('__', '.')}.txt").write_text(text)
+    return str(folder)
+
+
+def judged(folder: Path, header: str, reply: str, ask: str = "verdict") -> tuple[str, list[str]]:
+    """Parses a reply to a prompt with this header; returns the label and the texts of the spans."""
+    prompts = write(folder, **{ask: f"---\n{header}\n---\nIs it wrong? {{response}}"})
+    engine = SetEngine(says=lambda prompt: [reply])
+    found = Judge.load(engine, ask=ask, prompts=prompts).judge("It flows through ten.", RESPONSE)
+    assert engine.asked == [f"Is it wrong? {RESPONSE}"], "the header is no part of the prompt"
+    return found.label, [RESPONSE[span.start : span.end] for span in found.spans]
+
+
+@pytest.mark.parametrize(
+    ("header", "reply", "label", "parts"),
+    [
+        (JSON, '{"found": "yes", "parts": ["twelve countries"]}', HALLUCINATED, ["twelve countries"]),
+        (JSON, '```json\n{"found": true, "parts": "twelve"}\n```', HALLUCINATED, ["twelve"]),
+        (JSON, '{"found": "No", "parts": ""}', FAITHFUL, []),
+        (JSON, '{"found": "no", "parts": ["twelve"]}', FAITHFUL, []),
+        (JSON, '{"found": "yes"}', HALLUCINATED, []),
+        (JSON, '{"hallucinated": "yes", "parts": []}', UNPARSED, []),
+        (JSON, "Yes", UNPARSED, []),
+        ("reply: json\nspans: [a, b]", '{"a": [], "b": ["twelve"]}', HALLUCINATED, ["twelve"]),
+        ("reply: json\nspans: [a, b]", '{"a": [], "b": []}', FAITHFUL, []),
+        ("reply: json\nspans: [a, b]", '{"a": ["twelve"]}', UNPARSED, []),
+        ("reply: json\nverdict: right\nhallucinated: no\nfaithful: yes", '{"right": "no"}', HALLUCINATED, []),
+        ("reply: first_word\nhallucinated: Halu\nfaithful: Non-Halu", "Non-Halu.", FAITHFUL, []),
+        ("reply: first_word\nhallucinated: Halu\nfaithful: Non-Halu", 'halu: "twelve"', HALLUCINATED, ["twelve"]),
+        ("reply: first_word\nhallucinated: Halu\nfaithful: Non-Halu", "Yes", UNPARSED, []),
+        ("reply: last_line\nhallucinated: no\nfaithful: yes", "It names twelve.\nAnswer: No", HALLUCINATED, []),
+        ("reply: last_line", "Yes.\nSo it is.", UNPARSED, []),
+        (
+            "reply: text\nhallucinated: is wrong\nfaithful: is not wrong|is right",
+            "I think it is not wrong.",
+            FAITHFUL,
+            [],
+        ),
+        (
+            "reply: text\nhallucinated: is wrong\nfaithful: is right",
+            "It IS WRONG, not as if it is right.",
+            HALLUCINATED,
+            [],
+        ),
+        ("reply: text\nhallucinated: is wrong\nfaithful: is right", "Who knows?", UNPARSED, []),
+    ],
+)
+def test_a_header_declares_how_replies_are_read(
+    header: str, reply: str, label: str, parts: list[str], tmp_path: Path
+) -> None:
+    if header.startswith("reply: first_word"):
+        header = f"{header}\nsystem: Be strict."
+        assert judged(tmp_path, header, reply, ask="judgement") == (label, parts)
+    else:
+        assert judged(tmp_path, header, reply) == (label, parts)
+
+
+@given(st.text(max_size=60))
+def test_any_reply_in_another_form_is_unparsed(reply: str) -> None:
+    header, _ = read_header("---\nreply: json\nverdict: found\nspans: parts\n---\n{response}")
+    template = PromptTemplate("{response}", header=header)
+    engine = SetEngine(says=lambda prompt: [reply])
+    assert Judge(engine, template=template).judge("a", RESPONSE).label == UNPARSED
+
+
+def test_the_words_of_a_header_are_weighed(tmp_path: Path) -> None:
+    text = "---\nreply: first_word\nhallucinated: no\nfaithful: yes\n---\nIs it supported? {response}"
+    engine = SetEngine(weighs=lambda prompt: {"no": 0.8, "yes": 0.2})
+    found = Judge.load(engine, prompts=write(tmp_path, verdict=text)).judge("a", RESPONSE)
+    assert (found.label, found.probability, engine.asked) == (HALLUCINATED, pytest.approx(0.8), [])
+
+
+def test_a_prompt_has_the_fields_that_it_needs() -> None:
+    history = tuple(
+        Turn(speaker=who, text=text) for who, text in (("seeker", "Where?"), ("wizard", "East."), ("seeker", "Far?"))
+    )
+    row = example(knowledge="K", history=history, response="R")
+    filled = PromptTemplate("{question}|{dialogue}|{response}").fill(row)
+    assert filled == "Far?|[Human]: Where? [Assistant]: East. [Human]: Far?|R"
+    engine = SetEngine()
+    pair = replace(row, meta={"other": "S"})
+    asker = Asker(engine, COMPARATIVE)
+    list(asker.answers([(pair, {"first": "R", "second": "S"})]))
+    assert "Reply 1:\nR\n\nReply 2:\nS" in engine.asked[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        ("", "the prompt is empty", "write its text, with {response}"),
+        ("{response} {passage}", "no field {passage}", "knowledge"),
+        ("Is it wrong?", "lacks {response}", "write {response}"),
+        ("---\nreply: json\n{response}", "the header does not end", "a second line of ---"),
+        ("---\n---\n{response}", "the header has no keys", "reply: first_word, last_line, json or text"),
+        ("---\nreply: [\n---\n{response}", "the header is not YAML", "write lines such as reply: json"),
+        ("---\nreply: xml\n---\n{response}", "reply is 'xml'", "first_word, last_line, json, text"),
+        ("---\nreply: json\nkey: a\n---\n{response}", "a header has no key 'key'", "verdict"),
+        ("---\nreply: json\n---\n{response}", "reply: json without a key", "write verdict: KEY"),
+        ("---\nreply: text\nhallucinated: a\n---\n{response}", "without a pattern for each label", "faithful: PATTERN"),
+        ("---\nreply: text\nhallucinated: (a\nfaithful: b\n---\n{response}", "(a is not a regular expression", "put"),
+        ("---\nhallucinated: a\n---\n{response}", "no form of the reply", "write reply:"),
+        ("---\nreply: first_word\nhallucinated: no\n---\n{response}", "are both no", "name the other word too"),
+        ("---\nreply: first_word\nspans: a\n---\n{response}", "are keys of JSON", "write reply: json"),
+    ],
+)  # fmt: skip
+def test_a_prompt_file_that_cannot_be_used_is_named(text: str, problem: str, hint: str, tmp_path: Path) -> None:
+    folder = write(tmp_path, verdict=text)
+    with pytest.raises(UserError) as raised:
+        read_prompts("verdict", folder)
+    assert problem in str(raised.value) and hint in str(raised.value)
+    assert str(tmp_path / "verdict.txt") in str(raised.value)
+
+
+def test_a_missing_file_is_named_with_what_to_write(tmp_path: Path) -> None:
+    folder = write(tmp_path, reply="{history}")
+    with pytest.raises(UserError, match=r"there is no prompt spans\n.*\n  hint: write spans\.txt"):
+        read_prompts("spans", folder)
+    write(tmp_path, comparative="---\nreply: json\n---\n{first} {second}")
+    with pytest.raises(UserError, match="this prompt has no header"):
+        Asker(SetEngine(), COMPARATIVE, prompts=folder)
+
+
+def rows(tasks: Mapping[str, str]) -> list[Example]:
+    return [replace(example(response=response), id=response, meta={"task": task}) for response, task in tasks.items()]
+
+
+def test_rows_of_a_task_are_asked_with_its_prompt(tmp_path: Path) -> None:
+    folder = write(tmp_path, verdict__qa="Answer: {response}", verdict__data2txt="Overview: {response}")
+    examples = rows({"one": "QA", "two": "Data2txt"})
+    prompts = read_prompts("verdict", folder)
+    assert [prompts.messages(one)[-1].content for one in examples] == ["Answer: one", "Overview: two"]
+    with pytest.raises(
+        UserError, match=r"rows of the task 'summary'\n.*\n  hint: write verdict\.summary\.txt, or verdict"
+    ):
+        prompts.hides_knowledge([*examples, *rows({"three": "Summary"})])
+    with pytest.raises(UserError, match=r"rows without a task\n.*\n  hint: write verdict\.txt"):
+        prompts.messages(example())
+    prompts = read_prompts("verdict", write(tmp_path, verdict="{knowledge} {response}"))
+    assert prompts.messages(replace(example(), knowledge="K"))[-1].content == f"K {example().response}"
+    assert prompts.hides_knowledge([replace(one, knowledge="K") for one in examples])
+    write(tmp_path, verdict__qa="---\nreply: last_line\n---\n{response}")
+    with pytest.raises(UserError, match=r"verdict\.data2txt\.txt and verdict\.qa\.txt declare different replies"):
+        read_prompts("verdict", folder)
+
+
+def test_examples_next_to_a_prompt_are_taken_before_drawn_ones(tmp_path: Path) -> None:
+    folder = write(tmp_path, verdict="{examples}\n\nNow: {response}", comparative="{first} or {second}?")
+    lines = [{"response": f"r{number}", "reply": "Yes"} for number in range(3)]
+    (tmp_path / "verdict.examples.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    prompts = build_prompts(AskOptions(prompts=folder, examples=2))
+    filled = prompts.messages(example())[-1].content
+    assert "Example 2\n\nNow: r1\n\nYes" in filled and "r2" not in filled
+    assert "Example" not in build_prompts(AskOptions(prompts=folder)).messages(example())[-1].content
+    with pytest.raises(UserError, match=r"judge.examples=5, and here are 3"):
+        build_prompts(AskOptions(prompts=folder, examples=5))
+    (tmp_path / "comparative.examples.jsonl").write_text(json.dumps({"first": "a", "second": "b", "reply": "2"}))
+    shots = find_shots("comparative", AskOptions(prompts=folder, examples=1), COMPARATIVE.fields)
+    engine = SetEngine(says=lambda prompt: ["1"])
+    list(Asker(engine, COMPARATIVE, prompts=folder, shots=shots).answers([(example(), {"first": "c", "second": "d"})]))
+    assert engine.asked == ["Example 1\n\na or b?\n\n2\n\nNow the one that you are to judge:\n\nc or d?"]
+
+
+@pytest.mark.parametrize(
+    ("header", "target"),
+    [
+        (JSON, '{"found": "yes", "parts": ["twelve"]}'),
+        ("reply: last_line\nhallucinated: wrong\nfaithful: right", "wrong"),
+    ],
+)
+def test_drawn_examples_have_the_declared_reply(header: str, target: str, tmp_path: Path) -> None:
+    from tests.judge.test_prompt import rows as labelled
+
+    found = read_prompt("verdict", write(tmp_path, verdict=f"---\n{header}\n---\n{{response}}")).header
+    [shot, other] = draw_shots(labelled(), "verdict", 2, seed=0, header=found)
+    assert shot.target == target and other.target in ('{"found": "no", "parts": []}', "right")
+    with pytest.raises(UserError, match="reply: text"):
+        text = replace(found, reply="text", hallucinated="a", faithful="b", verdict=None, spans=None)
+        draw_shots(labelled(), "verdict", 2, seed=0, header=text)
