@@ -1,4 +1,4 @@
-"""Reports of judges: comparisons of two replies, judgements judged by annotators, and HaluEval's official accuracy."""
+"""Reports of judges: comparisons of two replies, judgements judged by annotators, and scores as official scripts."""
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
@@ -9,8 +9,9 @@ from rich.text import Text
 
 from faithkit.baselines.word_overlap import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
+from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
-from faithkit.metrics.outcomes import align_predictions
+from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.pages.page_tables import (
     add_fields,
     bold,
@@ -47,6 +48,7 @@ COMPARISON_CAPTION = (
 )
 PAIR_BASELINE_KEYS = {"longer reply": "length_", "word overlap": "overlap_"}
 MODEL = "model"
+YES, NO = "Yes", "No"
 NUM_PUBLISHED_JUDGES = 3
 OFFICIAL_COLUMNS = {
     "accuracy": "official",
@@ -55,6 +57,13 @@ OFFICIAL_COLUMNS = {
     "unparsed_rate": "unparsed",
     "length_accuracy": "length",
 }
+DROPPED = "num_dropped"
+PREFIX_COLUMNS = {"macro_f1": "macro-F1", "accuracy": "acc.", "mean_precision": "P", "mean_recall": "R"}
+PREFIX_METRICS = (*PREFIX_COLUMNS, "f1", "precision", "recall", "faithful_f1")
+PREFIX_CAPTION = (
+    "official: replies that begin with neither Yes nor No are left out, and None means No, as in HalluDial's eval.py; "
+    "ours: they are wrong; P, R: means over both classes"
+)
 OFFICIAL_CAPTION = (
     "official: Yes or No anywhere in the reply, both or neither failed and wrong; ours: the same replies read "
     "strictly; length: longer than the median is hallucinated"
@@ -341,3 +350,54 @@ def _score_official(
     groups = Groups.of(example.group for example in examples)
     statistic = mean_statistic(groups, columns)
     return bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
+
+
+def read_prefix(text: str) -> str:
+    """Reads a verdict as HalluDial's script does, by the first letters of a reply.
+
+    >>> [read_prefix(text) for text in ("Yes.", "Nobel won it.", "yes", "It is.")]
+    ['hallucinated', 'faithful', 'unparsed', 'unparsed']
+    """
+    reply = text.strip()
+    return HALLUCINATED if reply.startswith(YES) else FAITHFUL if reply.startswith(NO) else UNPARSED
+
+
+def prefix_report(
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
+) -> Report | None:
+    """Computes the scores of HalluDial's script: `official_macro_f1`, `scenario/induced/official_num_dropped`, ...
+
+    Replies that it cannot read, and requests without a reply, are dropped. None if no prediction has a text.
+    """
+    if not any(one.text or one.failed for one in predictions.values()):
+        return None
+    parts = {f"{field}/{value}/": rows for field, value, rows in divide(examples, PARTS)}
+    metrics: dict[str, Metric] = {}
+    shown = []
+    for part, rows in {"": examples, **parts}.items():
+        read = [
+            Prediction(
+                id=one.id, label=UNPARSED if predictions[one.id].failed else read_prefix(predictions[one.id].text)
+            )
+            for one in rows
+        ]
+        kept = {one.id: one for one in read if one.label != UNPARSED}
+        systems = {"official": kept, "ours": {one.id: predictions[one.id] for one in rows}}
+        for name, found in systems.items():
+            outcomes = join_outcomes([one for one in rows if one.id in found], found) if found else None
+            scored = classification_metrics(outcomes, num_resamples=num_resamples).metrics if outcomes else {}
+            dropped = len(rows) - len(found)
+            cells = [format_percent(scored.get(one), bounds=one == "macro_f1") for one in PREFIX_COLUMNS]
+            shown.append([f"{part.split('/')[1] if part else ALL}, {name}", *cells, f"{dropped:,}"])
+            if name == "official":
+                if outcomes and len({*outcomes.gold, *outcomes.called}) == 1:
+                    scored["macro_f1"] = scored["accuracy"]  # scikit-learn's mean is over the classes that occur
+                metrics |= {f"{part}official_{one}": scored[one] for one in PREFIX_METRICS if one in scored}
+                metrics[f"{part}official_{DROPPED}"] = Metric(value=dropped, n=len(rows))
+    heads = [*PREFIX_COLUMNS.values(), "dropped"]
+    title = "verdicts as HalluDial's script reads replies, percent"
+    table = new_number_table(title, "rows", heads, shown, caption=[PREFIX_CAPTION], min_width=20)
+    num_dropped, macro = metrics[f"official_{DROPPED}"].value, format_percent(metrics.get("official_macro_f1"))
+    counted = f"{num_dropped:,.0f} of {len(examples):,} replies dropped"
+    note = f"as HalluDial's script reads replies: macro-F1 {macro}, {counted}"
+    return Report(metrics=metrics, tables=(table,), notes=(note,))

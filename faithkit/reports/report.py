@@ -59,14 +59,14 @@ class Report:
 
 
 def merge_reports(report: Report, other: Report) -> Report:
-    """Adds another report of the same predictions; its tables precede the sample of predictions."""
+    """Adds another report of the same predictions: its notes come first, its tables before the sample."""
     place = len(report.tables) - bool(report.samples)
     return replace(
         report,
         metrics={**report.metrics, **other.metrics},
         headline=(*report.headline, *other.headline),
         tables=(*report.tables[:place], *other.tables, *report.tables[place:]),
-        notes=(*report.notes, *other.notes),
+        notes=(*other.notes, *report.notes),
         by={**report.by, **other.by},
     )
 

@@ -16,7 +16,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.published.figures import are_comparable
 from faithkit.records import Prediction
-from faithkit.reports.judging_report import official_report
+from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
 from faithkit.reports.report import Provenance, Report, merge_reports
 from faithkit.reports.suppression_report import report_suppression
@@ -58,7 +58,7 @@ class _Predicted:
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     """Reads the examples, predicts them, and writes metrics and reports."""
-    config = with_official_halueval(config)
+    config = with_written_verdicts(config)
     block = config["benchmark"]
     given = read_predictions(config["predictions"]) if config["predictions"] else None
     benchmark = with_knowledge(config, read_benchmark(_block_to_read(config)))
@@ -144,7 +144,7 @@ def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) ->
 
 
 def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Benchmark, predicted: _Predicted) -> None:
-    """Adds to the shown report the costs of a cascade, metrics by column, a judge's rationales, official HaluEval."""
+    """Adds to the shown report the costs of a cascade, metrics by column, a judge's rationales, official protocols."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
     title, by = f"test/{benchmark.name}", block.get("by") or []
     shown = -1 if reports[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
@@ -158,6 +158,7 @@ def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Be
         columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
         score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
         official_report(*rows, num_resamples=num_resamples) if is_official_halueval(block) else None,
+        prefix_report(*rows, num_resamples=num_resamples) if block.get("official") else None,
     ]
     for other in others:
         reports[shown] = merge_reports(reports[shown], other) if other else reports[shown]
@@ -168,13 +169,13 @@ def is_official_halueval(block: Mapping[str, Any]) -> bool:
     return HALUEVAL in (block["name"], block.get("dataset")) and block["options"].get("official") is True
 
 
-def with_official_halueval(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Lets a judge write its verdict, where HaluEval's own protocol is asked for and the verdict would be weighed.
+def with_written_verdicts(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Lets a judge write its verdict, where a dataset's own protocol is asked for and the verdict would be weighed.
 
-    In that protocol the dataset leaves out the knowledge of questions and dialogues and takes one response per row,
-    drawn with a seed (the original script has none); the report parses the verdicts as the original script does.
+    In HaluEval's the dataset leaves out the knowledge of questions and dialogues and takes one response per row, drawn
+    with a seed (the original script has none). The reports parse the verdicts as the original scripts do.
     """
-    judge = config.get("judge") or {}
-    if not is_official_halueval(config["benchmark"]) or judge.get("ask") != VERDICT:
+    judge, block = config.get("judge") or {}, config["benchmark"]
+    if not (is_official_halueval(block) or block.get("official")) or judge.get("ask") != VERDICT:
         return config
     return {**config, "judge": {**judge, "written": True}}

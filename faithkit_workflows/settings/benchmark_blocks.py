@@ -54,6 +54,7 @@ class Detection(Benchmark, types.OpenBlock):
         default_factory=list
     )
     bert_score: BertScore | None = None
+    official: types.Switch = False
     plots: blocks.Plots = False
     groups: dict[str, list[types.Text] | None] | None = None
     strategies: Annotated[list[str], types.SomeOf((RANDOM, *STRATEGIES))] | None = None
