@@ -1,4 +1,4 @@
-"""Reproduce tables of the papers: train and evaluate what is needed, and compare our figures with the paper's.
+"""Reproduce tables and figures of the papers: train and evaluate what they need, and compare with the paper.
 
 faithkit reproduce table=ragtruth_2 data_dir=DIR              as make reproduce TABLE=ragtruth_2 DATA=DIR in a checkout
 faithkit reproduce table=faithdial_5                          a CPU, minutes: small models, the embedded corpus
@@ -16,27 +16,28 @@ from faithkit.cli import run_script
 
 if TYPE_CHECKING:
     from faithkit_workflows.reproduction.cells import Table
+    from faithkit_workflows.reproduction.paper_figures import Figure
     from faithkit_workflows.reproduction.table_steps import Place
 
 GROUPS = ("scale",)
 
 
 def main(cfg: Any) -> None:
-    """Makes the tables one after the other."""
+    """Makes the tables and figures one after the other."""
     from faithkit.errors import UserError
     from faithkit.files.run_folder import log_to
     from faithkit.files.run_lock import run_lock
-    from faithkit_workflows.reproduction.all_tables import ALL, all_steps, select_tables
-    from faithkit_workflows.reproduction.reproduction_report import write_report, write_table
+    from faithkit_workflows.reproduction.all_tables import ALL, all_steps, select_results
+    from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
     from faithkit_workflows.reproduction.table_steps import Place, run_steps
 
     names = [cfg.table] if isinstance(cfg.table, str) else list(cfg.table)
     out = Path(cfg.out or f"runs/reproduce-{cfg.scale.name}")
     data_dir = Path(cfg.data_dir) if cfg.data_dir else None
     place = Place(scale=cfg.scale.name, out=out, data_dir=data_dir, hosted=cfg.hosted, seed=cfg.seed)
-    tables = select_tables(names, place.scale)
+    results = select_results(names, place.scale)
     if cfg.dry_run:
-        show_plan(tables, place)
+        show_plan(results, place)
         return
     report = cfg.report or ("REPRODUCTION.md" if ALL in names else None)
     out.mkdir(parents=True, exist_ok=True)
@@ -44,9 +45,9 @@ def main(cfg: Any) -> None:
         log_to(out / "reproduce.log")
         without: dict[str, str] = {}
         made = []
-        for table in tables:
-            without |= run_steps(list(all_steps([table])), place)
-            made.append(write_table(table, place, without))
+        for result in results:
+            without |= run_steps(list(all_steps([result])), place)
+            made.append(write_result(result, place, without))
             if report:  # after each table, so that an interrupted command has a report too
                 write_report(Path(report), made, place)
     print(report or out)
@@ -55,18 +56,18 @@ def main(cfg: Any) -> None:
         raise UserError(f"{len(failed)} steps failed, the first: {failed[0]}", hint=hint)
 
 
-def show_plan(tables: "Sequence[Table]", place: "Place") -> None:
+def show_plan(results: "Sequence[Table | Figure]", place: "Place") -> None:
     """Prints the steps in order: the command of each, and whether it is done or cannot be run."""
     from faithkit_workflows.reproduction.all_tables import all_steps
     from faithkit_workflows.reproduction.table_steps import find_blocked_steps, shell_command, step_state
 
-    steps = list(all_steps(tables))
+    steps = list(all_steps(results))
     without = dict(find_blocked_steps(steps, place))
     for step in steps:
         print(f"{step.name}: {without[step.name] if step.name in without else step_state(step, place)}")
         print(f"  {shell_command(step, place)}")
     runnable = len(steps) - len(without)
-    print(f"{len(tables)} tables, {len(steps)} steps, of which {runnable} can be run here")
+    print(f"{len(results)} tables and figures, {len(steps)} steps, of which {runnable} can be run here")
 
 
 def run() -> None:

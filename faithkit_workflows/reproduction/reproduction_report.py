@@ -1,4 +1,4 @@
-"""Compares tables with the papers' and writes them: to the terminal, as JSON and markdown, and REPRODUCTION.md."""
+"""Compares tables with the papers', draws figures and writes both: to the terminal, as files, and REPRODUCTION.md."""
 
 import os
 import time
@@ -20,6 +20,7 @@ from faithkit.pages.page_tables import (
     print_tables,
     to_markdown,
 )
+from faithkit.pages.plotting import require_plots
 from faithkit_workflows.reproduction.all_tables import all_steps
 from faithkit_workflows.reproduction.cells import (
     NOT_COMPARABLE,
@@ -30,9 +31,11 @@ from faithkit_workflows.reproduction.cells import (
     Table,
     compare_with_published,
 )
+from faithkit_workflows.reproduction.paper_figures import Figure
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place, Step, read_costs, sort_steps
 
 NOT_RUN = "not run"
+COMPARED_BY_EYE = "the paper prints no numbers: compare by eye"
 RULE = "within: the paper's figure, as rounded, lies in our interval, or ours rounds to it; else above or below"
 
 
@@ -169,11 +172,50 @@ def _paper(cell: Cell) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A finished table: its text in markdown, and the number of each verdict."""
+    """A finished table or figure.
 
-    table: Table
+    Args:
+        text: In markdown.
+        verdicts: The number of each verdict.
+        image: The file of a drawn figure.
+    """
+
+    result: Table | Figure
     text: str
     verdicts: str
+    image: Path | None = None
+
+
+def write_result(result: Table | Figure, place: Place, without: Mapping[str, str]) -> Made:
+    """Writes a table or figure into the folder `tables`, and prints the table or the figure's file."""
+    if isinstance(result, Table):
+        return write_table(result, place, without)
+    return write_figure(result, place, without)
+
+
+def write_figure(figure: Figure, place: Place, without: Mapping[str, str]) -> Made:
+    """Draws a figure as PNG; without its steps or data the reason is printed."""
+    require_plots()
+    folder = place.out / "tables"
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = dict.fromkeys(without[name] for name in figure.used if name in without)
+    path = None
+    if any(name not in without for name in figure.used):
+        path = figure.draw(place, folder / f"{figure.name}.png")
+    reason = "; ".join(missing) or "our data or models have nothing to show"
+    needed = sort_steps(figure.used, {step.name: step for step in figure.steps})
+    stand_ins = [step.stand_in for step in needed if step.stand_in]
+    notes = dict.fromkeys([*_embedded(needed, place), *stand_ins, *(f"left out: {why}" for why in missing)])
+    print(f"{figure.name}: {figure.title} ({figure.citation}; {COMPARED_BY_EYE})")
+    print(f"  {path or f'{NOT_RUN}: {reason}'}", *(f"  {note}" for note in notes if path), sep="\n")
+    text = "\n\n".join(
+        [
+            f"## {escape_markdown(f'{figure.name}: {figure.title}')}",
+            escape_markdown("; ".join([figure.citation, COMPARED_BY_EYE, *notes])),
+            *(() if path else (escape_markdown(f"{NOT_RUN}: {reason}"),)),
+        ]
+    )
+    return Made(result=figure, text=text, verdicts="1 drawn" if path else f"1 {NOT_RUN}", image=path)
 
 
 def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
@@ -185,17 +227,17 @@ def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
     folder.mkdir(parents=True, exist_ok=True)
     cells = [one.to_dict() for one in found]
     write_json(folder / f"{table.name}.json", {"table": table.name, "paper": table.citation, "cells": cells})
-    made = Made(table=table, text=to_markdown(shown), verdicts=count_verdicts(found))
+    made = Made(result=table, text=to_markdown(shown), verdicts=count_verdicts(found))
     write_text(folder / f"{table.name}.md", made.text)
     return made
 
 
 def write_report(path: Path, made: Sequence[Made], place: Place) -> None:
     """Writes all tables into one file, with the machine, the date, and the time of each step."""
-    write_text(path, "\n".join(_report_lines(made, place)) + "\n")
+    write_text(path, "\n".join(_report_lines(path, made, place)) + "\n")
 
 
-def _report_lines(made: Sequence[Made], place: Place) -> Iterator[str]:
+def _report_lines(path: Path, made: Sequence[Made], place: Place) -> Iterator[str]:
     facts = environment()
     yield "# The papers' tables, reproduced"
     yield ""
@@ -209,10 +251,13 @@ def _report_lines(made: Sequence[Made], place: Place) -> Iterator[str]:
     yield ""
     yield "| table | what | verdicts |"
     yield "| --- | --- | --- |"
-    yield from (f"| {one.table.name} | {escape_markdown(one.table.title)} | {one.verdicts} |" for one in made)
+    yield from (f"| {one.result.name} | {escape_markdown(one.result.title)} | {one.verdicts} |" for one in made)
     yield ""
-    yield from (one.text.replace(f"{RULE}\n\n", "") for one in made)
-    spent = read_costs(list(all_steps([one.table for one in made])), place)
+    for one in made:
+        yield one.text.replace(f"{RULE}\n\n", "")
+        if one.image:
+            yield f"\n![{escape_markdown(one.result.title)}]({os.path.relpath(one.image, path.parent)})\n"
+    spent = read_costs(list(all_steps([one.result for one in made])), place)
     yield "## Time of each step"
     yield ""
     yield "| step | CPU seconds | seconds | ended |"

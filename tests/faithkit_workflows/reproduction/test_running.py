@@ -68,7 +68,7 @@ def test_a_dry_run_prints_the_steps_and_runs_none(tmp_path: Path, capsys: pytest
     printed = capsys.readouterr().out
     assert f"run_dir={out}/steps/ragtruth_detector" in printed and "ragtruth_scored: to do" in printed
     assert "faithkit construct pipeline=describe pipeline.dataset=ragtruth" in printed
-    assert "2 tables, 6 steps, of which 6 can be run here" in printed and not out.exists()
+    assert "2 tables and figures, 6 steps, of which 6 can be run here" in printed and not out.exists()
     reproduce.main(compose("reproduce", "table=ragtruth_5", "scale=paper", "dry_run=true", f"out={out}"))
     printed = capsys.readouterr().out
     assert "ragtruth_detector: ragtruth is missing below data_dir" in printed and "of which 0 can be run" in printed

@@ -13,7 +13,7 @@ from data_modules.reading.files import HUB
 from data_modules.reading.saved_datasets import HubSplit
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
-from faithkit_workflows.reproduction.all_tables import NAMES, all_steps, all_tables, steps_of
+from faithkit_workflows.reproduction.all_tables import NAMES, all_results, all_steps, all_tables, steps_of
 from faithkit_workflows.reproduction.cells import Difference, Metric
 from faithkit_workflows.reproduction.faithdial_tables import TRANSFER
 from faithkit_workflows.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments
@@ -28,7 +28,7 @@ SCALES = (LOCAL, PAPER)
 
 
 def every_step(scale: str) -> list[Step]:
-    return list(all_steps(list(all_tables(scale).values())))
+    return list(all_steps(all_results(scale).values()))
 
 
 def covering() -> list[tuple[str, Step]]:
@@ -47,9 +47,9 @@ def covering() -> list[tuple[str, Step]]:
     return chosen
 
 
-def test_every_table_has_a_name_on_the_command_line() -> None:
+def test_every_table_and_figure_has_a_name_on_the_command_line() -> None:
     for scale in SCALES:
-        assert sorted(all_tables(scale)) == sorted(NAMES)
+        assert sorted(all_results(scale)) == sorted(NAMES)
 
 
 @pytest.mark.slow
@@ -69,8 +69,8 @@ def test_every_command_is_valid(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scale", SCALES)
 def test_steps_of_one_name_are_one_step(scale: str) -> None:
     found: dict[str, Step] = {}
-    for table in all_tables(scale).values():
-        for step in table.steps:
+    for result in all_results(scale).values():
+        for step in result.steps:
             assert found.setdefault(step.name, step) == step
 
 

@@ -1,0 +1,131 @@
+"""Declares the figures of papers that `faithkit reproduce` draws from our data and models.
+
+The papers print no numbers for them, so a figure has no verdict: it is compared by eye.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from faithkit.metrics.results import read_metrics
+from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
+from faithkit.statistics.metric import Metric as Estimate
+from faithkit_workflows.reproduction.cells import Metric, Table
+from faithkit_workflows.reproduction.table_steps import Place, Step, describe_step
+
+Draw = Callable[[Place, Path], Path | None]
+TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure of a paper.
+
+    Args:
+        name: Its name on the command line.
+        title: Its title.
+        citation: The paper and the number of the figure.
+        steps: Every step that it may need.
+        used: The names of the steps with the results that it shows.
+        draw: Draws it into a file; returns None if the results lack the data.
+    """
+
+    name: str
+    title: str
+    citation: str
+    steps: tuple[Step, ...]
+    used: tuple[str, ...]
+    draw: Draw
+
+
+def build_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
+    """Builds the figures; those about detectors share the steps of the tables."""
+    for dataset, number, paper, plot, title in (
+        ("ragtruth", 2, "Niu et al. 2024", "types", "Types of hallucination by task"),
+        ("ragtruth", 3, "Niu et al. 2024", "positions", "Positions of hallucinated spans in responses"),
+        ("diahalu", 5, "Chen et al. 2024", "types", "Types of hallucination by domain"),
+    ):
+        step = _describe_with_plots(dataset)
+        yield Figure(
+            name=f"{dataset}_figure_{number}",
+            title=title,
+            citation=f"{paper}, Figure {number}",
+            steps=(step,),
+            used=(step.name,),
+            draw=_copy_plot(step, f"{plot}.png"),
+        )
+    yield _recall_figure(tables["ragtruth_6"])
+
+
+def _describe_with_plots(dataset: str) -> Step:
+    """Builds a step of its own for plots, so that the tables do not need matplotlib."""
+    step = describe_step(dataset, dataset)
+    arguments = tuple(argument.replace("plots=false", "plots=true") for argument in step.arguments)
+    return replace(step, name=f"{step.name}_plots", arguments=arguments)
+
+
+def _copy_plot(step: Step, name: str) -> Draw:
+    def draw(place: Place, path: Path) -> Path | None:
+        plot = place.folder(step.name) / name
+        return Path(shutil.copyfile(plot, path)) if plot.exists() else None
+
+    return draw
+
+
+def _recall_figure(table: Table) -> Figure:
+    """Builds RAGTruth's Figure 4 from the detectors of its Table 6."""
+    stand_ins = {step.name: step.stand_in for step in table.steps}
+    results = [(cell.row, cell.result) for cell in table.cells if isinstance(cell.result, Metric)]
+    systems = {stand_ins[one.step] or row.partition(";")[0]: one.step for row, one in results}
+
+    def draw(place: Place, path: Path) -> Path | None:
+        recalls = {system: read_recalls(place.folder(step)) for system, step in systems.items()}
+        return plot_recalls({system: found for system, found in recalls.items() if found}, path)
+
+    return Figure(
+        name="ragtruth_figure_4",
+        title="Recall of hallucinated characters by type",
+        citation="Niu et al. 2024, Figure 4",
+        steps=table.steps,
+        used=tuple(dict.fromkeys(systems.values())),
+        draw=draw,
+    )
+
+
+def read_recalls(folder: Path) -> dict[str, Estimate]:
+    """Reads the recall of each type from the metrics of a detector; empty if it did not run or marks no types."""
+    path = folder / "metrics.json"
+    metrics = read_metrics(path) if path.exists() else {}
+    names = {name.split("/")[-2]: name for name in metrics if name.endswith("/char_recall") and "/type/" in name}
+    return {kind: Estimate(**metrics[names[kind]]) for kind in sorted(names, key=_order_of_type)}
+
+
+def _order_of_type(name: str) -> tuple[int, str]:
+    return (TYPES.index(name) if name in TYPES else len(TYPES), name)
+
+
+def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], path: Path) -> Path | None:
+    """Plots the recall of each type as bars with intervals, one colour for each system."""
+    if not recalls:
+        return None
+    from matplotlib import rc_context
+
+    kinds = list(dict.fromkeys(kind for found in recalls.values() for kind in found))
+    width = 0.8 / len(recalls)
+    with rc_context(STYLE):
+        figure, axes = new_figure(7, 3.6)
+        for place, (system, found) in enumerate(recalls.items()):
+            shown = [(kinds.index(kind), estimate) for kind, estimate in found.items()]
+            middles = [at + (place - (len(recalls) - 1) / 2) * width for at, _ in shown]
+            values = [estimate.value for _, estimate in shown]
+            below = [one.value - (one.value if one.low is None else one.low) for _, one in shown]
+            above = [(one.value if one.high is None else one.high) - one.value for _, one in shown]
+            colour = COLOURS[place % len(COLOURS)]
+            axes.bar(middles, values, width * 0.92, color=colour, label=plot_name(system))
+            axes.errorbar(middles, values, yerr=[below, above], fmt="none", ecolor="#444444", capsize=2.5)
+        axes.set_xticks(range(len(kinds)), [plot_name(kind.replace("_", " ")) for kind in kinds])
+        axes.set_ylim(0, 1)
+        axes.yaxis.set_major_formatter(percent_axis())
+        legend_above(axes, "Recall of hallucinated characters by type")
+        return save_figure(figure, path)
