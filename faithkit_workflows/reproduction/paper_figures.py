@@ -4,10 +4,13 @@ The papers print no numbers for them, so a figure has no verdict: it is compared
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from faithkit.files.jsonl import read_jsonl
 from faithkit.metrics.results import read_metrics
 from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
 from faithkit.statistics.metric import Metric as Estimate
@@ -15,6 +18,7 @@ from faithkit_workflows.reproduction.cells import Metric, Table
 from faithkit_workflows.reproduction.table_steps import Place, Step, describe_step
 
 Draw = Callable[[Place, Path], Path | None]
+MAX_TOPICS = 15
 TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
 
 
@@ -128,4 +132,38 @@ def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], path: Path) -> P
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(percent_axis())
         legend_above(axes, "Recall of hallucinated characters by type")
+        return save_figure(figure, path)
+
+
+def count_topics(folder: Path, keep: Callable[[Mapping[str, Any]], bool]) -> Counter[str]:
+    """Counts the topics of the predictions of a run that `keep` selects; empty if the data names no topics."""
+    counts: Counter[str] = Counter()
+    for path in sorted((folder / "predictions").glob("*.jsonl")):
+        for row in read_jsonl(path):
+            topic = (row.get("facts") or {}).get("topic")
+            if topic and keep(row):
+                counts[topic] += 1
+    return counts
+
+
+def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | None:
+    """Plots the share of the most frequent topics, a panel for each system or corpus."""
+    panels = {name: counts for name, counts in panels.items() if counts}
+    if not panels:
+        return None
+    from matplotlib import rc_context
+
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    with rc_context(STYLE):
+        figure, _ = new_figure(4 * columns, 3.6 * rows, rows=rows, columns=columns)
+        for axes, (name, counts) in zip(figure.axes, panels.items(), strict=False):
+            total = sum(counts.values())
+            shown = Counter(counts).most_common(MAX_TOPICS)
+            axes.barh([plot_name(topic) for topic, _ in shown], [count / total for _, count in shown], color=COLOURS[0])
+            axes.invert_yaxis()
+            axes.xaxis.set_major_formatter(percent_axis())
+            axes.set_title(f"{plot_name(name)}  (n = {total:,}, {len(counts):,} topics)")
+        for axes in figure.axes[len(panels) :]:
+            axes.remove()
         return save_figure(figure, path)

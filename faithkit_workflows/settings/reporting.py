@@ -93,3 +93,7 @@ class ReproduceSettings(blocks.Script):
     hosted: types.Switch
     dry_run: types.Switch
     seed: types.Seed
+
+    def preflight(self, script: Any) -> Iterator[UserError]:
+        if not self.dry_run and any(name == ALL or "figure" in name for name in self.table):
+            yield from check_package("table", "matplotlib", "plots")
