@@ -1,0 +1,85 @@
+"""Figures of papers are drawn from the results of steps; without results the reason is printed."""
+
+from pathlib import Path
+
+import pytest
+
+from faithkit.files.jsonl import write_jsonl
+from faithkit.metrics.results import write_results
+from faithkit.statistics.metric import Metric
+from faithkit_workflows.reproduction.all_tables import all_results
+from faithkit_workflows.reproduction.paper_figures import Figure, count_topics, plot_topics, read_recalls
+from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
+from faithkit_workflows.reproduction.table_steps import LOCAL, Place
+
+pytest.importorskip("matplotlib")
+PNG = b"\x89PNG"
+
+
+def recall_figure() -> Figure:
+    figure = all_results(LOCAL)["ragtruth_figure_4"]
+    assert isinstance(figure, Figure)
+    return figure
+
+
+def write_recalls(folder: Path, **recalls: float) -> None:
+    folder.mkdir(parents=True)
+    metrics = {
+        f"test/ragtruth/type/{kind}/char_recall": Metric(value=value, low=value - 0.1, high=value + 0.1, n=9)
+        for kind, value in recalls.items()
+    }
+    write_results(folder / "metrics.json", metrics, {})
+
+
+def test_recalls_are_in_the_order_of_the_paper(tmp_path: Path) -> None:
+    write_recalls(tmp_path / "run", subtle_baseless=0.2, evident_conflict=0.8, other=0.5)
+    found = read_recalls(tmp_path / "run")
+    recalls = [(kind, one.value) for kind, one in found.items()]
+    assert recalls == [("evident_conflict", 0.8), ("subtle_baseless", 0.2), ("other", 0.5)]
+    assert read_recalls(tmp_path / "none") == {}
+
+
+def test_a_figure_is_drawn_without_the_systems_that_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure, place = recall_figure(), Place(scale=LOCAL, out=tmp_path)
+    first, second = figure.used
+    write_recalls(place.folder(second), evident_conflict=0.8)
+    made = write_result(figure, place, {first: f"step {first} failed"})
+    printed = capsys.readouterr().out
+    assert made.image is not None and made.image.read_bytes().startswith(PNG)
+    assert f"left out: step {first} failed" in printed and "the embedded corpus in place of ragtruth" in printed
+    write_report(tmp_path / "docs.md", [made], place)
+    assert "](tables/ragtruth_figure_4.png)" in (tmp_path / "docs.md").read_text()
+
+
+@pytest.mark.parametrize("reason", ["ragtruth is missing below data_dir", ""])
+def test_a_figure_without_results_states_the_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    figure = recall_figure()
+    made = write_result(figure, Place(scale=LOCAL, out=tmp_path), dict.fromkeys(figure.used, reason) if reason else {})
+    assert made.image is None and "1 not run" in made.verdicts
+    assert f"not run: {reason or 'our data or models have nothing to show'}" in capsys.readouterr().out
+
+
+def test_topics_of_predictions_are_counted_and_plotted(tmp_path: Path) -> None:
+    rows = [
+        {"id": str(number), "label": label, "score": 0.5, "facts": {"topic": topic} if topic else {}}
+        for number, (label, topic) in enumerate(
+            [("hallucinated", "Dogs"), ("faithful", "Dogs"), ("hallucinated", "$ [b]"), ("hallucinated", "")]
+        )
+    ]
+    (tmp_path / "predictions").mkdir()
+    write_jsonl(tmp_path / "predictions" / "a.jsonl", rows)
+    counts = count_topics(tmp_path, lambda row: row["label"] == "hallucinated")
+    assert counts == {"Dogs": 1, "$ [b]": 1}
+    path = plot_topics({"a judge": counts, "another": {}}, tmp_path / "topics.png")
+    assert path is not None and path.read_bytes().startswith(PNG)
+    assert plot_topics({"another": {}}, tmp_path / "none.png") is None
+
+
+def test_every_figure_names_its_paper_and_number() -> None:
+    figures = [result for result in all_results(LOCAL).values() if isinstance(result, Figure)]
+    for figure in figures:
+        assert figure.citation.endswith(f"Figure {figure.name.rpartition('_')[2]}")
+        assert set(figure.used) <= {step.name for step in figure.steps}
+    assert len({figure.name for figure in figures}) == len(figures) > 3
