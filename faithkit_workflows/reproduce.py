@@ -5,6 +5,7 @@ faithkit reproduce table=faithdial_5                          a CPU, minutes: sm
 faithkit reproduce table=faithdial_5 scale=paper data_dir=DIR the real experiment with its whole grid
 faithkit reproduce table=faithdial_5 dry_run=true             the commands of its steps, and which are done
 faithkit reproduce table=all                                  every table, and REPRODUCTION.md
+faithkit reproduce table=ragtruth_5 scale=paper prompts=DIR   with the papers' prompts, which you save in DIR
 The same command resumes an interrupted one. DIR holds the corpora by name: docs/reproducing.md.
 """
 
@@ -34,7 +35,8 @@ def main(cfg: Any) -> None:
     names = [cfg.table] if isinstance(cfg.table, str) else list(cfg.table)
     out = Path(cfg.out or f"runs/reproduce-{cfg.scale.name}")
     data_dir = Path(cfg.data_dir) if cfg.data_dir else None
-    place = Place(scale=cfg.scale.name, out=out, data_dir=data_dir, hosted=cfg.hosted, seed=cfg.seed)
+    prompts = Path(cfg.prompts).expanduser().absolute() if cfg.prompts else None
+    place = Place(scale=cfg.scale.name, out=out, data_dir=data_dir, prompts=prompts, hosted=cfg.hosted, seed=cfg.seed)
     results = select_results(names, place.scale)
     if cfg.dry_run:
         show_plan(results, place)

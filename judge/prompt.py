@@ -45,6 +45,7 @@ from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.inference.prompts import (
     EXAMPLES,
     HEADER_MARK,
+    SHOTS_SUFFIX,
     SUFFIX,
     as_messages,
     check_fields,
@@ -60,7 +61,6 @@ from judge.options import MAX_EXAMPLES, REPLIES, TRAINABLE, AskOptions, PromptHe
 
 RESPONSE = "response"
 OPTIONAL_FIELDS = ("knowledge", "history", "dialogue", "question")
-SHOTS_SUFFIX = ".examples.jsonl"  # of a file of examples next to its prompt
 
 
 @dataclass(frozen=True, slots=True)

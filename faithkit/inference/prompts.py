@@ -22,6 +22,7 @@ Built = TypeVar("Built")
 FIELD = re.compile(r"\{([a-z_]+)\}")
 FOLDER, SUFFIX = "prompts", ".txt"  # of a task's package
 SYSTEM_FILE = "system.txt"  # the system message, if the folder has it
+SHOTS_SUFFIX = ".examples.jsonl"  # of a file of examples next to its prompt
 EXAMPLES = "examples"  # the field of few-shot examples
 HEADER_MARK = "---"  # the lines around a header, which only prompts of verdicts have
 JUDGED = "Now the one that you are to judge:"

@@ -52,12 +52,12 @@ def _prompted_step(scale: str, name: str, model: str, *arguments: str, num_rows:
         small = ("engine=transformers", f"engine.model={SMALL}", f"benchmark.num_rows={num_rows}")
         stand_in = f"{SMALL} in place of the paper's models"
         return Step(name=f"diahalu_{name}", arguments=(*head, *small, *tail), stand_in=stand_in, **common)
-    written = "judge.written=true"
+    written, asked = "judge.written=true", tuple[str, ...]()
     if model in HOSTED:
         asked = ("engine=openai", f"engine.model={HOSTED[model]}", written)
         common["server"] = "OpenAI's server"
     else:
-        asked = ("engine=auto", f"engine.model={OPEN[model]}", written)
+        asked = ("engine=auto", f"engine.model={OPEN[model]}", written, "judge.examples=1")
     return Step(name=f"diahalu_{name}_{model.lower()}", arguments=(*head, *asked, *tail), **common)
 
 

@@ -122,19 +122,24 @@ def _mean(column: str) -> str:
 
 
 def _detection_tables(scale: str, judge: Step) -> Iterator[Table]:
-    few = ("num_examples=0", "benchmark.bert_score.encoder=null")
+    few: tuple[str, ...] = ("num_examples=0", "benchmark.bert_score.encoder=null")
+    prompted = few if scale == LOCAL else (*few, "benchmark.official=true")
     steps = {
-        name: _prompted_step(scale, CORPUS, name, *few, num_rows=40) for name in SHORT if name in OPEN or name in HOSTED
+        name: _prompted_step(scale, CORPUS, name, *prompted, num_rows=40)
+        for name in SHORT
+        if name in OPEN or name in HOSTED
     }
     by_system = {name: step for name, step in steps.items() if step}
     by_system[JUDGE] = _three_judges(judge)
     if scale == LOCAL:
         by_system[JUDGE] = _by_judge(scale, "halludial_judged", judge, *few, num_rows=60)
-    note = "HalluJudge with scale=paper: the mean of three trainings on random 6:4 splits, its interval over them"
+    note = "with scale=paper HalluJudge is the mean of three trainings on random 6:4 splits, its interval over them; "
+    note += "for the others replies without Yes or No at their beginning are dropped, as in the release's eval.py"
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
         part = f"scenario/{row['scenario']}/" if "scenario" in row else ""
-        return _found(by_system, scale, row["system"], f"test/{CORPUS}/{part}{_mean(column)}")
+        official = "" if scale == LOCAL or row["system"] == JUDGE else "official_"
+        return _found(by_system, scale, row["system"], f"test/{CORPUS}/{part}{official}{_mean(column)}")
 
     for name, published, columns, title in (
         ("halludial_2", "halludial_detection", OF_EACH, "Hallucination detection on HalluDial"),

@@ -32,6 +32,7 @@ from faithkit_workflows.reproduction.cells import (
     compare_with_published,
 )
 from faithkit_workflows.reproduction.paper_figures import Figure
+from faithkit_workflows.reproduction.paper_prompts import OURS, describe_prompts
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place, Step, read_costs, sort_steps
 
 NOT_RUN = "not run"
@@ -45,6 +46,7 @@ class Compared:
 
     Args:
         why: The reason, if there is no verdict.
+        prompts: The prompts of our figure: ours, or the user's files with their fingerprints; empty if it has none.
         unparsed: The share of replies without a verdict; our figure is not shown if it is larger than a half.
     """
 
@@ -52,13 +54,15 @@ class Compared:
     ours: Estimate | None
     verdict: str
     why: str = ""
+    prompts: str = ""
     unparsed: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values, for JSON."""
         ours = self.ours and {name: getattr(self.ours, name) for name in ("value", "low", "high", "n")}
         shown = {"row": self.cell.row, "column": self.cell.column, "paper": self.cell.published, "ours": ours}
-        return {**shown, "verdict": self.verdict, "why": self.why or None, "unparsed": self.unparsed}
+        why = {"verdict": self.verdict, "why": self.why or None, "prompts": self.prompts or None}
+        return {**shown, **why, "unparsed": self.unparsed}
 
 
 def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> list[Compared]:
@@ -85,10 +89,10 @@ def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]
 
 
 def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mapping[str, str], part: str) -> Compared:
-    unparsed = 0.0
+    unparsed, prompts = 0.0, ""
 
     def no(verdict: str, why: str, ours: Estimate | None = None) -> Compared:
-        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, unparsed=unparsed)
+        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed)
 
     result = cell.result
     if result is None:
@@ -99,6 +103,9 @@ def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mappi
     ours = result.read(place.folder(result.step))
     if ours is None:
         return no(NOT_RUN, "our data or models have no such figure")
+    if not getattr(result, "of_baseline", False):
+        found = (describe_prompts(step.arguments, place.prompts) for step in needed)
+        prompts = "; ".join(dict.fromkeys(filter(None, found)))
     if isinstance(result, Metric | Difference):
         unparsed = result.read_unparsed(place.folder(result.step))
     if unparsed > TOO_MANY_UNPARSED:
@@ -108,12 +115,13 @@ def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mappi
     others = _embedded(needed, place)
     if not getattr(result, "of_baseline", False):
         others += [step.stand_in for step in needed if step.stand_in]
+        others += [f"{OURS} in place of the paper's"] * (OURS in prompts)
     if others:
         return no(NOT_COMPARABLE, "; ".join(dict.fromkeys(others)), ours)
     if part and result.exact:
         return no(NOT_COMPARABLE, part, ours)
     verdict = compare_with_published(ours, cell.published, digits=cell.digits)
-    return Compared(cell=cell, ours=ours, verdict=verdict, unparsed=unparsed)
+    return Compared(cell=cell, ours=ours, verdict=verdict, prompts=prompts, unparsed=unparsed)
 
 
 def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
@@ -142,6 +150,8 @@ def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part
     yield f"paper: {table.citation}; [low, high]: our 95% interval"
     yield RULE
     yield from (f"({number}) {reason}" for number, reason in enumerate(reasons, start=1))
+    prompts = dict.fromkeys(one.prompts for one in found if one.ours is not None and one.prompts not in ("", OURS))
+    yield from (f"prompts: {named}" for named in prompts)
     left = Counter(one.why for one in found if one.ours is None)
     yield from (f"{number} of the paper's figures without ours: {why}" for why, number in left.items())
     if part and any(one.ours is not None and not one.why for one in found):

@@ -13,6 +13,7 @@ from faithkit import signals
 from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
+from faithkit_workflows.reproduction.paper_prompts import describe_prompts, with_prompts
 from faithkit_workflows.sweep.launching import quote_override, run_script_apart
 
 LOCAL, PAPER = "local", "paper"
@@ -56,11 +57,13 @@ class Place:
         out: The folder of its steps and tables.
         data_dir: The folder of the corpora in their official layouts, if there is one.
         hosted: Uses models of paid servers too.
+        prompts: The folder of the papers' prompts (paper_prompts.py), if there is one.
     """
 
     scale: str
     out: Path
     data_dir: Path | None = None
+    prompts: Path | None = None
     hosted: bool = False
     seed: int = 0
 
@@ -95,7 +98,7 @@ class Place:
 
 def step_arguments(step: Step, place: Place) -> list[str]:
     """Returns the arguments of a step's script."""
-    arguments = [*step.arguments, f"scale={place.scale}"]
+    arguments = [*with_prompts(step.arguments, place.prompts), f"scale={place.scale}"]
     for key, name in step.corpora.items():
         if path := place.corpus(name):
             arguments.append(f"{key}={quote_override(str(path))}")
@@ -139,10 +142,12 @@ class Record:
 
     Args:
         command: Its arguments.
+        prompts: The prompts that it asked with, with their fingerprints.
         seconds: The time of the process that finished it, and its processor time; None before.
     """
 
     command: tuple[str, ...]
+    prompts: str = ""
     seconds: float | None = None
     cpu_seconds: float | None = None
     ended: str | None = None
@@ -167,7 +172,8 @@ def step_state(step: Step, place: Place) -> str:
     record = read_record(step, place)
     if record is None:
         return NEW
-    if record.command != tuple(step_arguments(step, place)):
+    prompts = describe_prompts(step.arguments, place.prompts)
+    if record.command != tuple(step_arguments(step, place)) or record.prompts not in ("", prompts):
         hint = f"choose another out=, or start it again: rm -r {place.folder(step.name)} {_record(step, place)}"
         raise UserError(f"step {step.name} was run with other settings", place=str(place.out), hint=hint)
     return DONE if record.ended else BEGUN
@@ -200,12 +206,13 @@ def shell_command(step: Step, place: Place) -> str:
 def _run(step: Step, place: Place) -> int:
     folder, arguments = place.folder(step.name), step_arguments(step, place)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    begun = {"command": arguments, "prompts": describe_prompts(step.arguments, place.prompts)}
     began, cpu = time.monotonic(), _cpu_seconds()
     if (folder / "config.yaml").exists():
         typed = [f"resume={quote_override(str(folder))}"]
     else:
         typed = arguments
-        write_json(_record(step, place), {"command": arguments})
+        write_json(_record(step, place), begun)
     with _log(step, place).open("a", encoding="utf-8") as output:
         try:
             code = run_script_apart(step.script, typed, output)
@@ -216,7 +223,7 @@ def _run(step: Step, place: Place) -> int:
     if code == 0:
         spent = {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(_cpu_seconds() - cpu, 1)}
         ended = time.strftime("%Y-%m-%d %H:%M")
-        write_json(_record(step, place), {"command": arguments, **spent, "ended": ended})
+        write_json(_record(step, place), {**begun, **spent, "ended": ended})
     return code
 
 

@@ -11,6 +11,7 @@ from faithkit.errors import UserError
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
 from faithkit_workflows.reproduction.all_tables import ALL, NAMES
+from faithkit_workflows.reproduction.paper_prompts import check_prompts
 from faithkit_workflows.settings import blocks
 from faithkit_workflows.settings.preflight import check_package, read_kind, suggest_path
 
@@ -88,6 +89,7 @@ class ReproduceSettings(blocks.Script):
     scale: dict[str, Any]
     table: Annotated[Any, types.SomeOf((*NAMES, ALL)), BeforeValidator(_as_list)]
     data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
+    prompts: Annotated[types.PathText | None, types.Preflight(check_prompts)]
     out: types.PathText | None
     report: blocks.OutputFile
     hosted: types.Switch
