@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from faithkit.errors import UserError, shorten
 from faithkit.inference.text import Form
@@ -36,7 +37,7 @@ from judge.reply import (
 )
 
 LISTS = (f'{{"{LIST_KEY}": ["', f'{{"{LIST_KEY}": []')  # beginnings of a list with parts and of an empty list
-SPANS_SCHEMA = {
+SPANS_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {LIST_KEY: {"type": "array", "items": {"type": "string"}}},
     "required": [LIST_KEY],
@@ -159,7 +160,14 @@ def declared_asking(ask: str, header: PromptHeader) -> Asking:
         JSON: partial(parse_json, header=header),
     }[header.reply]
     new_tokens = max(asking.new_tokens, ASKINGS[STEPS if header.reply == LAST_LINE else JUDGEMENT].new_tokens)
-    return replace(asking, parse=parse, new_tokens=new_tokens, choices=None, form=None)
+    form = Form(schema=_schema(header)) if header.reply == JSON else None
+    return replace(asking, parse=parse, new_tokens=new_tokens, choices=None, form=form)
+
+
+def _schema(header: PromptHeader) -> dict[str, Any]:
+    keys = {header.verdict: {"enum": [word.lower() for word in header.words]}} if header.verdict else {}
+    keys |= dict.fromkeys(header.spans or (), SPANS_SCHEMA["properties"][LIST_KEY])
+    return {**SPANS_SCHEMA, "properties": keys, "required": list(keys)}
 
 
 NO_HEADER = PromptHeader()

@@ -42,7 +42,7 @@ class AskOptions:
     Args:
         ask: The way of asking, which selects the prompt.
         prompts: A folder with other prompts: `<ask>.<task>.txt` for rows of a task, `<ask>.txt` for all others
-            (judge/prompt.py); None takes the built-in prompts.
+            (judge/prompt.py), or diahalu or ragtruth; None takes the built-in prompts.
         num_samples: Replies to each prompt. Several replies are sampled, the majority decides, and the fraction of
             hallucinated verdicts is the probability.
         temperature: Temperature of several samples.

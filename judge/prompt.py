@@ -19,7 +19,8 @@ A file may begin with a header in YAML, which declares how replies are read (jud
     spans: [contradicted, invented]
     ---
 
-A folder of prompts has `<ask>.<task>.txt` for rows of a task (`spans.qa.txt`), and `<ask>.txt` for all others.
+A folder of prompts has `<ask>.<task>.txt` for rows of a task (`spans.qa.txt`), and `<ask>.txt` for all others. Two are
+in judge/prompts/: `diahalu`, for whole dialogues, and `ragtruth`, for its three tasks.
 
 Few-shot examples are rows with the correct reply as `target`, before the row to judge. They replace `{examples}` in the
 prompt, or come before its first paragraph with a field. All requests share this prefix, so engines process it once. A
@@ -51,6 +52,7 @@ from faithkit.inference.prompts import (
     check_fields,
     fill_fields,
     join_examples,
+    prompts_folder,
     read_text,
     split_instruction,
 )
@@ -216,7 +218,7 @@ def read_prompts(ask: str, folder: str | None = None) -> Prompts:
         UserError: A file is missing or wrong, or two of them declare different replies.
     """
     name = ASKINGS[ask].prompt
-    root = Path(folder).expanduser() if folder else None
+    root = prompts_folder("judge", folder) if folder else None
     files = sorted(root.glob(f"{name}.*{SUFFIX}")) if root else []
     by_task = {file.name[len(name) + 1 : -len(SUFFIX)].casefold(): read_prompt(file.stem, folder) for file in files}
     needs_default = root is None or not files or (root / f"{name}{SUFFIX}").is_file()
@@ -246,7 +248,7 @@ def with_shots(template: PromptTemplate, shots: Sequence[Example]) -> PromptTemp
 
 def shots_file(name: str, folder: str | None) -> Path | None:
     """Finds the file of examples next to a prompt in a user's folder."""
-    path = Path(folder).expanduser() / f"{name}{SHOTS_SUFFIX}" if folder else None
+    path = prompts_folder("judge", folder) / f"{name}{SHOTS_SUFFIX}" if folder else None
     return path if path and path.is_file() else None
 
 

@@ -110,6 +110,15 @@ def as_messages(content: str, system: str) -> tuple[Message, ...]:
     return (Message(SYSTEM, system), Message(USER, content)) if system else (Message(USER, content),)
 
 
+def prompts_folder(package: str, folder: str | None) -> Path:
+    """Finds a folder of prompts: the package's own, a user's, or one in the package's by its name."""
+    own = Path(str(files(package))) / FOLDER
+    if folder is None:
+        return own
+    path = Path(folder).expanduser()
+    return own / folder if len(path.parts) == 1 and not path.is_dir() and (own / folder).is_dir() else path
+
+
 def read_text_prompt(
     package: str,
     name: str,
@@ -131,16 +140,16 @@ def read_text(package: str, name: str, folder: str | None, build: Callable[[str,
 
     Args:
         package: The package with the built-in prompts.
-        folder: A user's folder; None for the built-in prompts.
+        folder: A user's folder, or one of the package's; None for the built-in prompts.
         build: Builds and checks the prompt.
 
     Raises:
         UserError: There is no prompt of this name, or a field is missing or unknown.
     """
-    root = files(package) / FOLDER if folder is None else Path(folder).expanduser()
+    root = prompts_folder(package, folder)
     path = root / f"{name}{SUFFIX}"
     if not path.is_file():
-        have = sorted(file.name.removesuffix(SUFFIX) for file in root.iterdir()) if root.is_dir() else []
+        have = sorted(file.stem for file in root.glob(f"*{SUFFIX}"))
         choices = [one for one in have if one != SYSTEM_FILE.removesuffix(SUFFIX)]
         hint = f"write {name}{SUFFIX}" + (f"; {choice_hint(name, choices)}" if choices else "")
         raise UserError(f"there is no prompt {name}", place=str(root), hint=hint)

@@ -16,6 +16,7 @@ SELFCHECK = {"SelfCheckGPT, BERTScore": "bert_score", "SelfCheckGPT, NLI": "nli"
 CHATGPT = "ChatGPT3.5"  # wrote the dialogues, and rephrases them for SelfCheckGPT
 # The paper rephrases at several temperatures, and gives neither them nor the number of samples.
 REPHRASED = ("selfcheck.samples=rephrased", "selfcheck.num_samples=1")
+OUR_PROMPTS = "judge.prompts=diahalu"
 NUM_SMALL = 24  # dialogues of a small model: it reads and writes all of each
 
 DESCRIBE = describe_step("diahalu", "diahalu")
@@ -67,7 +68,7 @@ def _metric(step: str, domain: str, figure: str) -> Metric:
 
 def _detector_tables(scale: str) -> Iterator[Table]:
     models = [next(iter(OPEN))] if scale == LOCAL else [*OPEN, *HOSTED]
-    plain = {model: _prompted_step(scale, "verdict", model) for model in models}
+    plain = {model: _prompted_step(scale, "verdict", model, OUR_PROMPTS) for model in models}
     drawn = ("selfcheck.temperature=[0.3,0.6,0.9,1.2]", "selfcheck.max_new_tokens=1024")  # dialogues have up to 600
     if scale == LOCAL:
         drawn = ("selfcheck.temperature=[0.5,1.0]", "selfcheck.max_new_tokens=256")
@@ -101,7 +102,7 @@ def _detector_tables(scale: str) -> Iterator[Table]:
 
     helped = {}
     for model in [CHATGPT] if scale == LOCAL else HOSTED:
-        thinking = ("judge.ask=steps", *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
+        thinking = ("judge.ask=steps", OUR_PROMPTS, *(["judge.max_new_tokens=48"] if scale == LOCAL else []))
         helped[f"{model} with CoT"] = _prompted_step(scale, "steps", model, *thinking, num_rows=8)
         helped[f"{model} with retrieval"] = _with_documents(scale, model)
 
@@ -120,6 +121,6 @@ def _detector_tables(scale: str) -> Iterator[Table]:
 
 def _with_documents(scale: str, model: str) -> Step:
     if scale == LOCAL:
-        return _prompted_step(scale, "retrieval", model, "retrieval.path=embedded")
-    step = _prompted_step(scale, "retrieval", model)
+        return _prompted_step(scale, "retrieval", model, OUR_PROMPTS, "retrieval.path=embedded")
+    step = _prompted_step(scale, "retrieval", model, OUR_PROMPTS)
     return replace(step, corpora={**step.corpora, "retrieval.path": "documents"})

@@ -63,8 +63,9 @@ def with_prompts(arguments: Sequence[str], prompts: Path | None) -> list[str]:
     if not files:
         return list(arguments)
     has_examples = any(file.name.endswith(SHOTS_SUFFIX) for file in files)
-    kept = [one for one in arguments if has_examples or not one.startswith(NUMBER)]
     key = "benchmark.prompts" if f"benchmark={RATES}" in arguments else "judge.prompts"
+    replaced = (f"{key}=",) if has_examples else (f"{key}=", NUMBER)
+    kept = [one for one in arguments if not one.startswith(replaced)]
     return [*kept, f"{key}={quote_override(str(files[0].parent))}"]
 
 

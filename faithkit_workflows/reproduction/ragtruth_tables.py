@@ -127,7 +127,7 @@ def _detector_tables(scale: str, detector: Step) -> Iterator[Table]:
     examined = ("examiner.turns=1", "examiner.max_new_tokens=48") if is_local else ("examiner.turns=2",)
     others = ("selfcheck.measure=prompt", "selfcheck.samples=others")
     systems = {"Llama-2-13B, fine-tuned": scored}
-    asked = ("judge.ask=spans", *(["judge.max_new_tokens=48"] if is_local else []))
+    asked = ("judge.ask=spans", "judge.prompts=ragtruth", *(["judge.max_new_tokens=48"] if is_local else []))
     for model in ("GPT-3.5-turbo",) if is_local else ("GPT-3.5-turbo", "GPT-4-turbo"):
         checked = f"SelfCheckGPT, {model.removesuffix('-turbo')}"
         systems[f"{model}, prompted"] = _prompted_step(scale, "prompt", model, *asked, num_rows=12)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Turn
+from judge.asking import target_text
 from judge.judge import Judge
 from judge.options import AskOptions
 from judge.prompt import PromptTemplate, build_prompts, draw_shots, find_shots, read_header, read_prompt, read_prompts
@@ -203,3 +204,21 @@ def test_drawn_examples_have_the_declared_reply(header: str, target: str, tmp_pa
     with pytest.raises(UserError, match="reply: text"):
         text = replace(found, reply="text", hallucinated="a", faithful="b", verdict=None, spans=None)
         draw_shots(labelled(), "verdict", 2, seed=0, header=text)
+
+
+def test_our_prompts_of_corpora_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    prompts = read_prompts("spans", "ragtruth")
+    for task, field in (("QA", "Answer"), ("Summary", "Summary"), ("Data2txt", "Overview")):
+        [row] = rows({RESPONSE: task})
+        assert f"{field}:\n{RESPONSE}" in prompts.messages(row)[-1].content
+        assert target_text(replace(row, label=HALLUCINATED, spans=()), "spans", prompts.each[0].header) == (
+            '{"hallucination_detected": "yes", "hallucinated_span": []}'
+        )
+    for ask in ("verdict", "steps"):
+        [message] = read_prompts(ask, "diahalu").messages(example(response=RESPONSE))
+        assert f"Dialogue to check:\n{RESPONSE}" in message.content
+    folder = write(tmp_path / "diahalu", verdict="Mine: {response}")
+    assert read_prompts("verdict", "diahalu").each == read_prompts("verdict", folder).each, "a folder here comes first"
+    with pytest.raises(UserError, match="there is no prompt spans"):
+        read_prompts("spans", "diahalu")

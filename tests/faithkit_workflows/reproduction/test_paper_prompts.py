@@ -18,7 +18,7 @@ from tests.running import compose
 ASKED = Step(
     name="asked",
     script="evaluate",
-    arguments=("benchmark=diahalu", "engine=auto", "engine.model=a", "judge.written=true", "judge.examples=1"),
+    arguments=("benchmark=diahalu", "engine=auto", "engine.model=a", "judge.prompts=diahalu", "judge.examples=1"),
 )
 
 
@@ -48,6 +48,7 @@ def test_every_step_that_asks_a_language_model_has_prompts(scale: str) -> None:
 def test_a_step_asks_with_the_files_that_are_there(prompts: Path) -> None:
     given = Place(scale=PAPER, out=Path("out"), prompts=prompts)
     assert f"judge.prompts={prompts}/diahalu" in step_arguments(ASKED, given)
+    assert "judge.prompts=diahalu" not in step_arguments(ASKED, given)
     assert "judge.examples=1" not in step_arguments(ASKED, given), "the example is in the text of the prompt"
     (prompts / "diahalu" / "verdict.examples.jsonl").write_text('{"response": "a", "reply": "Yes"}')
     assert "judge.examples=1" in step_arguments(ASKED, given)
