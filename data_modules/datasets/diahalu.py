@@ -1,9 +1,10 @@
 """DiaHalu (Chen et al. 2024): dialogues of two language models, judged as a whole for hallucinations.
 
-Official files: https://github.com/ECNU-ICALK/DiaHalu, tables of {ID, text, label, index, domain, explaination, source,
-Which LLM} (as JSON lines or CSV): 748 dialogues in the first version, 1,103 in the second. `text` holds the turns,
-`A1: ...` and `B1: ...`; `index` is a text such as `[[6, "non-factual"]]`, by round. There are no splits, and no
-knowledge.
+Official files: https://github.com/ECNU-ICALK/DiaHalu and https://github.com/141forever/DiaHalu, workbooks of {ID,
+Dialogue, Label, Hallucination Type, Domain, Explaination, Source, Which LLM}, and JSON lines of {ID, text, label,
+index, domain, explaination, source, Which LLM}: 748 dialogues of ChatGPT in the first version, and 355 of GPT-4 more in
+the second. `text` holds the turns, `A1: ...` and `B1: ...`; `index` is a text such as `[[6, "non-factual"]]`, by round.
+There are no splits, and no knowledge.
 
 The label is about the whole dialogue, as the paper's detectors read it. So the dialogue is the response: whatever reads
 a response reads all of what is judged, and no detector has to know where the hallucination is.
@@ -148,10 +149,17 @@ def read_explanations(row: Row, report: ReadReport) -> list[str]:
     return [text for text in inner.texts(name) if text.strip()]
 
 
-ADDRESS = "https://github.com/ECNU-ICALK/DiaHalu"
+ADDRESS = "https://github.com/141forever/DiaHalu"
 ALL = "all"  # the one split
-FILES = [f"{name}*{suffix}" for name in ("DiaHalu", "diahalu", "Diahalu") for suffix in (".jsonl", ".csv")]
-LAYOUT = {"diahalu": ("ID", "text", "label", "index", "domain")}
+FILES = [f"{name}*{suffix}" for name in ("DiaHalu", "diahalu", "Diahalu") for suffix in (".jsonl", ".csv", ".xlsx")]
+LAYOUTS = {
+    "JSON lines": ("ID", "text", "label", "index", "domain"),
+    "workbook": ("Dialogue", "Label", "Hallucination Type", "Domain"),
+}
+# The workbooks' columns by the names of the JSON lines.
+COLUMNS = {"text": "Dialogue", "label": "Label", "index": "Hallucination Type", "domain": "Domain", "source": "Source"}
+COLUMNS |= {"explaination": "Explaination"}
+CHATGPT, GPT4 = MODELS = ("ChatGPT3.5", "GPT4")  # the first wrote all of the first version, which does not name it
 UNLABELLED = "unlabelled"
 # The official files label every dialogue; those that were just built have an empty label until they are judged.
 LABELS = {"1": HALLUCINATED, "0": FAITHFUL, "": UNLABELLED, "none": UNLABELLED}
@@ -175,6 +183,7 @@ class DiaHalu(Source):
             where both speakers were judged the response has both their turns. Annotators marked the first
             hallucination, as a rule: later rounds that they did not mark have no label.
         domains: knowledge, task, chit-chat, reasoning: one, a list, or `all`.
+        models: ChatGPT3.5, GPT4: whose dialogues are read; one, a list, or `all`.
         labelled_by: Reads the labels of `people`, or those of a `model` in a file of construct.py. Such examples
             name the model as `labelled_by` in their meta.
     """
@@ -182,10 +191,11 @@ class DiaHalu(Source):
     name: ClassVar[str] = "diahalu"
     embedded_layout: ClassVar[str | None] = "diahalu"
     option_values: ClassVar[Mapping[str, Sequence[str | bool]]] = {"level": LEVELS, "labelled_by": LABELLERS}
-    option_names: ClassVar[Mapping[str, Sequence[str]]] = {"domains": DOMAINS}
-    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"domains": ANY}
+    option_names: ClassVar[Mapping[str, Sequence[str]]] = {"domains": DOMAINS, "models": MODELS}
+    options_for_all_rows: ClassVar[Mapping[str, Any]] = {"domains": ANY, "models": ANY}
     level: str = DIALOGUE
     domains: Names = ANY
+    models: Names = ANY
     labelled_by: str = PEOPLE
 
     def files(self) -> Mapping[str, Sequence[File]]:
@@ -197,12 +207,18 @@ class DiaHalu(Source):
         return {ALL: files}
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        row.layout(LAYOUT)
+        if row.layout(LAYOUTS) == "workbook":
+            renamed = {name: row.values.get(column) for name, column in COLUMNS.items()}
+            row = row.inside({"Which LLM": CHATGPT, "ID": row.default_id, **row.values, **renamed})
         if self.labelled_by == MODEL:
             row = _with_model_labels(row)
         domain, label = _domain(row), row.choice("label", LABELS)
         if not chosen(self.domains) & {ANY, domain}:
             report.count(f"dropped: domain {domain}")
+            return
+        model = row.values.get("Which LLM") or "unknown"
+        if not chosen(self.models) & {ANY, str(model).lower()}:
+            report.count(f"dropped: model {model}")
             return
         turns = read_turns(row, report)
         places = read_places(row, turns, report)
@@ -218,7 +234,7 @@ class DiaHalu(Source):
             report.count("dialogues labelled by a model")
             fields["labelled_by"] = "labelled_by"
         for name, field in fields.items():
-            if row.values.get(field) is not None:
+            if row.values.get(field):  # a table has empty cells
                 meta[name] = row.text(field)
         build = _Builder(self.name, split, identifier(row, "ID"), label, meta, turns, places)
         if self.level == DIALOGUE:
@@ -250,6 +266,7 @@ class _Builder:
         meta: dict[str, Any] = {"places": [[place.round, place.type] for place in self.places]} if self.places else {}
         if explanations:
             meta["explanations"] = explanations
+        meta["turn_words"] = [len(turn.text.split()) for turn in self.turns]
         return self._example(self.id, text, self.label, self.places, meta=meta)
 
     def rounds(self, report: ReadReport) -> Iterator[Example]:

@@ -16,7 +16,8 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import SPACE, parse_lines
 
 csv.field_size_limit(2**31 - 1)  # a field of 100,000 characters is legal: the default limit of 131,072 is not ours
-SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")  # of users' tables
+WRITTEN = (".csv", ".tsv", ".jsonl", ".json", ".parquet")  # formats of users' tables
+SUFFIXES = (*WRITTEN, ".xlsx")  # and those that are only read
 FETCH = "fetch the file again"
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 

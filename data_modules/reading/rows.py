@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from data_modules.reading.formats import Broken, Parsed, parse_csv, parse_json, parse_tsv
+from data_modules.reading.workbooks import XLSX, parse_xlsx
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import not_utf8
 
@@ -19,7 +20,9 @@ Parser = Callable[[Path], Iterator[Parsed]]
 READERS: Mapping[str, Parser] = {
     **{".jsonl": parse_json, ".json": parse_json},
     **{".tsv": parse_tsv, ".txt": parse_tsv, ".csv": parse_csv},
+    XLSX: parse_xlsx,
 }
+LINED = READERS.keys() - {XLSX}  # files that have lines
 NO_ROWS = "the file has no data rows"
 EMPTY = "empty shards, left out"
 REJECTED = "rejected: bad row"
@@ -122,7 +125,7 @@ def _stem(file: str) -> str:
 def place_of(file: str, line: int) -> str:
     """Describes a row's place: by its line, or by its number in files without lines."""
     suffix = Path(file).suffix
-    return f"{file}, {'line' if suffix in READERS or file.startswith('hub:') else 'row'} {line}"
+    return f"{file}, {'line' if suffix in LINED or file.startswith('hub:') else 'row'} {line}"
 
 
 def _names(values: Mapping[str, Any]) -> str:
@@ -182,7 +185,7 @@ class ReadReport:
 
 
 def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> Iterator[Row]:
-    """Yields rows of a file by its suffix: .jsonl or .json (a list, or JSON lines), .tsv (unquoted) and .csv (quoted).
+    """Yields rows of a file by its suffix: .jsonl or .json (list or lines), .tsv (unquoted), .csv (quoted), .xlsx.
 
     Args:
         parse: Replaces the parser of its suffix.

@@ -1,4 +1,4 @@
-"""Users' tables, read row by row: CSV, TSV, JSON lines, JSON, Parquet, and what `datasets` saved.
+"""Users' tables, read row by row: CSV, TSV, JSON lines, JSON, Parquet, XLSX, and what `datasets` saved.
 
 The encoding of a text file and the separator of its columns are detected from its beginning. A TSV's quotes may
 enclose cells (as pandas, csv.writer and spreadsheets write them, RFC 4180) or be ordinary characters (as in the files
@@ -20,6 +20,7 @@ from data_modules.reading.formats import SEPARATORS, Parsed, parse_csv, parse_js
 from data_modules.reading.rows import Parser, ReadReport, Row, read_rows
 from data_modules.reading.saved_datasets import parse_parquet
 from data_modules.reading.shards import ShardFile
+from data_modules.reading.workbooks import XLSX, parse_xlsx
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import find_other_byte
 
@@ -76,6 +77,7 @@ def read_table(table: File, report: ReadReport, encoding: str | None = None, sta
     parsers: dict[str, Parser] = {
         **dict.fromkeys((".csv", ".tsv", ".txt"), parse_text),
         ".parquet": parse_parquet,
+        XLSX: parse_xlsx,
         **dict.fromkeys((".jsonl", ".json"), parse_json),
     }
     return read_rows(table, report, parsers.get(table.suffix))

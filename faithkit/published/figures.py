@@ -23,7 +23,6 @@ from faithkit.records import Example
 FOLDER = Path(__file__).parent
 REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/figures.py"
 CHECKSUMS = {  # SHA-256
-    "diahalu_basic": "8b8bed06eded9b334f68cd28cfbc2ae747ca8e0a072c54e45f0cf30f63847aad",
     "diahalu_cot": "3c42c9e29d5c5b289d6cbb0fce13873deba00e53b6c8225f6242179226e38235",
     "diahalu_counts": "c4a5c2b90efe6b5ec35295c5f64cd240ba5acfde8540e9b6a86956432785ce57",
     "diahalu_detection": "f68eccaf5b5fd8e4501b2e6a126b7f1aed2724020790d3a68bf8f1b2d34fc2ae",

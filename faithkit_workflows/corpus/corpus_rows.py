@@ -83,7 +83,7 @@ FACETS: Mapping[str, tuple[str, ...]] = {
 }
 PART_FIELDS = ("task", "scenario", "domain")  # the first of them in an example is its part of the corpus
 NUMBERS = (
-    *("judged", "spans", "history", "edited", "rounds", "group", "context"),
+    *("judged", "spans", "history", "edited", "turns", "spoken_words", "longest_turn", "group", "context"),
     *(f"{text}_{unit}" for text in ("response", "context", "turn") for unit in ("words", "tokens")),
     *("coverage", "density", "original_coverage", "original_density"),
 )
@@ -163,7 +163,7 @@ class CorpusRows:
 
     def _count(self, example: Example) -> dict[str, float | None]:
         label, spans, original = example.label, example.spans, example.original
-        rounds = example.meta.get("rounds")
+        turn_words = example.meta.get("turn_words")  # of a whole dialogue
         group = self._groups.setdefault(example.group, len(self._groups))
         context = self._contexts.setdefault((group, hash(example.knowledge)), len(self._contexts))
         by_spans = None if spans is None else len(spans) > 0
@@ -172,7 +172,9 @@ class CorpusRows:
             "spans": None if spans is None else len(spans),
             "history": len(example.history),
             "edited": None if original is None else original.strip() != example.response.strip(),
-            "rounds": rounds if isinstance(rounds, int) else None,
+            "turns": len(turn_words) if turn_words else None,
+            "spoken_words": sum(turn_words) if turn_words else None,
+            "longest_turn": max(turn_words) if turn_words else None,
             "group": group,
             "context": context if example.knowledge else None,
         }

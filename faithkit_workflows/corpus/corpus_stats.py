@@ -103,7 +103,8 @@ class Dialogues:
         response, before, knowledge: Mean tokens (words and punctuation marks) of a response, of the turn before it,
             and of its knowledge.
         edited: The share of responses that were edited; None if no original is known.
-        rounds: Mean rounds of a dialogue, where known.
+        rounds, turn_words, longest_turn: Of responses that are whole dialogues: their mean rounds (two turns each), and
+            the mean and the largest number of words in a turn.
     """
 
     num_responses: int
@@ -113,7 +114,9 @@ class Dialogues:
     before: float
     knowledge: float
     edited: float | None
-    rounds: float | None
+    rounds: float | None = None
+    turn_words: float | None = None
+    longest_turn: int | None = None
 
     @property
     def turns_each(self) -> float:
@@ -336,7 +339,15 @@ def _measure_texts(frame: "DataFrame") -> dict[str, dict[str, Lengths]]:
 def _measure_dialogues(rows: "DataFrame") -> Dialogues:
     longest = rows.groupby("group")["history"].max() + 1
     tokens = {name: summarize_lengths(rows[f"{name}_tokens"]).mean for name in TEXTS}
-    edited, rounds = (float(rows[name].mean()) if rows[name].notna().any() else None for name in ("edited", "rounds"))
+    edited = float(rows["edited"].mean()) if rows["edited"].notna().any() else None
+    spoken = rows[rows["turns"] > 0]
+    whole = {}
+    if len(spoken):
+        whole = {
+            "rounds": float(spoken["turns"].mean()) / 2,
+            "turn_words": float(spoken["spoken_words"].sum() / spoken["turns"].sum()),
+            "longest_turn": int(spoken["longest_turn"].max()),
+        }
     return Dialogues(
         num_responses=len(rows),
         num_dialogues=len(longest),
@@ -345,7 +356,7 @@ def _measure_dialogues(rows: "DataFrame") -> Dialogues:
         before=tokens["turn"],
         knowledge=tokens["context"],
         edited=edited,
-        rounds=rounds,
+        **whole,
     )
 
 

@@ -12,7 +12,7 @@ NAMES = (
     *(f"faithdial_{number}" for number in (1, 2, 4, 5, 8)),
     *(f"halludial_{number}" for number in (2, 3, 4, 5, 6, 8, 10)),
     *(f"ragtruth_{number}" for number in (2, 3, 4, 5, 6, 7)),
-    *(f"diahalu_{number}" for number in (2, 3, 4)),
+    *(f"diahalu_{number}" for number in (1, 2, 3, 4)),
     *(f"ragtruth_figure_{number}" for number in (2, 3, 4)),
     "diahalu_figure_5",
 )

@@ -1,4 +1,4 @@
-"""DiaHalu (Chen et al. 2024, first version): its dialogues in Table 2, detectors in 3, prompting and retrieval in 4."""
+"""DiaHalu (Chen et al. 2024, first version): sizes in Tables 1 and 2, detectors in 3, prompting and retrieval in 4."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -25,11 +25,30 @@ WHOLE = (Count(DESCRIBE.name, ("basic", "all", "counts", "num_responses")), 748,
 
 def build_tables(scale: str) -> Iterator[Table]:
     """Builds the tables of the paper at a scale."""
-    yield _data_tables()
+    yield from _data_tables()
     yield from _detector_tables(scale)
 
 
-def _data_tables() -> Table:
+def _data_tables() -> Iterator[Table]:
+    whole = {"dialogues": "num_dialogues", "mean_rounds": "rounds"}
+    whole |= {"response_mean": "turn_words", "response_max": "longest_turn"}
+    columns = {"dialogues": "dialogues", "mean_rounds": "rounds, mean"}
+    columns |= {"response_mean": "words of a turn, mean", "response_max": "words of a turn, most"}
+    cells = tuple(
+        build_cells(
+            "diahalu_sizes",
+            lambda row: "all",
+            columns,
+            lambda row, column: Count(DESCRIBE.name, ("dialogues", "all", whole[column])),
+        )
+    )
+    title, published, steps = "DiaHalu's size", ("diahalu_sizes",), (DESCRIBE,)
+    note = (
+        "a round is two turns; ours counts all words of a turn, the paper's mean those before a colon in it (with"
+        " which ours is 13.5092)"
+    )
+    yield Table(name="diahalu_1", title=title, published=published, cells=cells, steps=steps, whole=WHOLE, note=note)
+
     def find(row: Mapping[str, Any], column: str) -> Result:
         domain = row["domain"]
         if column == "rate":
@@ -39,10 +58,9 @@ def _data_tables() -> Table:
 
     columns = {"dialogues": "dialogues", "hallucinated": "hallucinated", "rate": "rate, %"}
     cells = tuple(build_cells("diahalu_counts", lambda row: row["domain"], columns, find))
-    note = "the corpus in its second version has 1,103 dialogues, by GPT-4 too; the paper's 748 are those of ChatGPT"
+    note = "the paper's version is the first, DiaHalu_V1.xlsx: of a folder with several versions this one is read"
     title, published = "DiaHalu's dialogues and how many are hallucinated", ("diahalu_counts",)
-    steps = (DESCRIBE,)
-    return Table(name="diahalu_2", title=title, published=published, cells=cells, steps=steps, whole=WHOLE, note=note)
+    yield Table(name="diahalu_2", title=title, published=published, cells=cells, steps=steps, whole=WHOLE, note=note)
 
 
 def _prompted_step(scale: str, name: str, model: str, *arguments: str, num_rows: int = NUM_SMALL) -> Step:

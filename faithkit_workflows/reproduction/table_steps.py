@@ -19,6 +19,8 @@ from faithkit_workflows.sweep.launching import quote_override, run_script_apart
 LOCAL, PAPER = "local", "paper"
 # Corpora that scale=paper reads from the hub, if they are not in data_dir.
 ON_HUB = ("faithdial", "mnli")
+# The file of the version that a paper is about, where a release has several.
+VERSIONS = {"diahalu": "DiaHalu_V1.*"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +74,11 @@ class Place:
         return self.out / "steps" / step
 
     def corpus(self, name: str) -> Path | None:
-        """Finds a corpus below data_dir."""
+        """Finds a corpus below data_dir; of several versions the paper's."""
         path = self.data_dir / name if self.data_dir else None
-        return path if path is not None and path.exists() else None
+        if path is None or not path.exists():
+            return None
+        return next(iter(sorted(path.glob(VERSIONS[name]))), path) if name in VERSIONS else path
 
     def given(self, step: Step) -> list[str]:
         """Lists the corpora of a step that are read from data_dir or the hub."""

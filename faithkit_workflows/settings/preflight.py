@@ -70,16 +70,16 @@ def check_output_folder(key: str, path: str | None) -> Iterator[UserError]:
 
 def check_output_table(key: str, path: str | None, source: str) -> Iterator[UserError]:
     """Yields problems for an output table of an unknown format, or one that would replace its input."""
-    from data_modules.reading.formats import SUFFIXES
+    from data_modules.reading.formats import WRITTEN
 
     if path is None:
         return
     place, rows = Path(path).expanduser(), Path(source).expanduser()
     if place.is_dir():
         return
-    if place.suffix not in SUFFIXES:
+    if place.suffix not in WRITTEN:
         found = f"has the unknown format {place.suffix!r}" if place.suffix else "names no format"
-        hint = f"let it end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+        hint = f"let it end in {', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}"
         yield UserError(f"{key} {found}", place=path, hint=hint)
     if os.path.realpath(place) == os.path.realpath(rows) or (
         place.exists() and rows.exists() and place.samefile(rows)  # by another spelling, or a link of either kind

@@ -15,6 +15,7 @@ from typing import Any
 from construction.estimate.labels import VERDICT, added_names
 from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.table_files import text_format
+from data_modules.reading.workbooks import XLSX
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
 from faithkit.files.jsonl import read_strict_json
@@ -79,8 +80,10 @@ def print_renamed_columns(names: Mapping[str, str]) -> None:
 
 
 def scored_suffix(path: str) -> str:
-    """Returns the suffix that a table is written back with: its own, and Parquet for a saved dataset."""
-    return ".parquet" if Path(path).expanduser().is_dir() else Path(path).suffix
+    """Returns the suffix of the scored table: the table's, Parquet for a saved dataset, CSV for a workbook."""
+    if Path(path).expanduser().is_dir():
+        return ".parquet"
+    return ".csv" if Path(path).suffix == XLSX else Path(path).suffix
 
 
 def _has_mark(path: Path) -> bool:

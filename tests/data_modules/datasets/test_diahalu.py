@@ -21,7 +21,9 @@ def test_a_dialogue_is_judged_as_a_whole(tmp_path: Path) -> None:
     assert [e.meta["domain"] for e in examples] == ["knowledge", "task", "chit-chat", "reasoning"]
     assert first.tags == ("non-factual",) and first.meta["type"] == "non-factual"
     assert first.meta["places"] == [[2, "non-factual"]] and first.meta["explanations"] == ["it is deep"]
-    assert first.meta["model"] == "GPT4" and first.meta["rounds"] == 3
+    assert (
+        first.meta["model"] == "GPT4" and first.meta["rounds"] == 3 and first.meta["turn_words"] == [4, 3, 3, 3, 1, 1]
+    )
     assert third.meta["types"] == ["incoherence", "irrelevance"]
     assert second.tags == () and not {"type", "places", "explanations"} & second.meta.keys()
     assert counts == {"kept": 4, "repaired: an explanation that is not JSON": 1}

@@ -75,12 +75,15 @@ def test_a_dry_run_prints_the_steps_and_runs_none(tmp_path: Path, capsys: pytest
 
 
 def test_a_table_is_printed_and_written_with_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "diahalu").symlink_to(written_layout("diahalu", {"test": 40}))
+    (tmp_path / "diahalu").mkdir()  # a release with several versions, of which the paper's is read
+    (written,) = Path(written_layout("diahalu", {"test": 40})).glob("*.jsonl")
+    for name in ("DiaHalu_V1.jsonl", "DiaHalu_V2.xlsx"):
+        (tmp_path / "diahalu" / name).symlink_to(written)
     report, out = tmp_path / "report.md", tmp_path / "out"
     paths = (f"data_dir={tmp_path}", f"out={out}", f"report={report}")
-    reproduce.main(compose("reproduce", "table=diahalu_2", *paths))
+    reproduce.main(compose("reproduce", "table=[diahalu_1,diahalu_2]", *paths))
     printed = capsys.readouterr().out
-    assert "here are 40 dialogues, in the paper 748" in printed and "48.16" in printed
+    assert "here are 40 dialogues, in the paper 748" in printed and "48.16" in printed and "13.5091" in printed
     cells = json.loads((out / "tables" / "diahalu_2.json").read_text("utf-8"))["cells"]
     rates = {cell["row"]: cell for cell in cells if cell["column"] == "rate, %"}
     assert rates["all"]["paper"] == 43.98 and rates["all"]["ours"]["low"] < rates["all"]["ours"]["value"]

@@ -1,0 +1,153 @@
+"""Workbooks: read as a table of texts, or refused with what to type."""
+
+import builtins
+import logging
+import re
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openpyxl import Workbook
+from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
+
+from data_modules.reading import workbooks
+from data_modules.reading.rows import ReadReport, Row, read_rows
+from faithkit.errors import UserError
+from tests.data_modules.official.judgements import DIAHALU
+from tests.data_modules.official_rows import make, read
+
+COLUMNS = {"ID": "ID", "text": "Dialogue", "label": "Label", "index": "Hallucination Type", "domain": "Domain"}
+COLUMNS |= {"explaination": "Explaination", "source": "Source", "Which LLM": "Which LLM"}
+RELEASED = [list(COLUMNS.values()), *([row[name] for name in COLUMNS] for row in DIAHALU)]
+TABLE = [["answer", "label"], ["It is deep.", 1]]
+
+
+def save(path: Path, *sheets: Sequence[Sequence[Any]], merged: str = "") -> Path:
+    book = Workbook()
+    book.remove(book.worksheets[0])
+    for number, rows in enumerate(sheets):
+        sheet = book.create_sheet(f"Part {number}")
+        for row in rows:
+            sheet.append(row)
+        if merged:
+            sheet.merge_cells(merged)
+    book.save(path)
+    return path
+
+
+def rows_of(path: Path, **options: Any) -> list[Row]:
+    return list(read_rows(path, ReadReport(**options)))
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        rows_of(path)
+    return str(caught.value)
+
+
+def test_diahalus_workbook_gives_the_examples_of_its_json_lines(tmp_path: Path) -> None:
+    from tests.data_modules.official_rows import write
+
+    lines, counts = read(make("diahalu", write(tmp_path / "lines" / "DiaHalu.jsonl", DIAHALU)))
+    book = make("diahalu", save(tmp_path / "DiaHalu_V2.xlsx", [["notes on types"]], RELEASED))
+    assert read(book) == (lines, counts)
+
+
+def test_the_first_versions_workbook_is_all_of_chatgpt(tmp_path: Path) -> None:
+    path = save(tmp_path / "DiaHalu_V1.xlsx", [[*row[:7], None] for row in RELEASED])
+    examples, counts = read(make("diahalu", path, models="ChatGPT3.5"))
+    assert {example.meta["model"] for example in examples} == {"ChatGPT3.5"} and counts["kept"] == 4
+    with pytest.raises(UserError, match=r"no usable example .*dropped: model ChatGPT3.5 4"):
+        read(make("diahalu", path, models="gpt4"))
+    with pytest.raises(UserError, match=r"models is 'gpt5'(.|\n)*ChatGPT3.5, GPT4"):
+        make("diahalu", path, models="gpt5")
+
+
+@pytest.mark.parametrize("one", [1, 1.0, "1", " 1 "])
+def test_a_label_is_the_same_as_a_number_or_a_text(tmp_path: Path, one: object) -> None:
+    path = save(tmp_path / "DiaHalu.xlsx", [RELEASED[0], [2, RELEASED[1][1], one, *RELEASED[1][3:]]])
+    (example,) = read(make("diahalu", path))[0]
+    assert example.label == "hallucinated" and example.id == "2"
+
+
+def test_empty_rows_are_skipped_and_lines_are_the_sheets(tmp_path: Path) -> None:
+    table = [[], TABLE[0], ["", None], TABLE[1], [None, " "], *[[None, None]] * 40]
+    found = rows_of(save(tmp_path / "t.xlsx", table))
+    assert [(row.values, row.number, row.line) for row in found] == [({"answer": "It is deep.", "label": "1"}, 0, 4)]
+    assert found[0].place.endswith("t.xlsx, row 4")
+
+
+def test_the_sheet_with_the_most_columns_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "faithkit"):
+        (row,) = rows_of(save(tmp_path / "t.xlsx", [["Notes"], ["of May"]], TABLE, TABLE[:1], []))
+    assert row.values["label"] == "1"
+    assert "reads sheet 'Part 1' of 'Part 0', 'Part 1', 'Part 2'" in caplog.text
+
+
+def test_a_row_that_is_longer_than_the_header_is_a_bad_row(tmp_path: Path) -> None:
+    path = save(tmp_path / "t.xlsx", [*TABLE, ["deep", 0, "and more"], ["x"]])
+    assert "3 cells where the header has 2" in refusal(path)
+    assert [row.values["label"] for row in rows_of(path, on_bad_row="skip")] == ["1", ""]
+
+
+def test_what_is_no_workbook_is_refused(tmp_path: Path) -> None:
+    whole = save(tmp_path / "whole.xlsx", TABLE * 50).read_bytes()
+    path = tmp_path / "t.xlsx"
+    for size in (3, len(whole) // 2, len(whole) - 30):
+        path.write_bytes(whole[:size])
+        assert "not a whole .xlsx workbook" in refusal(path) and "fetch it again" in refusal(path)
+    path.write_bytes(bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600))
+    assert "protected by a password" in refusal(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.txt", "no workbook")
+    assert "not a whole .xlsx workbook" in refusal(path)
+    path.write_bytes(b"")
+    assert "not a whole .xlsx workbook: not a ZIP archive" in refusal(path)
+    assert "the workbook has no rows" in refusal(save(path, [], []))
+    assert "the file has no data rows" in refusal(save(path, TABLE[:1]))
+    assert "the header names 'label' twice" in refusal(save(path, [["label", "label"], [1, 2]]))
+    path.unlink()
+    assert "the file does not exist" in refusal(path)
+
+
+def test_merged_cells_and_formulas_without_results_are_refused(tmp_path: Path) -> None:
+    path = save(tmp_path / "t.xlsx", [*TABLE, ["deep", 0]], merged="B2:B3")
+    assert "the cells B2:B3 are merged" in refusal(path) and "sheet Part 0" in refusal(path)
+    path = save(tmp_path / "t.xlsx", [*TABLE, ["deep", "=1+1"]])
+    assert "a formula has no stored result" in refusal(path)
+
+
+def test_a_workbook_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "t.xlsx", [["answer"], ["a" * 30_000]])
+    monkeypatch.setattr(workbooks, "MAX_BYTES", 30_000)
+    assert path.stat().st_size < 30_000
+    assert re.search(r"unpacks to [\d,]+ bytes; the limit is 30,000", refusal(path))
+
+
+def test_without_openpyxl_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, real = save(tmp_path / "t.xlsx", TABLE), builtins.__import__
+
+    def refuse(name: str, *rest: Any) -> Any:
+        if name == "openpyxl":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    assert 'pip install "faithkit[xlsx]"' in refusal(path)
+
+
+CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40).filter(
+    lambda text: not text.startswith("=")
+)
+
+
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1, max_size=8))
+def test_texts_come_back_as_they_were_written(tmp_path_factory: pytest.TempPathFactory, cells: list) -> None:
+    assert not any(ILLEGAL_CHARACTERS_RE.search(text) for row in cells for text in row)
+    path = save(tmp_path_factory.getbasetemp() / "texts.xlsx", [["a", "b"], *cells, ["end", "end"]])
+    wanted = [{"a": a, "b": b} for a, b in cells if a.strip() or b.strip()]
+    assert [row.values for row in rows_of(path)][:-1] == wanted
