@@ -84,8 +84,8 @@ def _choose_sheet(path: Path, sheets: list[Any]) -> tuple[Any, int, list[str]]:
         raise UserError("the workbook has no rows", place=str(path), hint="check that it was saved")
     sheet, line, header = max(found, key=lambda one: sum(map(bool, one[2])))
     if len(found) > 1:
-        names = ", ".join(repr(one[0].title) for one in found)
-        log.info("%s: reads sheet %r of %s", path, sheet.title, names)
+        titles = ", ".join(repr(one[0].title) for one in found)
+        log.info("%s: reads sheet %r of %s", path, sheet.title, titles)
     while not header[-1].strip():
         header.pop()
     names = [name.strip() or f"(column {place})" for place, name in enumerate(header, start=1)]

@@ -341,7 +341,7 @@ def _measure_dialogues(rows: "DataFrame") -> Dialogues:
     tokens = {name: summarize_lengths(rows[f"{name}_tokens"]).mean for name in TEXTS}
     edited = float(rows["edited"].mean()) if rows["edited"].notna().any() else None
     spoken = rows[rows["turns"] > 0]
-    whole = {}
+    whole: dict[str, Any] = {}
     if len(spoken):
         whole = {
             "rounds": float(spoken["turns"].mean()) / 2,
