@@ -150,8 +150,8 @@ def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part
     yield f"paper: {table.citation}; [low, high]: our 95% interval"
     yield RULE
     yield from (f"({number}) {reason}" for number, reason in enumerate(reasons, start=1))
-    prompts = dict.fromkeys(one.prompts for one in found if one.ours is not None and one.prompts not in ("", OURS))
-    yield from (f"prompts: {named}" for named in prompts)
+    if prompts := dict.fromkeys(one.prompts for one in found if one.ours is not None and one.prompts):
+        yield f"prompts: {'; '.join(prompts)}"
     left = Counter(one.why for one in found if one.ours is None)
     yield from (f"{number} of the paper's figures without ours: {why}" for why, number in left.items())
     if part and any(one.ours is not None and not one.why for one in found):

@@ -34,7 +34,7 @@ def test_the_exported_folder_judges_as_the_run_does(
     script.main(compose("export", f"checkpoint={run}", f"output_dir={tmp_path / 'out'}"))
     assert "reloaded in plain transformers: largest difference of " in capsys.readouterr().out
     ours, theirs = fp32(run), fp32(tmp_path / "out")
-    assert theirs.template == ours.template and theirs.calibration == ours.calibration
+    assert theirs.prompts == ours.prompts and theirs.calibration == ours.calibration
     assert probabilities(theirs) == pytest.approx(probabilities(ours), abs=1e-4)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").config.model_type == "llama"
     card = (tmp_path / "out" / "README.md").read_text()

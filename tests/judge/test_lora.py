@@ -75,7 +75,7 @@ def test_checkpoints_hold_the_adapters_alone_and_the_base_is_untouched(
 
 def test_merged_and_unmerged_give_the_same_judgements_as_the_run_wrote(lora_run: Path, tmp_path: Path) -> None:
     merged, unmerged = (Judge.load(lora_run / name, precision="32-true") for name in ("hf", "adapter"))
-    assert unmerged.template == merged.template and unmerged.calibration == merged.calibration
+    assert unmerged.prompts == merged.prompts and unmerged.calibration == merged.calibration
     assert probabilities(unmerged) == pytest.approx(probabilities(merged), abs=1e-4)
 
 

@@ -68,7 +68,7 @@ def test_its_own_prompt_and_threshold_hold_for_its_own_question_alone(judge_run:
     own, other = Judge.load(str(judge_run)), Judge.load(str(judge_run), ask="spans")
     assert own.options.ask == "verdict" and other.options.ask == "spans" and other.calibration.threshold == 0.5
     sidecar = read_sidecar(judge_run / "hf")
-    assert sidecar is not None and own.template.text == sidecar.layout["prompt"]["text"]
+    assert sidecar is not None and own.prompts.each[0].text == sidecar.layout["prompt"]["text"]
     assert own.calibration.threshold == sidecar.thresholds["threshold"]
 
 
