@@ -364,13 +364,13 @@ def read_prefix(text: str) -> str:
 
 def prefix_report(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
-) -> Report | None:
+) -> Report:
     """Computes the scores of HalluDial's script: `official_macro_f1`, `scenario/induced/official_num_dropped`, ...
 
-    Replies that it cannot read, and requests without a reply, are dropped. None if no prediction has a text.
+    Replies that it cannot read, and requests without a reply, are dropped.
     """
     if not any(one.text or one.failed for one in predictions.values()):
-        return None
+        return Report(metrics={}, notes=("benchmark.official: no prediction has a written verdict to score",))
     parts = {f"{field}/{value}/": rows for field, value, rows in divide(examples, PARTS)}
     metrics: dict[str, Metric] = {}
     shown = []

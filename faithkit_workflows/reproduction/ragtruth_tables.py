@@ -127,7 +127,11 @@ def _detector_tables(scale: str, detector: Step) -> Iterator[Table]:
     examined = ("examiner.turns=1", "examiner.max_new_tokens=48") if is_local else ("examiner.turns=2",)
     others = ("selfcheck.measure=prompt", "selfcheck.samples=others")
     systems = {"Llama-2-13B, fine-tuned": scored}
-    asked = ("judge.ask=spans", "judge.prompts=ragtruth", *(["judge.max_new_tokens=48"] if is_local else []))
+    asked = (
+        "judge.ask=spans",
+        "judge.prompts=ragtruth",
+        *(["judge.max_new_tokens=48"] if is_local else ["judge.written=true"]),
+    )
     for model in ("GPT-3.5-turbo",) if is_local else ("GPT-3.5-turbo", "GPT-4-turbo"):
         checked = f"SelfCheckGPT, {model.removesuffix('-turbo')}"
         systems[f"{model}, prompted"] = _prompted_step(scale, "prompt", model, *asked, num_rows=12)
@@ -148,7 +152,10 @@ def _detector_tables(scale: str, detector: Step) -> Iterator[Table]:
         cells = tuple(build_cells(published, lambda row: f"{row['system']}; {TASKS[row['task']]}", FIGURES, find))
         unit = "responses" if level == "response" else "characters"
         title = f"Detection of hallucinated {unit}, by task"
-        yield Table(name=name, title=title, published=(published,), cells=cells, steps=(detector, *systems.values()))
+        note = "prompts show the records of Data2txt as lines of names and values, those of the paper as JSON"
+        yield Table(
+            name=name, title=title, published=(published,), cells=cells, steps=(detector, *systems.values()), note=note
+        )
 
 
 def _suppression_table(scale: str, detector: Step) -> Table:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from faithkit.errors import UserError
@@ -16,6 +16,7 @@ from judge.judge import Judge
 from judge.options import AskOptions
 from judge.prompt import PromptTemplate, build_prompts, draw_shots, find_shots, read_header, read_prompt, read_prompts
 from judge.questions import COMPARATIVE, Asker
+from judge.reply import read_first_word, read_last_line
 from tests.data_modules.examples import example
 from tests.judge.engines import SetEngine
 
@@ -89,6 +90,20 @@ def test_any_reply_in_another_form_is_unparsed(reply: str) -> None:
     template = PromptTemplate("{response}", header=header)
     engine = SetEngine(says=lambda prompt: [reply])
     assert Judge(engine, template=template).judge("a", RESPONSE).label == UNPARSED
+
+
+WORDS = st.text(st.characters(exclude_categories=("Z", "C")), min_size=1, max_size=8)
+
+
+@given(WORDS, WORDS)
+def test_any_two_words_are_told_apart(first: str, second: str) -> None:
+    assume(first.casefold() != second.casefold())
+    assert (
+        read_first_word(f"**{first}**", (first, second))
+        == read_last_line(f"So.\n{first}", (first, second))
+        == HALLUCINATED
+    )
+    assert read_first_word(second, (first, second)) == FAITHFUL
 
 
 def test_the_words_of_a_header_are_weighed(tmp_path: Path) -> None:
