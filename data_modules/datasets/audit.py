@@ -2,7 +2,8 @@
 
 Official files: https://github.com/McGill-NLP/FaithDial, folder `data-audit`: `gold` with evidence, history, response,
 BEGIN, VRM; `CTRL`, `DoHA`, `GPT2` with knowledge, history, the model's response under its name, begin_label, vrm_label.
-One response may have several labels.
+One response may have several labels. Some rows are blank, and a few have no label or no knowledge: all are dropped
+and counted.
 """
 
 import re
@@ -13,7 +14,7 @@ from typing import ClassVar
 
 from data_modules.datasets.begin import GENERIC, BeginSource, cut_knowledge, settle_generic
 from data_modules.reading.fields import last_turn, text_group
-from data_modules.reading.files import File, find_files
+from data_modules.reading.files import File, find_files, log_missing
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
@@ -26,15 +27,18 @@ PATTERNS = {
     "GPT2": "gpt2_processed_{}.csv",
 }
 FOLDERS = tuple(PATTERNS)
-CORPORA = ("wow", "cmu", "topical")  # what the responses answer to; the files' names end with it
+CORPORA = ("wow", "cmu", "topical")  # what the responses answer to; the files' names end with it, or with
+OTHER_NAMES = {"topicalchat": "topical"}
 LAYOUTS = {"gold": ("evidence", "history", "response", "BEGIN", "VRM")} | {
     model: ("knowledge", "history", model, "begin_label", "vrm_label") for model in ("ctrl", "doha", "gpt2")
 }
+NEEDED = {"no label": 3, "empty response": 2, "no knowledge": 0}  # by the fields' places in a layout
 # As the files spell them (case aside), to the label that is meant.
 TAGS = {
     "entailment": "entailment",
     "entailmentt": "entailment",
     "hallucination": "hallucination",
+    "hallucinated": "hallucination",
     "partial hallucination": "partial hallucination",
     "generic": "generic",
     "uncooperative": "uncooperative",
@@ -66,23 +70,26 @@ class Audit(BeginSource):
 
     def files(self) -> Mapping[str, Sequence[File]]:
         folders = FOLDERS if self.responses == "all" else (self.responses,)
-        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in self._corpora(folder)]
+        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in self._corpora()]
         above, inside = [f"{folder}/{name}" for folder, name in names], [name for _, name in names]
-        return find_files(self.path, {"all": above}, {"all": inside}, address=ADDRESS)
+        found = find_files(self.path, {"all": above}, {"all": inside}, address=ADDRESS)
+        if self.responses == self.corpora == "all" and len({file.parent for file in found["all"]}) > 1:
+            log_missing(self.path, tuple(above), tuple(found["all"]), ADDRESS)
+        return found
 
-    def _corpora(self, folder: str) -> Sequence[str]:
-        if self.corpora != "all":
-            return (self.corpora,)
-        return CORPORA if folder == "gold" else ("*",)
+    def _corpora(self) -> Sequence[str]:
+        chosen = CORPORA if self.corpora == "all" else (self.corpora,)
+        return [f"{corpus}*" if corpus in OTHER_NAMES.values() else corpus for corpus in chosen]
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         model = row.layout(LAYOUTS)
         knowledge_name, _, response_name, begin_name, vrm_name = LAYOUTS[model]
+        filled = {name for name in LAYOUTS[model] if row.text(name, empty_ok=True).strip()}
+        if missing := next((name for name, field in NEEDED.items() if LAYOUTS[model][field] not in filled), None):
+            report.count(f"dropped: {missing if filled else 'blank row'}")
+            return
         tags = _tags(row, begin_name, report)
         response = row.text(response_name, empty_ok=True)
-        if not response.strip():  # DoHA answered nothing to one message
-            report.count("dropped: empty response")
-            return
         label = settle_generic(_label(tags), self.generic, report)
         if label is None:
             return
@@ -105,6 +112,7 @@ class Audit(BeginSource):
 def _corpus(row: Row) -> dict[str, str]:
     """Finds the corpus of the response by the file's name."""
     name = Path(row.file).stem.rpartition("_")[2]
+    name = OTHER_NAMES.get(name, name)
     return {"corpus": name} if name in CORPORA else {}
 
 
@@ -117,7 +125,7 @@ def _tags(row: Row, name: str, report: ReadReport) -> tuple[str, ...]:
     unknown = [part for part in parts if part.lower() not in TAGS]
     if unknown or not parts:
         raise BadRow(f"field {name!r} is {shorten(row.values[name])}; known: {', '.join(TAGS)}")
-    if "." in row.text(name) or any(part.lower() == "entailmentt" for part in parts):
+    if "." in row.text(name) or any(part.lower() != TAGS[part.lower()] for part in parts):
         report.count("misspelt labels, read by the table")
     return tuple(TAGS[part.lower()] for part in parts)
 

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from data_modules.reading.dataset import Source
 from data_modules.reading.dialogues import read_transcript
 from data_modules.reading.fields import ANY, SEEKER, YES_NO, Names, chosen, text_group
-from data_modules.reading.files import Patterns
+from data_modules.reading.files import File, Patterns, find_files, log_missing
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span, Turn
 from faithkit.settings.check import check_value
@@ -85,6 +85,11 @@ class HaluEval(Source):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_value("seed", self.seed, Whole)
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        found = find_files(self.path, FILES, address=ADDRESS)
+        log_missing(self.path, tuple(FILES["all"]), tuple(found["all"]), ADDRESS)
+        return found
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         task = row.layout(LAYOUTS)

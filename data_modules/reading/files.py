@@ -1,7 +1,9 @@
 """Finding a dataset's official files in a folder."""
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path, PurePath
 from typing import BinaryIO, Protocol
 
@@ -10,6 +12,7 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 
 HUB = "hub"  # a value of `path` that is not a place on disk, like EMBEDDED
+log = logging.getLogger("faithkit")
 MAGIC = re.compile(r"[*?\[]")
 
 
@@ -99,6 +102,14 @@ def _search(root: Path, layouts: Sequence[Patterns]) -> dict[str, list[Path]]:
         if found:
             return found
     return {}
+
+
+@cache  # files are looked for several times
+def log_missing(path: str, names: Sequence[str], found: Sequence[PurePath], address: str) -> None:
+    """Logs once which files of a release a folder lacks; a part of them is read without an error."""
+    missing = [name for name in names if not any(file.match(name) for file in found)]
+    if missing and Path(path).expanduser().is_dir():
+        log.info("%s: not here: %s; the official files: %s", path, ", ".join(missing), address)
 
 
 def _hint(hint: str, address: str) -> str:

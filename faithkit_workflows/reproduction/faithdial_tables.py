@@ -55,9 +55,7 @@ def build_tables(scale: str) -> Iterator[Table]:
 def _data_tables() -> Iterator[Table]:
     audit = describe_step("audit", "faithdial_audit")
 
-    def shares(row: Mapping[str, Any], column: str) -> Result | str:
-        if row["system"] == "gold (topical)":
-            return "the audit's files have no judged responses of Topical-Chat"
+    def shares(row: Mapping[str, Any], column: str) -> Result:
         return Share(audit.name, ("classes", row["system"]), column)
 
     classes = published_table("faithdial_begin").rows[0]

@@ -12,6 +12,7 @@ from rich.table import Table as Shown
 
 from faithkit.environment import environment
 from faithkit.files.atomic import write_json, write_text
+from faithkit.files.jsonl import read_strict_json
 from faithkit.metrics.outcomes import REPORTED_UNPARSED, TOO_MANY_UNPARSED
 from faithkit.pages.page_tables import (
     escape_markdown,
@@ -36,6 +37,7 @@ from faithkit_workflows.reproduction.paper_prompts import OURS, describe_prompts
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place, Step, read_costs, sort_steps
 
 NOT_RUN = "not run"
+DROPPED = ("dropped", "rejected")  # how the outcomes of rows that are left out begin
 COMPARED_BY_EYE = "the paper prints no numbers: compare by eye"
 RULE = "within: the paper's figure, as rounded, lies in our interval, or ours rounds to it; else above or below"
 
@@ -130,8 +132,34 @@ def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
     return [f"the embedded corpus in place of {' and '.join(corpora)}"] if corpora else []
 
 
-def build_comparison_table(table: Table, found: list[Compared], part: str) -> Shown:
-    """Builds the printed table: a row for each cell with a figure of ours; the others are counted below."""
+def list_dropped_rows(table: Table, place: Place) -> Iterator[str]:
+    """Lists for each step how many rows of its data were left out, and why."""
+    for name in table.used:
+        path = place.folder(name) / "metrics.json"
+        if path.exists():
+            counts = _dropped(read_strict_json(path, hint=f"delete {path.parent}").get("meta", {}).get("data"))
+            if counts:
+                yield f"rows left out by {name}: {', '.join(f'{why} {number:,}' for why, number in counts.items())}"
+
+
+def _dropped(data: Any) -> Counter[str]:
+    """Sums the counts of dropped and rejected rows in the description of a step's data."""
+    found: Counter[str] = Counter()
+    for key, value in data.items() if isinstance(data, Mapping) else ():
+        kind, _, why = key.partition(": ")
+        if kind in DROPPED and isinstance(value, int):
+            found[why] += value
+        else:
+            found += _dropped(value)
+    return found
+
+
+def build_comparison_table(table: Table, found: list[Compared], part: str, dropped: Iterable[str] = ()) -> Shown:
+    """Builds the printed table: a row for each cell with a figure of ours; the others are counted below.
+
+    Args:
+        dropped: Lines about rows that were left out.
+    """
     reasons = list(dict.fromkeys(one.why for one in found if one.ours is not None and one.why))
 
     def rows() -> Iterator[Sequence[str]]:
@@ -142,7 +170,8 @@ def build_comparison_table(table: Table, found: list[Compared], part: str) -> Sh
                 named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
                 yield named, one.cell.column, _ours(one), _paper(one.cell), one.verdict + mark
 
-    title, lines = f"{table.name}: {table.title}", _caption_lines(table, found, reasons, part)
+    title, lines = f"{table.name}: {table.title}", (*_caption_lines(table, found, reasons, part), *dropped)
+    lines = (*lines, f"in all: {count_verdicts(found)}")
     return new_number_table(title, ("", ""), ("ours", "paper", "verdict"), rows(), caption=lines, show_edge=True)
 
 
@@ -160,7 +189,6 @@ def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part
         yield table.note
     shares = {one.cell.row: one.unparsed for one in found if REPORTED_UNPARSED < one.unparsed <= TOO_MANY_UNPARSED}
     yield from (f"unparsed: {share:.0%} of the replies of {row}" for row, share in shares.items())
-    yield f"in all: {count_verdicts(found)}"
 
 
 def count_verdicts(found: list[Compared]) -> str:
@@ -231,7 +259,7 @@ def write_figure(figure: Figure, place: Place, without: Mapping[str, str]) -> Ma
 def write_table(table: Table, place: Place, without: Mapping[str, str]) -> Made:
     """Prints a table, and writes it as JSON and markdown into the folder `tables`."""
     found, part = compare_table(table, place, without), describe_missing_data(table, place, without)
-    shown = build_comparison_table(table, found, part)
+    shown = build_comparison_table(table, found, part, list_dropped_rows(table, place))
     print_tables(shown)
     folder = place.out / "tables"
     folder.mkdir(parents=True, exist_ok=True)

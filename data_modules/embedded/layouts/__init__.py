@@ -105,6 +105,7 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "halueval": write_halueval,
     "diahalu": write_diahalu,
 }
+LAYOUTS_VERSION = 1  # raised when a layout holds other rows of the same corpus
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of a split, where a block names no others
 
 
@@ -123,4 +124,4 @@ def written_layout(layout: str, num_rows: Mapping[str, int] | None = None) -> st
     def build(folder: Path) -> None:
         WRITERS[layout](folder, rows, seed=0)
 
-    return cache_entry(cache_dir("embedded") / f"{layout}-{VERSION}-{name}", build, str)
+    return cache_entry(cache_dir("embedded") / f"{layout}-{VERSION}.{LAYOUTS_VERSION}-{name}", build, str)

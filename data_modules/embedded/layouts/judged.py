@@ -98,24 +98,33 @@ def begin_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[s
 
 
 AUDIT_CORPORA = ("wow", "cmu")
+GOLD_HEADER = ("evidence", "history", "response", "BEGIN", "VRM")
 AUDIT_MODELS = ("CTRL", "DoHA", "GPT2")
 # Slips of the annotators, as the published files have them: a loader must know them.
 SLIPS = {
-    "entailment,uncooperative": ("entailment,uncooperative", "entailment. uncooperative", "entailmentt,uncooperative")
+    "entailment,uncooperative": ("entailment,uncooperative", "entailment. uncooperative", "entailmentt,uncooperative"),
+    "hallucination": ("hallucination", "hallucination", "hallucinated"),
 }
+# Rows that are dropped, in files of the third corpus: blank ones, one without a label, one without knowledge.
+IRREGULAR = (("",) * 5, ("A lake.", "Where?", "There.", "", ""), ("", "Where?", "There.", "generic", "edification"))
 
 
 def write_audit(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
-    """Writes gold/{wow,cmu}.csv and {CTRL,DoHA,GPT2}/*_processed_{wow,cmu}.csv of the test split, `num_rows` each."""
+    """Writes gold/{wow,cmu}.csv and {CTRL,DoHA,GPT2}/*_processed_{wow,cmu}.csv of the test split, `num_rows` each.
+
+    The files of Topical-Chat have irregular rows only.
+    """
     size = sizes(num_rows, ("test",)).get("test", 0)
     for place, corpus in enumerate(AUDIT_CORPORA):
-        header = ("evidence", "history", "response", "BEGIN", "VRM")
-        write_csv(folder / "gold" / f"{corpus}.csv", _gold(size, seed, place * PART, corpus), header=header)
+        write_csv(folder / "gold" / f"{corpus}.csv", _gold(size, seed, place * PART, corpus), header=GOLD_HEADER)
         for number, model in enumerate(AUDIT_MODELS, start=1):
             name = model.lower()
             header = ("knowledge", "history", name, "begin_label", "vrm_label")
             rows = _model(size, seed, (place + 2 * number) * PART)
             write_csv(folder / model / f"{name}_processed_{corpus}.csv", rows, header=header)
+            other = "topicalchat" if model == "CTRL" else "topical"
+            write_csv(folder / model / f"{name}_processed_{other}.csv", IRREGULAR, header=header)
+    write_csv(folder / "gold" / "topical.csv", IRREGULAR, header=GOLD_HEADER)
     return folder
 
 

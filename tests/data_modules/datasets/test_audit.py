@@ -1,10 +1,12 @@
 """The data audit: several labels a response, as the files spell them."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from faithkit.errors import UserError
+from tests.data_modules.official import LAKE
 from tests.data_modules.official.judged import AUDIT_DOHA, AUDIT_GOLD, AUDIT_GPT2
 from tests.data_modules.official_rows import make, read, write
 
@@ -54,3 +56,29 @@ def test_one_folder_by_name_or_by_path(tmp_path: Path, responses: str, num_examp
     assert len(read(make("audit", tmp_path / responses))[0]) == num_examples
     with pytest.raises(UserError, match="none of the dataset's files"):
         read(make("audit", tmp_path, responses="CTRL"))
+
+
+def test_irregular_rows_are_counted_and_the_rest_is_read(tmp_path: Path) -> None:
+    blank, judged = dict.fromkeys(AUDIT_GOLD[0], ""), AUDIT_GOLD[4]
+    unjudged, lower = {**judged, "BEGIN": "", "VRM": " "}, {**judged, "BEGIN": "generic"}
+    write(tmp_path / "gold" / "topical.csv", [AUDIT_GOLD[0], lower, *[blank] * 30, unjudged, *[blank] * 5])
+    row = {"knowledge": LAKE, "history": "x", "ctrl": "deep", "begin_label": "hallucinated", "vrm_label": "ack."}
+    write(tmp_path / "CTRL" / "ctrl_processed_topicalchat.csv", [{**row, "knowledge": ""}, row])
+    for corpora in ("all", "topical"):
+        examples, counts = read(make("audit", tmp_path, corpora=corpora))
+        assert [(e.id, e.label, e.tags, e.meta["corpus"]) for e in examples] == [
+            ("ctrl_processed_topicalchat:1", "hallucinated", ("hallucination",), "topical"),
+            ("topical:0", "faithful", ("entailment",), "topical"),
+        ]
+        dropped = {"blank row": 35, "no label": 1, "no knowledge": 1, "generic": 1}
+        named = {"kept": 2, "misspelt labels, read by the table": 1}
+        assert counts == {f"dropped: {name}": number for name, number in dropped.items()} | named
+
+
+def test_the_files_that_a_folder_lacks_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "faithkit"):
+        make("audit", folder(tmp_path)).files()
+        make("audit", tmp_path / "gold").files()
+    (said,) = caplog.messages
+    assert "gold/cmu.csv, gold/topical*.csv, CTRL/ctrl_processed_wow.csv" in said and "gold/wow" not in said
+    assert "github.com/McGill-NLP/FaithDial, folder data-audit" in said

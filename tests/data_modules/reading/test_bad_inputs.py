@@ -90,8 +90,9 @@ def test_an_empty_text_is_a_bad_row(tmp_path: Path, name: str, which: int) -> No
     assert fields is not None
     changed = [rows[0], {**rows[1], fields[which]: " "}, *rows[2:]]
     path = write(tmp_path / file, changed, as_list=name == "dnli")
-    if (name, which) == ("audit", 1):  # the one corpus with empty responses
-        assert read(make(name, path))[1]["dropped: empty response"] == 1
+    if name == "audit":  # the one corpus with empty responses, knowledge and labels
+        dropped = ("no knowledge", "empty response", "no label")[which]
+        assert read(make(name, path))[1][f"dropped: {dropped}"] == 1
         return
     assert f"'{fields[which]}' is empty" in check_refused(name, path, rf"{file}, line \d")
     examples, counts = read(make(name, path), on_bad_row="skip")

@@ -92,6 +92,16 @@ def test_a_table_is_printed_and_written_with_a_report(tmp_path: Path, capsys: py
     assert "diahalu_2: DiaHalu" in text.replace("\\", "") and "| describe_diahalu | " in text
 
 
+def test_a_table_states_the_rows_that_were_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "faithdial_audit" / "gold"
+    folder.mkdir(parents=True)
+    rows = ["A lake.,Where?,There.,Entailment,edification", ",,,,", ",,,,", "A lake.,,Here.,,"]
+    (folder / "wow.csv").write_text("\n".join(["evidence,history,response,BEGIN,VRM", *rows]))
+    reproduce.main(compose("reproduce", "table=faithdial_1", f"data_dir={tmp_path}", f"out={tmp_path / 'out'}"))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "rows left out by describe_audit: blank row 2, no label 1" in printed
+
+
 NUMBERS = st.floats(-1e6, 1e6, allow_nan=False)
 WIDTHS = st.floats(0, 1e3, allow_nan=False)
 DIGITS = st.integers(0, 4)
