@@ -78,7 +78,7 @@ class PromptHeader:
         system: The system message, instead of that in system.txt.
     """
 
-    reply: Annotated[str | None, OneOf((*REPLIES, None))] = None
+    reply: Annotated[Annotated[str, OneOf(REPLIES)] | None, Hint(f"use one of {', '.join(REPLIES)}")] = None
     hallucinated: Text | None = None
     faithful: Text | None = None
     verdict: Text | None = None

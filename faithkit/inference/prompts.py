@@ -151,7 +151,8 @@ def read_text(package: str, name: str, folder: str | None, build: Callable[[str,
     if not path.is_file():
         have = sorted(file.stem for file in root.glob(f"*{SUFFIX}"))
         choices = [one for one in have if one != SYSTEM_FILE.removesuffix(SUFFIX)]
-        hint = f"write {name}{SUFFIX}" + (f"; {choice_hint(name, choices)}" if choices else "")
+        others = ", ".join(f"{one}{SUFFIX}" for one in choices[:5])
+        hint = f"write {name}{SUFFIX}" + (f"; here are {others}" if others else "")
         raise UserError(f"there is no prompt {name}", place=str(root), hint=hint)
     system = root / SYSTEM_FILE
     try:

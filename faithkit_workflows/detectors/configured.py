@@ -35,6 +35,7 @@ from faithkit_workflows.detectors.loading import (
     load_described,
     log_usage,
 )
+from faithkit_workflows.settings.preflight import USER_DATASETS
 from judge.asking import ASKINGS
 from judge.baselines import baseline_options
 from judge.baselines.baseline_options import ExaminerOptions, SelfCheckOptions
@@ -121,7 +122,7 @@ def read_untested_rows(benchmark: Benchmark, block: Mapping[str, Any]) -> list[E
     source = build_source(name, block["path"], _target_=target, **block["options"])
     tested = resolve_split(source, block["split"])
     split = next((one for one in UNTESTED_SPLITS if one in source.split_names() and one != tested), None)
-    if split is None and not target and block["path"] != EMBEDDED:
+    if split is None and not target and block["path"] != EMBEDDED and name not in USER_DATASETS:
         log.info("%s has no training rows: the examples in the prompt are of the embedded corpus", benchmark.name)
         source = build_source(name, EMBEDDED, **block["options"])
         split = source.split_names()[0]

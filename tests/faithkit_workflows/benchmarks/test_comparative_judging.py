@@ -61,6 +61,15 @@ def test_one_who_reads_is_right_in_both_orders(
     assert "reply 1" in report.read_text() and shown.splitlines()[-1] == f"all figures: {report}"
 
 
+def test_drawn_examples_are_pairs_of_the_training_rows(tmp_path: Path) -> None:
+    path = written_layout("halludial", {"train": 48, "test": 24})
+    with ChatServer(answer=reader(path)) as server:
+        ask(server, path, tmp_path / "run", "judge.examples=2", "benchmark.num_rows=4", "engine.cache=null")
+    [beginning] = {content.split("Now the one that you are to judge:")[0] for content in server.contents}
+    first, second = beginning.split("Example 2\n\n")
+    assert first.endswith("\n\n1\n\n") and second.endswith("\n\n2\n\n") and "Reply 2:" in second
+
+
 def test_a_run_that_is_begun_again_asks_nothing_twice(halludial: str, tmp_path: Path) -> None:
     cache = f"engine.cache={tmp_path / 'replies.sqlite'}"
     with ChatServer(tells={"1": 0.6, "2": 0.3}) as server:

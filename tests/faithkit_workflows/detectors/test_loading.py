@@ -7,6 +7,7 @@ import pytest
 
 from critic import Critic, Tagger
 from data_modules.build import Benchmark, read_benchmark
+from data_modules.embedded.layouts import written_layout
 from data_modules.reading.exclude import Excluded
 from faithkit.detector import JUDGE
 from faithkit.errors import UserError
@@ -75,6 +76,13 @@ def test_every_question_of_a_run_begins_with_the_same_examples(
     [beginning] = beginnings
     assert "\n\nYes\n\nExample 2\n\n" in beginning and beginning.endswith("\n\nNo\n\n")
     assert "examples in the prompt, of embedded-halludial/train: " in capsys.readouterr().err
+
+
+def test_a_corpus_without_training_rows_gets_examples_of_the_embedded_corpus() -> None:
+    block = {**BLOCK, "name": "diahalu", "path": written_layout("diahalu", {"test": 6}), "options": {}}
+    benchmark = read_benchmark(block)
+    [shot] = draw_prompt_examples(benchmark, block, "verdict", 1, seed=0)
+    assert shot.target == "Yes" and shot.response not in {example.response for example in benchmark.examples}
 
 
 def test_a_dataset_without_training_rows_is_told_how_to_go_on() -> None:
