@@ -14,7 +14,7 @@ NAMES = (
     *(f"ragtruth_{number}" for number in (2, 3, 4, 5, 6, 7)),
     *(f"diahalu_{number}" for number in (1, 2, 3, 4)),
     *(f"ragtruth_figure_{number}" for number in (2, 3, 4)),
-    "diahalu_figure_5",
+    *("diahalu_figure_5", "halludial_figure_3"),
 )
 ALL = "all"
 PAPERS = (faithdial_tables, halludial_tables, ragtruth_tables, diahalu_tables)
@@ -29,7 +29,7 @@ def all_tables(scale: str) -> dict[str, Table]:
 def all_results(scale: str) -> dict[str, Table | Figure]:
     """Builds all tables, and then the figures, at a scale."""
     tables = all_tables(scale)
-    return {**tables, **{figure.name: figure for figure in build_figures(tables)}}
+    return {**tables, **{figure.name: figure for figure in build_figures(tables, scale)}}
 
 
 def _effort(table: Table) -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """HalluDial (Luo et al. 2024): judges in Tables 2, 4, 5 and 8, their reasons in 3, rates in 6, comparing in 10."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -243,20 +243,37 @@ def _key(system: str) -> str:
 
 
 def _rated(scale: str, model: str, judge: Step) -> Step:
-    named = OPEN.get(model) or HOSTED[model]
-    engine, few = ("openai" if model in HOSTED else "auto"), tuple[str, ...]()
+    return _rates_step(f"halludial_rates_{_key(model)}", scale, [model], judge, "decoding.temperature=1.0")
+
+
+def temperature_step(scale: str, judge: Step) -> Step:
+    """Builds the step of Figure 3: the open models of Table 6 at several temperatures."""
+    models = [SMALL_ROW] if scale == LOCAL else [name for name in SHORT_RATES if name in OPEN]
+    return _rates_step("halludial_temperatures", scale, models, judge, benchmark="temperature_sweep")
+
+
+def _rates_step(
+    name: str, scale: str, models: Sequence[str], judge: Step, *arguments: str, benchmark: str = "hallucination_rates"
+) -> Step:
+    """Builds the step that measures hallucination rates; at the local scale a small model writes few replies."""
+    engines = {model: ("openai" if model in HOSTED else "auto", (OPEN | HOSTED)[model]) for model in models}
+    few: tuple[str, ...] = ()
     if scale == LOCAL:
-        engine, named, few = "transformers", SMALL, ("benchmark.num_rows=3", "decoding.max_new_tokens=40")
+        engines = dict.fromkeys(models, ("transformers", SMALL))
+        few = ("benchmark.num_rows=3", "decoding.max_new_tokens=40")
+    systems = ", ".join(
+        f"{_key(one)}: {{name: {engine}, model: '{named}'}}" for one, (engine, named) in engines.items()
+    )
     return _evaluated(
-        f"halludial_rates_{_key(model)}",
+        name,
         *few,
-        f"benchmark.systems={{{_key(model)}: {{name: {engine}, model: '{named}'}}}}",
-        "decoding.temperature=1.0",
+        f"benchmark.systems={{{systems}}}",
+        *arguments,
         "decoding.top_p=1.0",
-        benchmark="hallucination_rates",
+        benchmark=benchmark,
         steps={"checkpoint": judge.name},
-        stand_in=f"{SMALL} in place of {model}, judged by one of {SMALL}" if scale == LOCAL else "",
-        server="OpenAI's server" if scale != LOCAL and model in HOSTED else "",
+        stand_in=f"{SMALL} in place of {' and '.join(models)}, judged by one of {SMALL}" if scale == LOCAL else "",
+        server="OpenAI's server" if scale != LOCAL and not HOSTED.keys().isdisjoint(models) else "",
     )
 
 

@@ -15,10 +15,12 @@ from faithkit.metrics.results import read_metrics
 from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
 from faithkit.statistics.metric import Metric as Estimate
 from faithkit_workflows.reproduction.cells import Metric, Table
+from faithkit_workflows.reproduction.halludial_tables import temperature_step
 from faithkit_workflows.reproduction.table_steps import Place, Step, describe_step
 
 Draw = Callable[[Place, Path], Path | None]
 MAX_TOPICS = 15
+PLOT = "temperature.png"  # of benchmark=temperature_sweep
 TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
 
 
@@ -43,7 +45,7 @@ class Figure:
     draw: Draw
 
 
-def build_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
+def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
     """Builds the figures; those about detectors share the steps of the tables."""
     for dataset, number, paper, plot, title in (
         ("ragtruth", 2, "Niu et al. 2024", "types", "Types of hallucination by task"),
@@ -60,6 +62,16 @@ def build_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
             draw=_copy_plot(step, f"{plot}.png"),
         )
     yield _recall_figure(tables["ragtruth_6"])
+    judge = next(step for step in tables["halludial_6"].steps if step.script == "train")
+    sweep = temperature_step(scale, judge)
+    yield Figure(
+        name="halludial_figure_3",
+        title="Hallucination rates by temperature",
+        citation="Luo et al. 2024, Figure 3",
+        steps=(judge, sweep),
+        used=(sweep.name,),
+        draw=_copy_plot(sweep, PLOT),
+    )
 
 
 def _describe_with_plots(dataset: str) -> Step:
