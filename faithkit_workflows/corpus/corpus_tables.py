@@ -183,7 +183,7 @@ def _dialogues(stats: CorpusStats, title: str, dataset: str) -> Table:
     if rounds := [one.rounds for one in stats.dialogues.values() if one.rounds is not None]:
         theirs = published_table("diahalu_sizes")
         cited = f" (paper: {theirs.rows[0]['mean_rounds']:.2f}, {theirs.citation})" if dataset == "diahalu" else ""
-        lines.append(f"rounds (two turns) of a dialogue: {sum(rounds) / len(rounds):.2f} in the mean{cited}")
+        lines.append(f"rounds of a dialogue: {sum(rounds) / len(rounds):.2f} in the mean{cited}")
     if paper:
         theirs = published_table("faithdial_sizes")
         lines.append(f"paper: {theirs.citation}; {theirs.protocol}")
