@@ -2,7 +2,9 @@
 
 Official files: https://huggingface.co/datasets/McGill-NLP/FaithDial (folder `data`), a JSON list of dialogues
 {dialog_idx, utterances: [{history, knowledge, response, original_response, BEGIN, VRM}]}. The BEGIN tags are about
-Wizard of Wikipedia's text: `original_response`, or `response` if it was not edited.
+Wizard of Wikipedia's text: `original_response`, or `response` if it was not edited. Files for the released objectives
+also have `negative_samples` (texts; `data.negatives.kinds=[given]` contrasts with them) and `control_tokens`, which are
+counted but not used: control=ctrl measures its own.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +33,11 @@ FILES = {
     "test_topic": ["test_topic_split.json"],
 }
 LAYOUT = {"faithdial": ("utterances",)}
+# Fields that only some files have, and what becomes of them.
+OPTIONAL = {
+    "negative_samples": "used by data.negatives.kinds=[given]",
+    "control_tokens": "not used: control=ctrl measures its own",
+}
 TAGS = ("hallucination", "partial hallucination", "entailment", "generic", "uncooperative")
 
 
@@ -46,6 +53,7 @@ class WizardTurn:
     original: str | None
     tags: tuple[str, ...] | None
     vrm: tuple[str, ...]
+    negatives: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -85,6 +93,9 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
         except BadRow as error:
             report.reject(row.file, row.line, error.within(f"utterance {position}"), values)
         else:
+            for field, use in OPTIONAL.items():
+                if values.get(field):
+                    report.count(f"turns with {field} ({use})")
             yield turn
 
 
@@ -103,6 +114,7 @@ def _turn(row: Row, dialogue: str, index: int) -> WizardTurn:
         original=original if original.strip() else None,
         tags=tags,
         vrm=() if row.values.get("VRM") is None else tuple(row.texts("VRM")),
+        negatives=() if row.values.get("negative_samples") is None else tuple(row.texts("negative_samples")),
     )
 
 
@@ -144,6 +156,7 @@ class FaithDial(FaithDialFiles):
                 original=turn.original,
                 label=_label(turn),
                 tags=turn.tags or (),
+                negatives=turn.negatives,
                 meta={"vrm": list(turn.vrm)} if turn.vrm else {},
             )
 

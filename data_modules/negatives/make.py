@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_modules.data_options import ENTITY_SWAP, KINDS, ORIGINAL, OTHER, VERBATIM
+from data_modules.data_options import ENTITY_SWAP, GIVEN, KINDS, MADE, ORIGINAL, OTHER, VERBATIM
 from data_modules.encoding.encoding_cache import group_hash
 from data_modules.negatives.entity_swap import Finder, entity_swaps, find_entities, spacy_model
 from data_modules.reading.dataset import Records, Source, WrappedSource, read_examples
@@ -80,7 +80,7 @@ class Negatives(NamedTuple):
 def make_negatives(
     examples: Sequence[Example],
     *,
-    kinds: Sequence[str] = KINDS,
+    kinds: Sequence[str] = MADE,
     num: int = 4,
     seed: int = 0,
     find: Finder | None = None,
@@ -113,6 +113,8 @@ def make_negatives(
 def _candidates(
     kind: str, examples: Sequence[Example], num: int, seed: int, find: Finder | None
 ) -> Sequence[Sequence[str]]:
+    if kind == GIVEN:
+        return [example.negatives for example in examples]
     if kind == ORIGINAL:
         return original_responses(examples)
     if kind == VERBATIM:
@@ -147,7 +149,7 @@ def _no_negative(example: Example, kinds: Sequence[str]) -> UserError:
 
 
 def cached_negatives(
-    examples: Sequence[Example], *, kinds: Sequence[str] = KINDS, num: int = 4, seed: int = 0, weights: str = WEIGHTS
+    examples: Sequence[Example], *, kinds: Sequence[str] = MADE, num: int = 4, seed: int = 0, weights: str = WEIGHTS
 ) -> Negatives:
     """Reads the negatives from the cache, keyed by the examples' content; makes them where they are missing.
 
@@ -179,7 +181,7 @@ def describe(kinds: Sequence[str], num: int, seed: int, weights: str) -> dict[st
 def _key(examples: Sequence[Example], settings: Mapping[str, object]) -> str:
     digest = hashlib.blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=16)
     for e in examples:
-        digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags]).encode())
+        digest.update(json.dumps([e.id, e.group, e.knowledge, e.response, e.original, e.tags, *e.negatives]).encode())
     return digest.hexdigest()
 
 
@@ -257,7 +259,7 @@ class NegativesSource(WrappedSource):
         split_plan: How the official splits are divided; None trains on all rows of each.
     """
 
-    kinds: Sequence[str] = KINDS
+    kinds: Sequence[str] = MADE
     num: int = 4
     seed: int = 0
     weights: str = WEIGHTS

@@ -44,7 +44,7 @@ def test_texts_are_distinct_and_never_the_response() -> None:
     for one, texts, kinds in zip(examples, made.texts, made.kinds, strict=True):
         keys = [text_key(text) for text in (*texts, one.response)]
         assert len(set(keys)) == len(keys) and len(texts) == len(kinds) <= 6
-    assert {kind for kinds in made.kinds for kind in kinds} == set(KINDS)
+    assert {kind for kinds in made.kinds for kind in kinds} == set(KINDS) - {"given"}
     of_kind = Counter(kind for kinds in made.kinds for kind in kinds)
     assert {f"negatives: {kind}": count for kind, count in of_kind.items()}.items() <= made.counts.items()
 
@@ -208,3 +208,23 @@ def test_what_the_knowledge_bears_out_is_no_negative() -> None:
     empty = example(10, response="Oh, yes!")
     texts = other_responses([*corpus(10), empty, right], 20, 0)[0]
     assert texts and right.response not in texts and empty.response not in texts
+
+
+def test_negatives_that_the_file_gives_are_a_kind(tmp_path: Path) -> None:
+    first, second = FAITHDIAL[0]["utterances"][:2]
+    given = {**first, "negative_samples": ["It is shallow.", "", "Lake Orvel is very deep."], "control_tokens": ["<a>"]}
+    path = write(
+        tmp_path / "train.json", [{"dialog_idx": 1, "utterances": [given, {**second, "negative_samples": None}]}]
+    )
+    mix = build_mix([{"dataset": "faithdial", "path": str(path)}], negatives={"kinds": ["given", "verbatim"], "num": 4})
+    report = ReadReport()
+    texts = [example.negatives for example in read_examples(mix[0].source, "train", report)]
+    assert "It is shallow." in texts[0] and len(texts[0]) == 2 and len(texts[1]) == 1
+    assert report.counts["negatives: given"] == 1
+    assert report.counts["turns with negative_samples (used by data.negatives.kinds=[given])"] == 1
+    assert report.counts["turns with control_tokens (not used: control=ctrl measures its own)"] == 1
+    with pytest.raises(UserError, match=r"example 1:1: given give no negative(.|\n)*add other or verbatim"):
+        list(read_examples(NegativesSource(make_source("faithdial", path), kinds=["given"]), "train", ReadReport()))
+    wrong = write(tmp_path / "bad.json", [{"dialog_idx": 1, "utterances": [{**first, "negative_samples": "one"}]}])
+    with pytest.raises(UserError, match="utterance 0: field 'negative_samples' must be a list"):
+        list(read_examples(make_source("faithdial", wrong), None, ReadReport()))
