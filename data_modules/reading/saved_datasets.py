@@ -36,6 +36,7 @@ class HubSplit:
     Args:
         dataset: Name on the hub, such as `stanfordnlp/snli`.
         split: Split on the hub.
+        config: Part of the dataset, if it has several.
         data_file: Reads this JSON file of the repository, if loading the repository itself would need a script of it
             (`datasets` no longer runs those).
         revision: Commit, tag or branch.
@@ -45,11 +46,12 @@ class HubSplit:
     dataset: str
     split: str
     address: str
+    config: str | None = None
     data_file: str | None = None
     revision: str | None = None
 
     def __str__(self) -> str:
-        return f"hub:{self.dataset}:{self.split}"
+        return ":".join(part for part in ("hub", self.dataset, self.config, self.split) if part)
 
     @property
     def name(self) -> str:
@@ -72,7 +74,8 @@ class HubSplit:
 
         try:
             if self.data_file is None:
-                return load_dataset(self.dataset, split=self.split, revision=self.revision)
+                name = (self.dataset, self.config) if self.config else (self.dataset,)
+                return load_dataset(*name, split=self.split, revision=self.revision)
             url = f"hf://datasets/{self.dataset}@{self.revision or 'main'}/{self.data_file}"
             return load_dataset("json", data_files={self.split: url}, split=self.split)
         except Exception as error:  # whatever the network, the hub and the library raise: the user's remedy is the same

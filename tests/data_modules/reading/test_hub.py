@@ -11,6 +11,7 @@ from data_modules.reading.saved_datasets import HubSplit
 from faithkit.errors import UserError
 from tests.data_modules.official import LAKE
 from tests.data_modules.official.dialogues import FAITHDIAL
+from tests.data_modules.official.judgements import HALLUDIAL
 from tests.data_modules.official_rows import labels, make, read
 
 
@@ -23,8 +24,10 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple]:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     real = datasets.load_dataset
 
-    def load_dataset(name: str, **options: Any) -> Any:
-        calls.append((name, options))
+    def load_dataset(name: str, *config: str, **options: Any) -> Any:
+        calls.append((name, *config, options))
+        if config:
+            return datasets.Dataset.from_list(HALLUDIAL)
         if name == "json":
             files = {split: str(tmp_path / "faithdial.json") for split in options["data_files"]}
             return real("json", data_files=files, split=options["split"], cache_dir=str(tmp_path / "cache"))
@@ -56,6 +59,16 @@ def test_faithdial_is_read_as_its_json_files(hub: list, name: str, num_examples:
     (url,) = hub[0][1]["data_files"].values()
     assert url.startswith("hf://datasets/McGill-NLP/FaithDial@7a414e80") and url.endswith("/data/test.json")
     assert labels(examples)["hallucinated"] == (1 if name == "faithdial" else 3)
+
+
+def test_halludials_scenarios_are_parts_of_its_dataset(hub: list) -> None:
+    examples, counts = read(make("halludial", "hub"), "test")
+    assert {example.meta["scenario"] for example in examples} == {"spontaneous", "induced"}
+    assert counts["kept"] == 2 * len(HALLUDIAL) and len({example.id for example in examples}) == len(examples)
+    options = {"split": "test", "revision": None}
+    assert hub == [("FlagEval/HalluDial", name, options) for name in ("spontaneous", "induced")]
+    alone = read(make("halludial", "hub", scenario="induced"), "train")[0]
+    assert {example.meta["scenario"] for example in alone} == {"induced"} and len(alone) == len(HALLUDIAL)
 
 
 def test_no_code_of_a_dataset_is_asked_for(hub: list) -> None:
