@@ -97,7 +97,7 @@ def train(stage: "Stage") -> None:
     from data_modules.build import build_data
     from faithkit.environment import environment
     from faithkit.files.jsonl import write_jsonl
-    from faithkit.files.run_folder import log_to
+    from faithkit.files.run_folder import log_to, process_rank
     from faithkit.hardware import describe
     from faithkit.reports.write_reports import collect_samples, write_run_results
     from faithkit.settings.types import KEEP_ALL
@@ -106,7 +106,8 @@ def train(stage: "Stage") -> None:
     from faithkit.training.loggers.build_loggers import open_loggers
     from faithkit.training.loggers.logger_results import Finished
     from faithkit.training.task import FinishedTraining, finish_training
-    from faithkit.training.trainer import build_trainer, resume_point, seed_and_threads
+    from faithkit.training.trainer import FSDP, build_trainer, resume_point, seed_and_threads
+    from faithkit.weights.load import empty_models
     from faithkit.weights.used_model import seen_before
 
     run, config = stage.run, stage.config
@@ -133,7 +134,9 @@ def train(stage: "Stage") -> None:
             keeps_all=config["checkpoints"] == KEEP_ALL,
         )
         num_steps = -(-data.num_batches // model["accumulate_grad_batches"])
-        module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
+        # Under FSDP the first process alone holds a large model, until it is sharded.
+        with empty_models(config["trainer"]["strategy"] == FSDP and process_rank() > 0):
+            module = task.module(num_steps=num_steps, dataset=config["data"]["name"], seed=seed)
         weights = model.get("weights")
         places = "" if trainer.world_size == 1 else f"; {trainer.world_size} processes"
         size = describe(module, trainer.strategy.root_device, str(trainer.precision))

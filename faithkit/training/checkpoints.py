@@ -175,22 +175,25 @@ def best_weights(run: RunFolder) -> dict[str, Any]:
     return read_checkpoint(run.best)["state_dict"]
 
 
-def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
+def load_best(module: Any, run: RunFolder, kind: Any, *, empty: bool = False) -> Any:
     """Loads the best checkpoint's weights into the module's model, and returns that model.
 
     If training has sharded the module's model, the weights go into a new, unsharded model. Adapters are merged.
 
     Args:
         kind: The Auto class of the model.
+        empty: Builds a new model without weights, which another process will send.
     """
-    from torch.distributed.tensor import DTensor
+    from faithkit.weights.load import build_empty
 
+    if empty:
+        return build_empty(kind, module.model.config)
     try:
         state = best_weights(run)
     except FileNotFoundError as error:
         hint = "raise model.num_epochs: no validation was reached"
         raise UserError("no best checkpoint was written", place=str(run.best), hint=hint) from error
-    is_sharded = any(isinstance(parameter, DTensor) for parameter in module.parameters())
+    is_sharded = is_in_shards(module)
     if (adapters := getattr(module, "adapters", None)) is not None:
         return adapters.merged(adapters.build() if is_sharded else module.model, model_state(state), run.best)
     if not is_sharded:
@@ -199,6 +202,13 @@ def load_best(module: Any, run: RunFolder, kind: Any) -> Any:
     whole = kind.from_config(module.model.config)
     load_weights(whole, model_state(state), run.best)
     return whole
+
+
+def is_in_shards(module: Any) -> bool:
+    """Reports whether training has sharded a module's model."""
+    from torch.distributed.tensor import DTensor
+
+    return any(isinstance(parameter, DTensor) for parameter in module.parameters())
 
 
 def model_state(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,11 +98,11 @@ class TrainingModule(pl.LightningModule):
     def configure_model(self) -> None:
         """Shards the model and the auxiliary heads if the strategy is FSDP2."""
         if isinstance(self.trainer.strategy, pl.strategies.ModelParallelStrategy):
-            from faithkit.training.sharded_checkpoints import shard
+            from faithkit.training.sharded_strategy import shard
 
             for child in self.children():
                 if any(True for _ in child.parameters()):
-                    shard(child, self.device_mesh)
+                    shard(child, self.trainer.strategy, precision=str(self.trainer.precision))
 
     def on_fit_start(self) -> None:
         self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on

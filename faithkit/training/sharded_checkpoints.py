@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from faithkit.errors import UserError
@@ -223,21 +223,3 @@ def _first_failure(path: Path) -> Iterator[None]:
         cause, _ = error.failures[min(error.failures)]
         with disk_errors(path):
             raise cause from error
-
-
-def shard(model: nn.Module, device_mesh: Any) -> None:
-    """Shards a model with FSDP2, first every layer and then the rest, over the data-parallel processes."""
-    from torch.distributed.fsdp import FSDPModule, fully_shard
-
-    if isinstance(model, FSDPModule):
-        return  # Lightning calls this again before testing
-    mesh = device_mesh["data_parallel"]
-    for layer in list(_layers(model)):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
-
-
-def _layers(module: nn.Module) -> Iterator[nn.Module]:
-    """Finds the members of the outermost module lists: a T5 layer contains a list itself."""
-    for child in module.children():
-        yield from child if isinstance(child, nn.ModuleList) else _layers(child)

@@ -1,14 +1,17 @@
-"""The Lightning strategy for FSDP2, which saves sharded checkpoints and loads those of any strategy."""
+"""FSDP2: shards models, keeps the processes in step, and saves sharded checkpoints and loads those of any strategy."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies import ModelParallelStrategy
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
@@ -107,3 +110,72 @@ def _placed(value: Tensor, like: Tensor) -> Tensor:
         return torch.empty_like(like, dtype=value.dtype, requires_grad=False)
     # Every process has read the file and takes its shard of it: nothing is sent.
     return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+
+
+def shard(model: nn.Module, strategy: Any, *, precision: str = "32-true") -> None:
+    """Shards a model, first every layer and then the rest, and fills it with the weights of the first process.
+
+    The models of the other processes may be empty (on the meta device). No process but the first ever holds more than
+    its shards and one whole layer.
+
+    Args:
+        strategy: The `ShardedStrategy`.
+        precision: bf16-mixed gathers the parameters in BF16; shards, gradients and their sums stay in fp32.
+    """
+    if isinstance(model, FSDPModule):
+        return  # Lightning calls `configure_model` again before testing
+    policy = MixedPrecisionPolicy()
+    if precision == "bf16-mixed":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for part in [*_layers(model), model]:
+        _receive(part, strategy.root_device)
+        fully_shard(part, mesh=strategy.device_mesh["data_parallel"], mp_policy=policy)
+
+
+def _layers(module: nn.Module) -> Iterator[nn.Module]:
+    """Finds the members of the outermost module lists: a T5 layer contains a list itself."""
+    for child in module.children():
+        yield from child if isinstance(child, nn.ModuleList) else _layers(child)
+
+
+def _receive(module: nn.Module, device: torch.device) -> None:
+    """Moves the tensors that are not sharded yet to the device, with the values of the first process."""
+    known: dict[int, tuple[Tensor, Tensor]] = {}  # by id, which is unique while the old tensor is kept; tied ones once
+    for part in module.modules():
+        for name, old in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
+            if isinstance(old, DTensor):
+                continue
+            if id(old) not in known:
+                new = old
+                if old.is_meta:
+                    new = torch.empty_like(old, device=device)
+                    new = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
+                else:
+                    old.data = old.data.to(device).contiguous()
+                dist.broadcast(new.data, src=0)
+                known[id(old)] = old, new
+            setattr(part, name, known[id(old)][1])
+
+
+@contextmanager
+def in_step(model: Any) -> Iterator[None]:
+    """Lets every process run a sharded model as often as it needs to.
+
+    Each forward pass gathers the parameters from all processes. One that has left the context runs a token through the
+    model for each pass of the others, until all have left it.
+    """
+    device = next(model.parameters()).device
+
+    def any_works(works: bool) -> bool:
+        working = torch.tensor(float(works), device=device)
+        dist.all_reduce(working)
+        return bool(working)
+
+    hook = model.register_forward_pre_hook(lambda *_: any_works(True) and None, prepend=True)  # before the gathering
+    try:
+        yield
+    finally:
+        hook.remove()
+    with torch.inference_mode():
+        while any_works(False):
+            model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False)

@@ -6,8 +6,9 @@ the test sets, write hf/, report. Tasks differ in three hooks: `calibrate`, `pre
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -27,7 +28,7 @@ from faithkit.provenance.seen_rows import CALIBRATED, CHOSEN, TRAINED, SeenRows
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports, detection_reports
-from faithkit.training.checkpoints import load_best
+from faithkit.training.checkpoints import is_in_shards, load_best
 from faithkit.weights.used_model import UsedModel, describe_model
 
 log = logging.getLogger("faithkit")
@@ -48,6 +49,7 @@ class FinishedTraining(Generic[Data]):
         num_examples: Examples shown in a report.
         save_texts: Predictions are written with the texts of their examples.
         inherited: The rows that the initial weights had seen.
+        while_working: Keeps the processes in step while each works on its share, if the tested model is sharded.
     """
 
     trainer: pl.Trainer
@@ -59,6 +61,7 @@ class FinishedTraining(Generic[Data]):
     num_examples: int
     save_texts: bool = True
     inherited: SeenRows = field(default_factory=lambda: SeenRows({}))
+    while_working: Callable[[], AbstractContextManager[None]] = nullcontext
 
     @cached_property
     def validation(self) -> list[Example]:
@@ -97,7 +100,9 @@ class FinishedTraining(Generic[Data]):
         """
         share = np.arange(count)[self.trainer.global_rank :: self.trainer.world_size]
         results: dict[int, Result] = {}
-        for numbers, found in _gather_objects((share.tolist(), list(work(share)))):
+        with self.while_working():
+            done = list(work(share))
+        for numbers, found in _gather_objects((share.tolist(), done)):
             results |= zip(numbers, found, strict=True)
         return [results[number] for number in range(count)]
 
@@ -178,8 +183,15 @@ def finish_training(
         The reports of each test set, from the first process only; and what was fitted on validation.
     """
     data: Any = training.data
-    best = load_best(training.module, training.run, task.model_class)
-    best = best.to(training.trainer.strategy.root_device).eval()
+    is_first, in_shards = training.trainer.is_global_zero, tests_in_shards(training, task)
+    best = load_best(training.module, training.run, task.model_class, empty=in_shards and not is_first)
+    if in_shards:
+        from faithkit.training.sharded_strategy import in_step, shard
+
+        shard(best.eval(), training.trainer.strategy)
+        training = replace(training, while_working=partial(in_step, best))
+    else:
+        best = best.to(training.trainer.strategy.root_device).eval()
     sizes = ", ".join(f"{subset.name} {len(subset):,} rows" for subset in data.subsets["test"])
     log.info("trained; fitting on validation, then testing: %s", sizes or "no test set")
     calibrated = task.calibrate(training, best)
@@ -187,12 +199,22 @@ def finish_training(
     tests = {
         subset.name: (subset.examples(), task.predict(training, predictor, subset)) for subset in data.subsets["test"]
     }
-    if not training.trainer.is_global_zero:
+    if not is_first:
         return {}, calibrated.fit
+    if in_shards:
+        best = load_best(training.module, training.run, task.model_class).eval()
     write_folder(training.run.hf, best, task.tokenizer, calibrated.sidecar, training.seen(calibrated.examples))
     if (adapters := getattr(training.module, "adapters", None)) is not None:
         adapters.write(training.run)
     return task.report(training, calibrated, tests), calibrated.fit
+
+
+def tests_in_shards(training: FinishedTraining[Any], task: Any) -> bool:
+    """Reports whether a task tests its model in shards, as it was trained, instead of a copy on every device.
+
+    A task with `predicts_in_shards` runs the model by its `forward`, and only within `divide_work`.
+    """
+    return getattr(task, "predicts_in_shards", False) and is_in_shards(training.module)
 
 
 def report_detector(

@@ -19,6 +19,7 @@ from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoi
 from faithkit.training.checkpoints import DurableCheckpoints, ResumePoint, find_resume_point
 from faithkit.training.training_options import TIMEOUT_SECONDS
 
+FSDP = "fsdp"  # of trainer.strategy
 log = logging.getLogger("faithkit")
 
 
@@ -113,7 +114,7 @@ def _strategy(hardware: Mapping[str, Any]) -> Any:
     strategy, timeout = hardware["strategy"], timedelta(seconds=hardware.get("timeout_seconds", TIMEOUT_SECONDS))
     if strategy == "ddp":
         return DDPStrategy(timeout=timeout)
-    if strategy != "fsdp":
+    if strategy != FSDP:
         return strategy
     from faithkit.training.sharded_strategy import ShardedStrategy
 

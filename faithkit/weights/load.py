@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ LEFT_OUT = re.compile(r"(^|\.)(position_ids|masked_bias|inv_freq|pooler\..*)$")
 SPARE = 50_000_000  # numbers that a model may have in addition to those in its files: a head, a pooler, positions
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 
+_BUILDS_EMPTY = ContextVar("_BUILDS_EMPTY", default=False)
 log = logging.getLogger("faithkit")
 
 
@@ -56,7 +58,19 @@ def load_config(config_class: Any, source: str) -> Any:
     return config_class.from_pretrained(source, trust_remote_code=False)
 
 
-def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False) -> Any:
+@contextmanager
+def empty_models(if_true: bool = True) -> Iterator[None]:
+    """Lets `load_model` build models without weights where its caller allows it: another process sends them."""
+    token = _BUILDS_EMPTY.set(if_true)
+    try:
+        yield
+    finally:
+        _BUILDS_EMPTY.reset(token)
+
+
+def load_model(
+    model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False, may_be_empty: bool = False
+) -> Any:
     """Loads a model in fp32 from safetensors.
 
     Args:
@@ -64,6 +78,7 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
         config: None reads the folder's configuration.
         head_may_be_new: A missing head or pooler is initialised from torch's seed, and one that the class lacks is
             ignored; for training, and for encoders of which only the states are used.
+        may_be_empty: Within `empty_models` its tensors are on the meta device, without values.
 
     Raises:
         UserError: Tensors of the model are missing from its files, have another shape, or are too many.
@@ -76,6 +91,8 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
     config = config or load_config(getattr(model_class, "config_class", None) or AutoConfig, source)
     _check_class(model_class, config, source)
     check_size(model_class, config, source)
+    if may_be_empty and _BUILDS_EMPTY.get():
+        return build_empty(model_class, config)
     with quietly():
         model, report = model_class.from_pretrained(
             source,
@@ -107,18 +124,23 @@ def _check_class(model_class: Any, config: Any, source: str) -> None:
 
 def check_size(model_class: Any, config: Any, source: str) -> None:
     """Checks that a config's model is not much larger than its files, before memory is allocated."""
-    import torch
-
     if not Path(source).is_dir():
         return
     stored = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))  # a number takes at least a byte
-    build = getattr(model_class, "from_config", None) or model_class._from_config
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):  # keeps the seed unchanged
-        empty = build(config)
+    empty = build_empty(model_class, config)
     wanted = sum(tensor.numel() for tensor in (*empty.parameters(), *empty.buffers()))
     if wanted > stored + SPARE:
         problem = f"config.json is damaged: its model has {wanted:,} numbers, and its files {stored:,} bytes"
         raise UserError(problem, place=source, hint=REPAIR_HINT)
+
+
+def build_empty(model_class: Any, config: Any) -> Any:
+    """Builds a model in fp32 whose tensors have no values (on the meta device)."""
+    import torch
+
+    build = getattr(model_class, "from_config", None) or model_class._from_config
+    with torch.device("meta"), torch.random.fork_rng(devices=[]):  # keeps the seed unchanged
+        return build(config, dtype=torch.float32)
 
 
 def _check_report(model: Any, report: Mapping[str, Any], source: str, *, head_may_be_new: bool) -> None:
