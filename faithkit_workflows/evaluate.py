@@ -34,10 +34,10 @@ MAY_CHANGE = (
         "verbose",
     ),
     *("engine.batch_size", "engine.cache", "engine.api_key_variable", "engine.concurrency", "engine.max_retries"),
-    *("engine.timeout_seconds", "engine.price", "engine.memory_fraction"),
+    *("engine.timeout_seconds", "engine.price", "engine.memory_fraction", "engine.num_gpus", "trainer", "trainer.*"),
 )
 log = logging.getLogger("faithkit")
-GROUPS = ("benchmark", "engine", "decoding", "scale", "logger")
+GROUPS = ("benchmark", "engine", "decoding", "scale", "trainer", "logger")
 
 
 def main(cfg: Any) -> None:

@@ -4,6 +4,7 @@ faithkit reproduce table=ragtruth_2 data_dir=DIR              as make reproduce 
 faithkit reproduce table=faithdial_5                          a CPU, minutes: small models, the embedded corpus
 faithkit reproduce table=faithdial_5 scale=paper data_dir=DIR the real experiment with its whole grid
 faithkit reproduce table=faithdial_5 dry_run=true             the commands of its steps, and which are done
+faithkit reproduce table=ragtruth_5 scale=paper trainer=fsdp engine.num_gpus=4   the hardware of its steps
 faithkit reproduce table=all                                  every table, and REPRODUCTION.md
 faithkit reproduce table=ragtruth_5 scale=paper prompts=DIR   with the papers' prompts, which you save in DIR
 The same command resumes an interrupted one. DIR holds the corpora by name: docs/reproducing.md.
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from faithkit_workflows.reproduction.paper_figures import Figure
     from faithkit_workflows.reproduction.table_steps import Place
 
-GROUPS = ("scale",)
+GROUPS = ("scale", "trainer")
 
 
 def main(cfg: Any) -> None:
     """Makes the tables and figures one after the other."""
+    from omegaconf import OmegaConf
+
     from faithkit.errors import UserError
     from faithkit.files.run_folder import log_to
     from faithkit.files.run_lock import run_lock
@@ -36,7 +39,18 @@ def main(cfg: Any) -> None:
     out = Path(cfg.out or f"runs/reproduce-{cfg.scale.name}")
     data_dir = Path(cfg.data_dir) if cfg.data_dir else None
     prompts = Path(cfg.prompts).expanduser().absolute() if cfg.prompts else None
-    place = Place(scale=cfg.scale.name, out=out, data_dir=data_dir, prompts=prompts, hosted=cfg.hosted, seed=cfg.seed)
+    given: Any = OmegaConf.to_container(cfg, resolve=True)
+    engine = {name: value for name, value in given["engine"].items() if value is not None}
+    place = Place(
+        scale=cfg.scale.name,
+        out=out,
+        data_dir=data_dir,
+        prompts=prompts,
+        hosted=cfg.hosted,
+        seed=cfg.seed,
+        trainer=given.get("trainer"),
+        engine=engine,
+    )
     results = select_results(names, place.scale)
     if cfg.dry_run:
         show_plan(results, place)
@@ -61,13 +75,15 @@ def main(cfg: Any) -> None:
 def show_plan(results: "Sequence[Table | Figure]", place: "Place") -> None:
     """Prints the steps in order: the command of each, and whether it is done or cannot be run."""
     from faithkit_workflows.reproduction.all_tables import all_steps
-    from faithkit_workflows.reproduction.table_steps import find_blocked_steps, shell_command, step_state
+    from faithkit_workflows.reproduction.table_steps import describe_gpus, find_blocked_steps, shell_command, step_state
 
     steps = list(all_steps(results))
     without = dict(find_blocked_steps(steps, place))
     for step in steps:
         print(f"{step.name}: {without[step.name] if step.name in without else step_state(step, place)}")
         print(f"  {shell_command(step, place)}")
+        if too_few := describe_gpus(step, place):
+            print(f"  {too_few}")
     runnable = len(steps) - len(without)
     print(f"{len(results)} tables and figures, {len(steps)} steps, of which {runnable} can be run here")
 

@@ -20,7 +20,7 @@ from faithkit.settings.types import (
 
 LOCAL_BATCH = 32  # replies of a model on this machine that are kept at a time
 CACHE_FILE = "replies.sqlite"  # in the user's cache
-LOCAL_OPTIONS = ("precision", "batch_size", "max_length", "memory_fraction")
+LOCAL_OPTIONS = ("precision", "batch_size", "max_length", "memory_fraction", "num_gpus")
 
 
 @options()
@@ -34,6 +34,7 @@ class EngineOptions(ServerOptions):
         batch_size: Texts at a time; changes the speed, not the replies.
         max_length: Tokens of prompt and reply together.
         memory_fraction: Of a GPU's memory, for vLLM.
+        num_gpus: That share the model, in vLLM (tensor parallel).
         cache: The file that keeps replies, so that nothing is asked twice: `auto` for one in the user's cache, None for
             no file.
     """
@@ -44,6 +45,7 @@ class EngineOptions(ServerOptions):
     batch_size: Annotated[Count | None, OrNull("for what suits the device")] = None
     max_length: Annotated[Tokens | None, OrNull("for all that the model has")] = None
     memory_fraction: Annotated[PositiveShare | None, OrNull("to leave it to vLLM")] = None
+    num_gpus: Count = 1
     cache: Annotated[Text | None, Hint("use auto, a file's path, or null for none")] = AUTO
 
 
@@ -64,6 +66,9 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         from faithkit.inference.local_text import load_local
 
         name = _best_local() if options.name == AUTO else options.name
+        if name == TRANSFORMERS and options.num_gpus > 1:
+            problem = f"vLLM alone divides a model over GPUs, and engine.num_gpus is {options.num_gpus}"
+            raise UserError(problem, place=f"engine={options.name}", hint="pip install '.[vllm]', and engine=vllm")
         local = {name: getattr(options, name) for name in LOCAL_OPTIONS}
         engine = load_local(options.model, LocalOptions(engine=name, **local))
     if options.cache is None:

@@ -150,7 +150,7 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
             continue
         parts = _ReportParts.of(found)
         print_tables(*parts.headline, *(parts.tables if options.verbose else ()))
-        for line in parts.lines if options.verbose else _shorten(parts.alerts):
+        for line in parts.lines if options.verbose else [*parts.unparsed, *_shorten(parts.alerts)]:
             print(escape_terminal(line))
         text += [*map(to_markdown, parts.headline), *(f"{escape_markdown(line)}\n" for line in parts.lines)]
         text += map(to_markdown, parts.tables)
@@ -182,7 +182,8 @@ class _ReportParts:
         headline: The tables that are always shown.
         tables: The others.
         without_samples: The others without those of examples.
-        alerts: The lines that are always shown.
+        alerts: The lines that are always shown, at most `MAX_ALERTS` of them.
+        unparsed: The shares of unparsed replies, always shown too.
     """
 
     headline: Sequence[Table]
@@ -190,6 +191,7 @@ class _ReportParts:
     without_samples: Sequence[Table]
     lines: Sequence[str]
     alerts: Sequence[str]
+    unparsed: Sequence[str]
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> "_ReportParts":
@@ -204,7 +206,8 @@ class _ReportParts:
             tables=[table for report in ordered for table in report.tables if table not in headline],
             without_samples=[table for table in figures if table not in headline],
             lines=_unique([*unparsed, *(line for report in ordered for line in report.lines), *notes]),
-            alerts=_unique([*unparsed, *main.alerts, *notes]),
+            alerts=_unique([*main.alerts, *notes]),
+            unparsed=_unique(unparsed),
         )
 
 

@@ -172,7 +172,7 @@ def best_weights(run: RunFolder) -> dict[str, Any]:
         UserError: It is damaged.
         FileNotFoundError: It does not exist.
     """
-    return read_checkpoint(run.best)["state_dict"]
+    return read_checkpoint(run.best, mmap=True)["state_dict"]
 
 
 def load_best(module: Any, run: RunFolder, kind: Any, *, empty: bool = False) -> Any:

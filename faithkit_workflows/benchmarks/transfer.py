@@ -32,7 +32,7 @@ from faithkit.statistics.metric import Metric
 from faithkit.training.training_options import ARGMAX
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
-from faithkit_workflows.sweep.launching import quote_override, run_script_apart
+from faithkit_workflows.sweep.launching import quote_override, run_script_apart, trainer_overrides
 
 TRAINED_ON = ("decode", "dnli", "mnli", "faithcritic")
 TESTED_ON = ("mnli", "begin", "faithcritic")
@@ -146,11 +146,11 @@ def _train(run: RunFolder, dataset: str, path: str, tested: str | None, config: 
     if folder.metrics.exists():
         return str(folder.path)
     if folder.config.exists():
-        arguments = [f"resume={folder.path}"]
+        arguments = [f"resume={folder.path}", *trainer_overrides(config.get("trainer"))]
     else:
         arguments = ["model=critic", f"data={dataset}", f"scale={config['scale']['name']}", f"run_dir={folder.path}"]
         arguments += [f"data.path={quote_override(path)}", f"seed={config['seed']}"]
-        arguments += _checkpoint_settings(config["benchmark"], tested)
+        arguments += _checkpoint_settings(config["benchmark"], tested) + trainer_overrides(config.get("trainer"))
         arguments += config["benchmark"]["overrides"]
     log.info("training on %s: faithkit train %s", dataset, " ".join(arguments))
     code = run_script_apart("train", arguments)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from faithkit_workflows.reproduction.cells import NOT_LOCAL, Count, Metric, Result, Table, build_cells
-from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step, gpus_for
 
 SMALL = "smollm2-135m"
 FIGURES = {"precision": "precision", "recall": "recall", "f1": "F1"}
@@ -77,6 +77,7 @@ def _prompted_step(scale: str, name: str, model: str, *arguments: str, num_rows:
         common["server"] = "OpenAI's server"
     else:
         asked = ("engine=auto", f"engine.model={OPEN[model]}", written, "judge.examples=1")
+        common["num_gpus"] = gpus_for(model)
     return Step(name=f"diahalu_{name}_{model.lower()}", arguments=(*head, *asked, *tail), **common)
 
 

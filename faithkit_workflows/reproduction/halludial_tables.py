@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Metric, Result, Table, build_cells
-from faithkit_workflows.reproduction.table_steps import LOCAL, Step
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, gpus_for
 
 SMALL, JUDGE = "smollm2-135m", "HalluJudge"
 # Open weights, by the paper's names.
@@ -68,6 +68,7 @@ def _judge(scale: str) -> Step:
         arguments=("model=judge", f"data={CORPUS}", *options),
         corpora={"data.path": CORPUS},
         stand_in=f"{SMALL} in place of Llama-2-7B" if is_local else "",
+        num_gpus=0 if is_local else 4,  # 16 bytes a parameter: weights, gradients and two moments in fp32
     )
 
 
@@ -98,7 +99,7 @@ def _prompted_step(
         asked = ("engine=openai", f"engine.model={HOSTED[model]}", "judge.written=true")
         return _evaluated(f"{name}_{model.lower()}", *asked, *arguments, server="OpenAI's server", **options)
     asked = ("engine=auto", f"engine.model={OPEN[model]}", "judge.written=true")
-    return _evaluated(f"{name}_{model.lower()}", *asked, *arguments, **options)
+    return _evaluated(f"{name}_{model.lower()}", *asked, *arguments, num_gpus=gpus_for(model), **options)
 
 
 def _by_judge(scale: str, name: str, judge: Step, *arguments: str, num_rows: int, **options: Any) -> Step:

@@ -95,7 +95,7 @@ def _benchmark(name: str, *arguments: str, benchmark: str = "ragtruth", **option
 
 def _detector(scale: str) -> Step:
     """Builds the training of the detector: at the local scale a tagger, which trains in minutes."""
-    model: tuple[str, ...] = ("model=judge_lora", "model.ask=spans")
+    model: tuple[str, ...] = ("model=judge_lora", "model.ask=spans", "trainer=fsdp")
     if scale == LOCAL:
         model = ("model=tagger", "data.num_rows=400", "callbacks.num_examples=0")
     return Step(
@@ -104,6 +104,7 @@ def _detector(scale: str) -> Step:
         arguments=(*model, "data=ragtruth"),
         corpora={"data.path": "ragtruth"},
         stand_in="a tagger on minilm in place of Llama-2-13B" if scale == LOCAL else "",
+        num_gpus=0 if scale == LOCAL else 4,  # 52 GB of fp32 weights, and 16 rows of up to 4,096 tokens
     )
 
 

@@ -1,6 +1,7 @@
 """Runs the steps of a reproduction: commands with separate folders, shared by the tables that need them."""
 
 import logging
+import re
 import resource
 import shlex
 import time
@@ -14,9 +15,10 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit_workflows.reproduction.paper_prompts import describe_prompts, with_prompts
-from faithkit_workflows.sweep.launching import quote_override, run_script_apart
+from faithkit_workflows.sweep.launching import quote_override, run_script_apart, trainer_overrides
 
 LOCAL, PAPER = "local", "paper"
+GPU_GIGABYTES = 80
 # Corpora that scale=paper reads from the hub, if they are not in data_dir.
 ON_HUB = ("faithdial", "mnli")
 # The file of the version that a paper is about, where a release has several.
@@ -34,6 +36,7 @@ class Step:
         steps: Keys for runs of other steps, each with the step's name.
         stand_in: The model that replaces the paper's: `minilm in place of RoBERTa-large`.
         server: The paid server that it needs; run only with `hosted=true`.
+        num_gpus: The GPUs of 80 GB that it needs at least.
     """
 
     name: str
@@ -43,6 +46,23 @@ class Step:
     steps: Mapping[str, str] = field(default_factory=dict)
     stand_in: str = ""
     server: str = ""
+    num_gpus: int = 0
+
+    @property
+    def is_local_model(self) -> bool:
+        """Whether a language model judges on this machine, by the engine that fits it."""
+        return "engine=auto" in self.arguments
+
+
+def gpus_for(model: str) -> int:
+    """Returns the GPUs that hold a model in BF16 with keys and values, a power of two, by the size in its name.
+
+    >>> gpus_for("meta-llama/Llama-2-70b-chat-hf"), gpus_for("vicuna-33B-v1.3"), gpus_for("Llama-2-13B-chat")
+    (4, 2, 1)
+    """
+    size = re.search(r"(\d+)b\b", model, re.IGNORECASE)
+    gigabytes = 2.7 * int(size[1]) if size else 0  # per billion parameters: 2 for the weights
+    return next(number for number in (1, 2, 4, 8, 16) if gigabytes <= GPU_GIGABYTES * number)
 
 
 def describe_step(dataset: str, corpus: str) -> Step:
@@ -60,6 +80,8 @@ class Place:
         data_dir: The folder of the corpora in their official layouts, if there is one.
         hosted: Uses models of paid servers too.
         prompts: The folder of the papers' prompts (paper_prompts.py), if there is one.
+        trainer: The hardware of every training; None leaves it to the steps.
+        engine: The options of models that judge on this machine.
     """
 
     scale: str
@@ -68,6 +90,8 @@ class Place:
     prompts: Path | None = None
     hosted: bool = False
     seed: int = 0
+    trainer: Mapping[str, Any] | None = None
+    engine: Mapping[str, Any] = field(default_factory=dict)
 
     def folder(self, step: str) -> Path:
         """Returns the run's folder of a step."""
@@ -108,6 +132,37 @@ def step_arguments(step: Step, place: Place) -> list[str]:
             arguments.append(f"{key}={quote_override(str(path))}")
     arguments += [f"{key}={quote_override(str(place.folder(name)))}" for key, name in step.steps.items()]
     return [*arguments, f"seed={place.seed}", f"run_dir={quote_override(str(place.folder(step.name)))}"]
+
+
+def hardware_arguments(step: Step, place: Place) -> list[str]:
+    """Returns the arguments about hardware, which a finished or resumed step need not have been started with."""
+    if step.script == "train":
+        return trainer_overrides(place.trainer)
+    if "benchmark=transfer" in step.arguments and place.trainer:
+        return ["trainer=auto", *trainer_overrides(place.trainer)]
+    if not step.is_local_model:
+        return []
+    shared = {"num_gpus": step.num_gpus} if step.num_gpus > 1 else {}
+    return [f"engine.{key}={value}" for key, value in {**shared, **place.engine}.items()]
+
+
+def describe_gpus(step: Step, place: Place) -> str:
+    """Describes the GPUs that a step lacks; empty if it has all."""
+    import torch
+
+    here, given = torch.cuda.device_count(), 1
+    if step.script == "train":
+        trainer = place.trainer or {"devices": "auto" if "trainer=fsdp" in step.arguments else 1, "num_nodes": 1}
+        devices = trainer["devices"]
+        given = len(devices) if isinstance(devices, list) else here if devices in ("auto", -1, "-1") else int(devices)
+        given = min(given, here) * trainer["num_nodes"]
+        hint = f"trainer=fsdp trainer.devices={step.num_gpus}"
+    else:
+        given = min(place.engine.get("num_gpus", step.num_gpus), here)
+        hint = f"engine.num_gpus={step.num_gpus}"
+    if given >= step.num_gpus:
+        return ""
+    return f"needs {step.num_gpus} GPUs of {GPU_GIGABYTES} GB and gets {given} ({here} here): {hint}"
 
 
 def sort_steps(wanted: Iterable[str], steps: Mapping[str, Step]) -> list[Step]:
@@ -204,7 +259,7 @@ def run_steps(steps: Sequence[Step], place: Place) -> dict[str, str]:
 
 def shell_command(step: Step, place: Place) -> str:
     """Formats a step as a shell command."""
-    return shlex.join(["faithkit", step.script, *step_arguments(step, place)])
+    return shlex.join(["faithkit", step.script, *step_arguments(step, place), *hardware_arguments(step, place)])
 
 
 def _run(step: Step, place: Place) -> int:
@@ -213,9 +268,9 @@ def _run(step: Step, place: Place) -> int:
     begun = {"command": arguments, "prompts": describe_prompts(step.arguments, place.prompts)}
     began, cpu = time.monotonic(), _cpu_seconds()
     if (folder / "config.yaml").exists():
-        typed = [f"resume={quote_override(str(folder))}"]
+        typed = [f"resume={quote_override(str(folder))}", *hardware_arguments(step, place)]
     else:
-        typed = arguments
+        typed = [*arguments, *hardware_arguments(step, place)]
         write_json(_record(step, place), begun)
     with _log(step, place).open("a", encoding="utf-8") as output:
         try:

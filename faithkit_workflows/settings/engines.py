@@ -13,7 +13,7 @@ from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.saved_config import read_config
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
-from faithkit.inference.text_engines import EngineOptions
+from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
@@ -25,7 +25,7 @@ RAY = "ray"
 CLIENT = "ray://"  # addresses of the Ray client
 PAIRS = "pairs"
 GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
-LOCAL_KEYS = tuple(f"engine.{key}" for key in ("precision", "batch_size", "max_length", "memory_fraction"))
+LOCAL_KEYS = tuple(f"engine.{key}" for key in LOCAL_OPTIONS)
 SERVER_KEYS = tuple(
     f"engine.{key}"
     for key in ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")

@@ -135,6 +135,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
     benchmark: AnyBenchmark
     decoding: Decoding
     logger: blocks.Loggers = Field(default_factory=blocks.LoggerBlocks)
+    trainer: blocks.Trainer | None = None
     checkpoint: types.PathText | None
     predictions: types.PathText | None
     against: types.PathText | None
@@ -196,6 +197,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
         Ineffective(("against", *DETECTOR_KEYS, *JUDGING_KEYS), NAMED, _is(Comparative, MetaJudging)),
         Ineffective(("predictions",), NAMED, _is(MetaJudging)),
         Ineffective(("max_windows",), NAMED, _is(Responses)),
+        Ineffective(("trainer",), NAMED, lambda s: not isinstance(s.benchmark, Transfer)),
         Ineffective((*GENERATOR_KEYS, "against"), NAMED, _is(Detection, Domains, Transfer)),
         Ineffective(("html", "retrieval"), NAMED, _is(Domains)),
         Ineffective(("benchmark.fit_on", "num_examples"), NAMED, _is(Detection, names=(ANALYSIS, "suppression"))),

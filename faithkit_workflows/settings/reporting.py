@@ -83,10 +83,20 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
+class ReproduceEngine(types.Block):
+    """The block `engine` of faithkit reproduce."""
+
+    num_gpus: Annotated[types.Count | None, types.OrNull("for as many as the model's size needs")]
+    memory_fraction: types.PositiveShare | None
+    batch_size: types.Count | None
+
+
 class ReproduceSettings(blocks.Script):
     """faithkit reproduce."""
 
     scale: dict[str, Any]
+    trainer: blocks.Trainer | None = None
+    engine: ReproduceEngine
     table: Annotated[Any, types.SomeOf((*NAMES, ALL)), BeforeValidator(_as_list)]
     data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
     prompts: Annotated[types.PathText | None, types.Preflight(check_prompts)]

@@ -67,6 +67,13 @@ def quote_override(text: str) -> str:
     return f"'{escaped}'"
 
 
+def trainer_overrides(trainer: Mapping[str, Any] | None) -> list[str]:
+    """Returns a block `trainer` as arguments of train.py."""
+    return [
+        f"trainer.{key}={'null' if value is None else value}".replace(" ", "") for key, value in (trainer or {}).items()
+    ]
+
+
 POLL_SECONDS = 1.0  # between two checks of a running job
 TIMEOUT_MINUTES = 24 * 60  # of a job of submitit; its default of minutes is too short for a training
 GPUS = "CUDA_VISIBLE_DEVICES"

@@ -4,14 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from omegaconf import OmegaConf
 
 from data_modules.embedded.layouts import written_layout
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
+from faithkit_workflows.reproduction.all_tables import select_tables
 from faithkit_workflows.reproduction.cells import (
     ABOVE,
     BELOW,
@@ -38,6 +41,7 @@ from faithkit_workflows.reproduction.table_steps import (
     Place,
     Step,
     find_blocked_steps,
+    hardware_arguments,
     read_record,
     run_steps,
     step_state,
@@ -72,6 +76,49 @@ def test_a_dry_run_prints_the_steps_and_runs_none(tmp_path: Path, capsys: pytest
     reproduce.main(compose("reproduce", "table=ragtruth_5", "scale=paper", "dry_run=true", f"out={out}"))
     printed = capsys.readouterr().out
     assert "ragtruth_detector: ragtruth is missing below data_dir" in printed and "of which 0 can be run" in printed
+
+
+def commands_of(printed: str) -> dict[str, str]:
+    """The commands of a dry run, by step."""
+    return {line.split("/steps/")[-1].split()[0]: line for line in printed.splitlines() if "run_dir=" in line}
+
+
+def test_hardware_is_passed_on_and_too_few_gpus_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for corpus in ("ragtruth", "halludial", "diahalu"):
+        (tmp_path / corpus).mkdir()
+    tables = ("table=[ragtruth_5,halludial_2,diahalu_3]", "scale=paper", f"data_dir={tmp_path}", "dry_run=true")
+    reproduce.main(compose("reproduce", *tables, "out=out"))
+    commands = commands_of(capsys.readouterr().out)
+    assert "trainer=fsdp" in commands["ragtruth_detector"], "not on one device"
+    assert commands["halludial_llama-2-70b-chat"].endswith(
+        "run_dir=out/steps/halludial_llama-2-70b-chat engine.num_gpus=4"
+    )
+    assert "num_gpus" not in commands["halludial_llama-2-7b-chat"]
+    hardware = ("trainer=fsdp", "trainer.devices=2", "trainer.num_nodes=2", "engine.num_gpus=8")
+    reproduce.main(compose("reproduce", *tables, *hardware, "out=out"))
+    printed = capsys.readouterr().out
+    commands = commands_of(printed)
+    assert "trainer.devices=2 trainer.strategy=fsdp trainer.num_nodes=2" in commands["hallujudge_three_seeds"]
+    assert "engine.num_gpus=8" in commands["diahalu_verdict_vicuna-33b"]
+    assert "trainer" not in commands["ragtruth_scored"]
+    if not torch.cuda.is_available():
+        assert "needs 4 GPUs of 80 GB and gets 0 (0 here): engine.num_gpus=4" in printed
+        assert "needs 4 GPUs of 80 GB and gets 0 (0 here): trainer=fsdp trainer.devices=4" in printed
+
+
+@pytest.mark.parametrize("table", ["ragtruth_5", "halludial_2", "faithdial_4"])
+def test_a_command_with_hardware_is_one_that_its_script_takes(table: str) -> None:
+    given = compose("train", "model=critic", "trainer=fsdp", "trainer.devices=2").trainer
+    place = Place(scale=PAPER, out=Path("out"), trainer=dict(given), engine={"num_gpus": 8, "memory_fraction": 0.8})
+    for step in select_tables([table], PAPER)[0].steps:
+        if hardware := hardware_arguments(step, place):
+            arguments = [*step.arguments, "scale=paper", *hardware]
+            config = OmegaConf.to_container(compose(step.script, *arguments), resolve=True)
+            assert isinstance(config, dict)
+            if "engine=auto" in arguments:
+                assert config["engine"]["num_gpus"] == 8
+            else:
+                assert config["trainer"]["strategy"] == "fsdp" and config["trainer"]["devices"] == 2
 
 
 def test_a_table_is_printed_and_written_with_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
