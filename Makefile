@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu check bench bench-gpu lock install-locked licences sbom clean
+.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu check bench bench-gpu gpu-check lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -76,6 +76,10 @@ bench: $(VENV)/.installed-bench ## the benchmarks of speed/RESULTS.md, on one co
 
 bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU
 	$(PY) -m speed.gpu_train
+
+gpu-check: $(VENV)/.installed ## some steps of every paper recipe on one GPU, ten minutes: throughput and memory
+	$(PY) $(PIP_QUIETLY) -e '.[lora]'
+	$(PY) -m speed.gpu_check $(BENCH)
 
 $(TOOLS)/.installed:
 	$(PYTHON) -m venv $(TOOLS)

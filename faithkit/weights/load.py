@@ -140,7 +140,7 @@ def build_empty(model_class: Any, config: Any) -> Any:
 
     build = getattr(model_class, "from_config", None) or model_class._from_config
     with torch.device("meta"), torch.random.fork_rng(devices=[]):  # keeps the seed unchanged
-        return build(config, dtype=torch.float32)
+        return build(config).float()
 
 
 def _check_report(model: Any, report: Mapping[str, Any], source: str, *, head_may_be_new: bool) -> None:
