@@ -120,16 +120,22 @@ def shard(model: nn.Module, strategy: Any, *, precision: str = "32-true") -> Non
 
     Args:
         strategy: The `ShardedStrategy`.
-        precision: bf16-mixed gathers the parameters in BF16; shards, gradients and their sums stay in fp32.
+        precision: bf16-mixed gathers the layers' parameters in BF16, as autocast reads them; norms, embeddings and head
+            are gathered in fp32, and shards and sums of gradients are fp32.
     """
     if isinstance(model, FSDPModule):
         return  # Lightning calls `configure_model` again before testing
-    policy = MixedPrecisionPolicy()
-    if precision == "bf16-mixed":
-        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for part in [*_layers(model), model]:
-        _receive(part, strategy.root_device)
-        fully_shard(part, mesh=strategy.device_mesh["data_parallel"], mp_policy=policy)
+    mesh, policy = strategy.device_mesh["data_parallel"], MixedPrecisionPolicy()
+    if precision == "bf16-mixed":  # autocast, and not FSDP, chooses the types of the layers' inputs
+        policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    for layer in list(_layers(model)):
+        _receive(layer, strategy.root_device)
+        if precision == "bf16-mixed":
+            for norm in [one for one in layer.modules() if "Norm" in type(one).__name__ and one is not layer]:
+                fully_shard(norm, mesh=mesh)
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    _receive(model, strategy.root_device)
+    fully_shard(model, mesh=mesh)
 
 
 def _layers(module: nn.Module) -> Iterator[nn.Module]:
