@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.all_tables import select_tables
+from faithkit_workflows.reproduction.all_tables import select_results
 from faithkit_workflows.reproduction.cells import (
     ABOVE,
     BELOW,
@@ -110,7 +110,7 @@ def test_hardware_is_passed_on_and_too_few_gpus_are_named(tmp_path: Path, capsys
 def test_a_command_with_hardware_is_one_that_its_script_takes(table: str) -> None:
     given = compose("train", "model=critic", "trainer=fsdp", "trainer.devices=2").trainer
     place = Place(scale=PAPER, out=Path("out"), trainer=dict(given), engine={"num_gpus": 8, "memory_fraction": 0.8})
-    for step in select_tables([table], PAPER)[0].steps:
+    for step in select_results([table], PAPER)[0].steps:
         if hardware := hardware_arguments(step, place):
             arguments = [*step.arguments, "scale=paper", *hardware]
             config = OmegaConf.to_container(compose(step.script, *arguments), resolve=True)
