@@ -72,7 +72,8 @@ class Counts:
 
     def to_dict(self) -> dict[str, float]:
         """Lists the counts and their ratios."""
-        return asdict(self) | {"share": self.share, "density": self.density, "spans_each": self.spans_each}
+        shares = {"share": self.share, "density": self.density, "spans_each": self.spans_each}
+        return asdict(self) | {"num_faithful": self.num_judged - self.num_hallucinated} | shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

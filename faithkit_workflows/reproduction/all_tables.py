@@ -10,7 +10,7 @@ from faithkit_workflows.reproduction.table_steps import Step, sort_steps
 
 NAMES = (
     *(f"faithdial_{number}" for number in (1, 2, 4, 5, 8)),
-    *(f"halludial_{number}" for number in (2, 3, 4, 5, 6, 8, 10)),
+    *(f"halludial_{number}" for number in range(1, 11)),
     *(f"ragtruth_{number}" for number in (2, 3, 4, 5, 6, 7)),
     *(f"diahalu_{number}" for number in (1, 2, 3, 4)),
     *(f"ragtruth_figure_{number}" for number in (2, 3, 4)),

@@ -1,11 +1,11 @@
-"""HalluDial (Luo et al. 2024): judges in Tables 2, 4, 5 and 8, their reasons in 3, rates in 6, comparing in 10."""
+"""HalluDial (Luo et al. 2024): counts in Table 1; judges in 2, 4, 5, 7, 8, reasons in 3; rates in 6, 9; pairs in 10."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Metric, Result, Table, build_cells
-from faithkit_workflows.reproduction.table_steps import LOCAL, Step, gpus_for
+from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Count, Metric, Result, Table, build_cells
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step, gpus_for
 
 SMALL, JUDGE = "smollm2-135m", "HalluJudge"
 # Open weights, by the paper's names.
@@ -34,13 +34,15 @@ HOSTED = {
     "GPT-4-0125-preview": "gpt-4-0125-preview",
     "GPT-4o-2024-05-13": "gpt-4o-2024-05-13",
 }
-# In Tables 2 and 6, which have a part of the systems of 7 and 9.
+# In Tables 2 and 6, which have some of the systems of 7 and 9.
 SHORT = (*list(OPEN)[:6], *HOSTED, JUDGE)
 SHORT_RATES = (*list(OPEN)[:7], *HOSTED)
 SMALL_ROW = "Llama-2-7B-chat"  # the row of the small model at the local scale
 OF_BOTH = {"accuracy": "accuracy", "precision": "mean P", "recall": "mean R", "macro_f1": "macro-F1"}
 OF_EACH = {"f1": "F1 hallucinated", "faithful_f1": "F1 faithful", **OF_BOTH}
 CORPUS = "halludial"
+SCENARIOS = ("spontaneous", "induced")
+REMOTE_CODE = {"chatglm3-6B": "its weights come with code, which is never executed"}
 # Few rows in small batches: the local scale only shows that everything works.
 FEW = (
     *("data.num_rows=40", "data.validation_fraction=0.4", "data.eval_max_tokens=512"),
@@ -50,12 +52,37 @@ FEW = (
 
 def build_tables(scale: str) -> Iterator[Table]:
     """Builds the tables of the paper at a scale."""
+    yield _counts_table()
     judge = _judge(scale)
     yield from _detection_tables(scale, judge)
     yield _reasons_table(scale, judge)
     yield from _transfer_tables(scale, judge)
-    yield _rates_table(scale, judge)
+    yield from _rates_tables(scale, judge)
     yield _comparison_table(scale)
+
+
+def _counts_table() -> Table:
+    scenarios = ((s, f"+pipeline.options.scenario={s}") for s in SCENARIOS)
+    steps = {scenario: describe_step(CORPUS, CORPUS, option, part=scenario) for scenario, option in scenarios}
+
+    def find(row: Mapping[str, Any], column: str) -> Result:
+        scenario = row["scenario"]
+        if column in ("train", "test"):
+            return Count(steps[scenario].name, ("rates", "split", column, "n"))
+        return Count(steps[scenario].name, ("basic", scenario, "counts", f"num_{column}"))
+
+    columns = {name: name for name in ("train", "test", "hallucinated", "faithful")}
+    cells = tuple(build_cells("halludial_counts", lambda row: row["scenario"], columns, find))
+    title = "Responses by scenario, split and label"
+    note = "the paper's figures are those of its section 2.4 and of the release"
+    return Table(
+        name="halludial_1",
+        title=title,
+        published=("halludial_counts",),
+        cells=cells,
+        steps=tuple(steps.values()),
+        note=note,
+    )
 
 
 def _judge(scale: str) -> Step:
@@ -114,7 +141,7 @@ def _system(row: Mapping[str, Any]) -> str:
 def _found(steps: Mapping[str, Step], scale: str, system: str, metric: str) -> Result | str:
     if system in steps:
         return Metric(steps[system].name, metric)
-    return NOT_LOCAL if scale == LOCAL else NOT_MEASURED
+    return NOT_LOCAL if scale == LOCAL else REMOTE_CODE.get(system, NOT_MEASURED)
 
 
 def _mean(column: str) -> str:
@@ -125,11 +152,7 @@ def _mean(column: str) -> str:
 def _detection_tables(scale: str, judge: Step) -> Iterator[Table]:
     few: tuple[str, ...] = ("num_examples=0", "benchmark.bert_score.encoder=null")
     prompted = few if scale == LOCAL else (*few, "benchmark.official=true")
-    steps = {
-        name: _prompted_step(scale, CORPUS, name, *prompted, num_rows=40)
-        for name in SHORT
-        if name in OPEN or name in HOSTED
-    }
+    steps = {name: _prompted_step(scale, CORPUS, name, *prompted, num_rows=40) for name in (*OPEN, *HOSTED)}
     by_system = {name: step for name, step in steps.items() if step}
     by_system[JUDGE] = _three_judges(judge)
     if scale == LOCAL:
@@ -142,15 +165,16 @@ def _detection_tables(scale: str, judge: Step) -> Iterator[Table]:
         official = "" if scale == LOCAL or row["system"] == JUDGE else "official_"
         return _found(by_system, scale, row["system"], f"test/{CORPUS}/{part}{official}{_mean(column)}")
 
-    for name, published, columns, title in (
-        ("halludial_2", "halludial_detection", OF_EACH, "Hallucination detection on HalluDial"),
-        ("halludial_8", "halludial_scenarios", OF_BOTH, "Hallucination detection by scenario"),
+    for name, published, columns, title, systems in (
+        ("halludial_2", "halludial_detection", OF_EACH, "Hallucination detection on HalluDial", SHORT),
+        ("halludial_7", "halludial_detection", OF_EACH, "Hallucination detection by all systems", None),
+        ("halludial_8", "halludial_scenarios", OF_BOTH, "Hallucination detection by scenario", None),
     ):
 
         def named(row: Mapping[str, Any]) -> str:
             return f"{row['system']}; {row['scenario']}" if "scenario" in row else _system(row)
 
-        cells = tuple(build_cells(published, named, columns, found, keep=lambda row: row["system"] in SHORT))
+        cells = tuple(build_cells(published, named, columns, found, keep=_keep_systems(systems)))
         needed = (judge, *by_system.values()) if scale == LOCAL else tuple(by_system.values())
         yield Table(name=name, title=title, published=(published,), cells=cells, steps=needed, note=note)
 
@@ -219,8 +243,8 @@ def _transfer_tables(scale: str, judge: Step) -> Iterator[Table]:
         yield Table(name=name, title=title, published=(published,), cells=cells, steps=all_steps)
 
 
-def _rates_table(scale: str, judge: Step) -> Table:
-    names = [SMALL_ROW] if scale == LOCAL else [name for name in SHORT_RATES if name in OPEN or name in HOSTED]
+def _rates_tables(scale: str, judge: Step) -> Iterator[Table]:
+    names = [SMALL_ROW] if scale == LOCAL else [*OPEN, *HOSTED]
     steps = {name: _rated(scale, name, judge) for name in names}
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
@@ -230,12 +254,21 @@ def _rates_table(scale: str, judge: Step) -> Table:
         )
 
     columns = {f"{h}_{unit}": f"{h}, {unit}" for h in ("gold", "self") for unit in ("turn", "dialogue")}
-    cells = tuple(
-        build_cells("halludial_rates", _system, columns, found, keep=lambda row: row["system"] in SHORT_RATES)
-    )
     title = "Hallucination rates of language models, judged by HalluJudge"
-    all_steps = (judge, *steps.values())
-    return Table(name="halludial_6", title=title, published=("halludial_rates",), cells=cells, steps=all_steps)
+    for name, systems, of in (("halludial_6", SHORT_RATES, ""), ("halludial_9", None, ": all systems")):
+        cells = tuple(build_cells("halludial_rates", _system, columns, found, keep=_keep_systems(systems)))
+        yield Table(
+            name=name,
+            title=f"{title}{of}",
+            published=("halludial_rates",),
+            cells=cells,
+            steps=(judge, *steps.values()),
+        )
+
+
+def _keep_systems(systems: Sequence[str] | None) -> Callable[[Mapping[str, Any]], bool]:
+    """Selects the rows of some systems; None selects all."""
+    return lambda row: systems is None or row["system"] in systems
 
 
 def _key(system: str) -> str:

@@ -65,10 +65,15 @@ def gpus_for(model: str) -> int:
     return next(number for number in (1, 2, 4, 8, 16) if gigabytes <= GPU_GIGABYTES * number)
 
 
-def describe_step(dataset: str, corpus: str) -> Step:
-    """Builds the step that describes a dataset."""
-    arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", "pipeline.plots=false")
-    return Step(name=f"describe_{dataset}", script="construct", arguments=arguments, corpora={"pipeline.path": corpus})
+def describe_step(dataset: str, corpus: str, *arguments: str, part: str = "") -> Step:
+    """Builds the step that describes a dataset, or a part of it."""
+    arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", "pipeline.plots=false", *arguments)
+    return Step(
+        name=f"describe_{dataset}{part and f'_{part}'}",
+        script="construct",
+        arguments=arguments,
+        corpora={"pipeline.path": corpus},
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
