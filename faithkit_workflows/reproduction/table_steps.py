@@ -68,12 +68,8 @@ def gpus_for(model: str) -> int:
 def describe_step(dataset: str, corpus: str, *arguments: str, part: str = "") -> Step:
     """Builds the step that describes a dataset, or a part of it."""
     arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", "pipeline.plots=false", *arguments)
-    return Step(
-        name=f"describe_{dataset}{part and f'_{part}'}",
-        script="construct",
-        arguments=arguments,
-        corpora={"pipeline.path": corpus},
-    )
+    name = f"describe_{dataset}_{part}" if part else f"describe_{dataset}"
+    return Step(name=name, script="construct", arguments=arguments, corpora={"pipeline.path": corpus})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
