@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import EncodedSplit, Subset
 from data_modules.encoding.encoding_cache import group_hash
-from data_modules.reading.dataset import SPLITS, FilteringSource, Source
+from data_modules.reading.dataset import SPLITS, FilteringSource, Source, describe_files
 from faithkit.errors import UserError
 from faithkit.records import Example
 
@@ -131,7 +131,10 @@ def divide(
         return {only: Subset(name, encoded, np.arange(len(encoded)), weight)}
     base = split_plan.base(official)
     if base is None:
-        raise UserError(f"{source.name} has no split to train on", hint=f"set data.split to one of {official}")
+        raise UserError(
+            f"{source.name} has no split to train on",
+            hint=f"set data.split to one of {official}{describe_files(source, 'train')}",
+        )
     read = [base] if split_plan.reads_one_split else [s for s in (*SPLITS, base) if s in official]
     loaded = {s: load(s) for s in dict.fromkeys(read)}
     divided = split_plan.rows(official, base, loaded[base].groups)

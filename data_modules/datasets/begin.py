@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import last_turn, text_group
-from data_modules.reading.files import Patterns
+from data_modules.reading.files import File, Patterns, find_files, log_missing
 from data_modules.reading.rows import ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Example
 from faithkit.settings.check import check_value
@@ -101,6 +101,14 @@ class Begin(BeginSource):
         FILES_2021,
     )
     address: ClassVar[str] = ADDRESS
+
+    def files(self) -> Mapping[str, Sequence[File]]:
+        found = find_files(self.path, *self.official_files, address=ADDRESS)
+        for split, names in FILES_2022.items():  # the release of 2021 has one file for each split
+            files = found.get(split, ())
+            if any(file.match(name) for file in files for name in names):
+                log_missing(self.path, tuple(name.removeprefix("**/") for name in names), tuple(files), ADDRESS)
+        return found
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         layout = row.layout(LAYOUTS)

@@ -12,13 +12,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 from data_modules.datasets.wow import WizardOfWikipedia
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.dialogues import read_transcript, verdict_of
 from data_modules.reading.fields import identifier, text_group, whole_number
-from data_modules.reading.files import HUB, File, find_files, rows_of
+from data_modules.reading.files import HUB, File, find_files, log_missing, rows_of
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import HubSplit
 from faithkit.errors import UserError, shorten
@@ -79,13 +80,16 @@ class HalluDial(Source):
                 for split in FILES
             }
         else:
-            found = find_files(self.path, FILES, address=ADDRESS)
+            found = files = find_files(self.path, FILES, address=ADDRESS)
+            if self.scenario == BOTH and Path(self.path).name not in SCENARIOS:
+                names = tuple(f"{scenario}_{split}.json" for scenario in SCENARIOS for split in FILES)
+                log_missing(self.path, names, tuple(file for split in files.values() for file in split), ADDRESS)
         chosen = {
             split: [file for file in files if _scenario_of(str(file)) in (self.scenario, None) or self.scenario == BOTH]
             for split, files in found.items()
         }
         if not any(chosen.values()):
-            hint = f"set scenario={BOTH}, or path to the folder above {' and '.join(SCENARIOS)}"
+            hint = f"set scenario={BOTH}, or path to the folder above {' and '.join(SCENARIOS)}; files: {ADDRESS}"
             raise UserError(f"no file of the {self.scenario} scenario is here", place=self.path, hint=hint)
         if not self.official_split:
             return {ALL: [file for files in chosen.values() for file in files]}

@@ -53,7 +53,9 @@ def rows_with_ids(file: Path, name: str, fields: Sequence[str], report: ReadRepo
 def read_sources(file: Path, report: ReadReport) -> dict[str, SourceText]:
     """Returns the sources by their ids."""
     if not file.is_file():
-        raise UserError(f"no {SOURCES} next to the responses", place=str(file), hint="put both official files there")
+        raise UserError(
+            f"no {SOURCES} next to the responses", place=str(file), hint=f"put both official files there: {ADDRESS}"
+        )
     sources: dict[str, SourceText] = {}
     for row, source_id in rows_with_ids(file, "source_id", SOURCE_FIELDS, report):
         try:

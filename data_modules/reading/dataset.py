@@ -152,6 +152,12 @@ class Source(ABC):
         return None
 
 
+def describe_files(source: Source, split: str) -> str:
+    """Names the files that a split would need, with where to get them, for hints; empty if it has no files."""
+    names = " or ".join(name for layout in source.official_files for name in layout.get(split, ()))
+    return f"; or add {names}{f', from {source.address}' if source.address else ''}" if names else ""
+
+
 def resolve_split(source: Source, split: str | None) -> str:
     """Returns the split to read: the one asked for; without one, the only split there is, or the dataset's default."""
     splits = source.split_names()
@@ -159,6 +165,7 @@ def resolve_split(source: Source, split: str | None) -> str:
         split = splits[0] if len(splits) == 1 else source.default_split
     if split not in splits:
         hint = f"choose from: {', '.join(splits)}"
+        hint += describe_files(source, split)
         raise UserError(f"{source.name} has no split {split!r} here", place=source.path, hint=hint)
     return split
 

@@ -152,6 +152,7 @@ def _model(size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
 
 FILES = ("qa", "dialogue", "summarization", "general")
 _LONG_EVERY = 3  # one hallucinated answer in this many is a whole sentence more: they are longer, as the corpus's are
+_NUMBERED = 29  # one general row in this many has no ID, as in the release
 _GENERAL_EVERY = 5  # one general response in this many is hallucinated
 
 
@@ -170,7 +171,7 @@ def _every(file: str, place: int, wanted: dict[str, int], seed: int) -> Iterator
         rows = share if file == "general" else -(-share // 2)
         for row in WRITERS[file](split, rows, seed, place * PART):
             number += 1
-            yield {"ID": str(number), **row} if file == "general" else row
+            yield {"ID": str(number) if number % _NUMBERED else "", **row} if file == "general" else row
 
 
 def _qa(split: str, size: int, seed: int, start: int) -> Iterator[dict[str, Any]]:
@@ -236,7 +237,7 @@ DOMAINS = ("World Knowledge", "Task-oriented Style", "Chit-Chat", "Reasoning")
 TYPES = {"addition": "Overreliance", "subjective": "Irrelevance"}
 DIAHALU_MODELS = ("ChatGPT3.5", "GPT4")
 _NUM_ROUNDS = 6  # the fewest of a dialogue
-_HALLUCINATED = (0, 2, 5, 7)  # of every nine dialogues of a domain
+_HALLUCINATED = (0, 2, 5, 7)  # of every nine dialogues of a domain; the last one's explanation is not whole JSON
 _TURNS = 12  # more than a dialogue's turns, at most
 
 
@@ -261,7 +262,9 @@ def _diahalu_rows(split: str, size: int, seed: int) -> Iterator[dict[str, Any]]:
             "label": int(is_wrong),
             "index": json.dumps([[number, name] for number, name, _ in places], separators=(",", ":")),
             "domain": domain,
-            "explaination": json.dumps([why for _, _, why in places]),
+            "explaination": f'["{places[0][2]}'
+            if place % 9 == _HALLUCINATED[-1]
+            else json.dumps([p[2] for p in places]),
             "source": "embedded",
             "Which LLM": DIAHALU_MODELS[place % len(DIAHALU_MODELS)],
         }

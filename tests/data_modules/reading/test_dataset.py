@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from pathlib import Path
 from unicodedata import normalize
 
@@ -14,9 +15,10 @@ from data_modules.reading.fields import text_group
 from data_modules.reading.files import find_files
 from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
+from tests.data_modules.official.dialogues import FAITHDIAL
 from tests.data_modules.official.inference import SNLI
 from tests.data_modules.official.judged import BEGIN
-from tests.data_modules.official_rows import make, read, write
+from tests.data_modules.official_rows import make, read, write, write_case
 
 PATTERNS = {"train": ["train.json"], "test": ["test.json", "extra_*.json"]}
 
@@ -39,6 +41,9 @@ def test_without_a_split_it_is_test_or_the_only_one(tmp_path: Path) -> None:
         resolve_split(make("snli", tmp_path), None)
     write(tmp_path / "snli_1.0_test.jsonl", SNLI)
     assert resolve_split(make("snli", tmp_path), None) == "test"
+    folder = write(tmp_path / "faithdial" / "test.json", FAITHDIAL).parent
+    with pytest.raises(UserError, match=r"choose from: test; or add train.json, from https://huggingface.co/"):
+        resolve_split(make("faithdial", folder), "train")
     with pytest.raises(UserError, match="has no split 'dev' here"):
         resolve_split(make("snli", tmp_path), "dev")
 
@@ -80,3 +85,21 @@ def test_a_repeated_id_is_a_bad_row_where_the_corpus_repeats_none(tmp_path: Path
         read(make("faithdial", tmp_path))
     examples, counts = read(make("faithdial", tmp_path), on_bad_row="skip")
     assert len(examples) == 1 and counts["rejected: bad row"] == 1
+
+
+def test_the_files_that_a_release_lacks_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "faithkit"):
+        for name, missing in {
+            "begin": "begin_test_cmu.tsv, begin_test_tc.tsv; the official files: https://github.com/google/BEGIN",
+            "halueval": "dialogue_data.json, summarization_data.json, general_data.json; the official files: https",
+            "halludial": "spontaneous_train.json, induced_train.json, induced_test.json; the official files: https",
+        }.items():
+            write_case(tmp_path / name, name)
+            for _ in range(2):
+                make(name, tmp_path / name).files()
+            (message,) = caplog.messages
+            assert f"not here: {missing}" in message
+            caplog.clear()
+        make("halludial", tmp_path / "halludial" / "spontaneous").files()
+        make("halueval", tmp_path / "halueval" / "qa_data.json").files()
+    assert not caplog.messages
