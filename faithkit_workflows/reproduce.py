@@ -1,5 +1,6 @@
 """Reproduce tables and figures of the papers: train and evaluate what they need, and compare with the paper.
 
+faithkit reproduce list                                       data, prompts and hardware of each table and figure
 faithkit reproduce table=ragtruth_2 data_dir=DIR              as make reproduce TABLE=ragtruth_2 DATA=DIR in a checkout
 faithkit reproduce table=faithdial_5                          a CPU, minutes: small models, the embedded corpus
 faithkit reproduce table=faithdial_5 scale=paper data_dir=DIR the real experiment with its whole grid
@@ -10,6 +11,7 @@ faithkit reproduce table=ragtruth_5 scale=paper prompts=DIR   with the papers' p
 The same command resumes an interrupted one. DIR holds the corpora by name: docs/reproducing.md.
 """
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +33,7 @@ def main(cfg: Any) -> None:
     from faithkit.errors import UserError
     from faithkit.files.run_folder import log_to
     from faithkit.files.run_lock import run_lock
-    from faithkit_workflows.reproduction.all_tables import ALL, all_steps, select_results
+    from faithkit_workflows.reproduction.all_tables import ALL, LIST, all_steps, select_results
     from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
     from faithkit_workflows.reproduction.table_steps import Place, run_steps
 
@@ -51,7 +53,12 @@ def main(cfg: Any) -> None:
         trainer=given.get("trainer"),
         engine=engine,
     )
-    results = select_results(names, place.scale)
+    results = select_results([ALL] if LIST in names else names, place.scale)
+    if LIST in names:
+        from faithkit_workflows.reproduction.overview import describe_results
+
+        print(*describe_results(results, place), sep="\n")
+        return
     if cfg.dry_run:
         show_plan(results, place)
         return
@@ -89,7 +96,9 @@ def show_plan(results: "Sequence[Table | Figure]", place: "Place") -> None:
 
 
 def run() -> None:
-    """Runs the command line."""
+    """Runs the command line; `list` stands for `table=list`."""
+    if sys.argv[1:2] == ["list"]:
+        sys.argv[1] = "table=list"
     run_script(main, "reproduce", __doc__ or "", GROUPS, "faithkit_workflows.settings.reporting:ReproduceSettings")
 
 

@@ -16,7 +16,7 @@ NAMES = (
     *(f"ragtruth_figure_{number}" for number in (2, 3, 4)),
     *("diahalu_figure_5", "halludial_figure_3"),
 )
-ALL = "all"
+ALL, LIST = "all", "list"
 PAPERS = (faithdial_tables, halludial_tables, ragtruth_tables, diahalu_tables)
 
 

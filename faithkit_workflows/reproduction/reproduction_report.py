@@ -99,31 +99,48 @@ def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mappi
     result = cell.result
     if result is None:
         return no(NOT_RUN, cell.why)
-    needed = sort_steps([name for name in (result.step, getattr(result, "before", None)) if name], steps)
+    needed = needed_steps(cell, steps)
     if reason := next((without[step.name] for step in needed if step.name in without), ""):
         return no(NOT_RUN, reason)
     ours = result.read(place.folder(result.step))
     if ours is None:
         return no(NOT_RUN, "our data or models have no such figure")
-    if not getattr(result, "of_baseline", False):
-        found = (describe_prompts(step.arguments, place.prompts) for step in needed)
-        prompts = "; ".join(dict.fromkeys(filter(None, found)))
+    prompts = list_prompts(cell, needed, place)
     if isinstance(result, Metric | Difference):
         unparsed = result.read_unparsed(place.folder(result.step))
     if unparsed > TOO_MANY_UNPARSED:
         return no(NOT_COMPARABLE, f"{unparsed:.0%} of the replies could not be read as a verdict", ours)
     if cell.published is None:
         return no(NOT_COMPARABLE, cell.why, ours)
-    others = _embedded(needed, place)
-    if not getattr(result, "of_baseline", False):
-        others += [step.stand_in for step in needed if step.stand_in]
-        others += [f"{OURS} in place of the paper's"] * (OURS in prompts)
-    if others:
-        return no(NOT_COMPARABLE, "; ".join(dict.fromkeys(others)), ours)
+    if others := list_replacements(cell, needed, place):
+        return no(NOT_COMPARABLE, "; ".join(others), ours)
     if part and result.exact:
         return no(NOT_COMPARABLE, part, ours)
     verdict = compare_with_published(ours, cell.published, digits=cell.digits)
     return Compared(cell=cell, ours=ours, verdict=verdict, prompts=prompts, unparsed=unparsed)
+
+
+def needed_steps(cell: Cell, steps: Mapping[str, Step]) -> list[Step]:
+    """Lists the steps behind the result of a cell."""
+    names = (getattr(cell.result, "step", None), getattr(cell.result, "before", None))
+    return sort_steps([name for name in names if name], steps)
+
+
+def list_prompts(cell: Cell, needed: Iterable[Step], place: Place) -> str:
+    """Names the prompts behind the result of a cell; empty if it depends on none."""
+    if getattr(cell.result, "of_baseline", False):
+        return ""
+    found = (describe_prompts(step.arguments, place.prompts) for step in needed)
+    return "; ".join(dict.fromkeys(filter(None, found)))
+
+
+def list_replacements(cell: Cell, needed: Sequence[Step], place: Place) -> list[str]:
+    """Lists what replaces data, models and prompts of the paper; nothing if the result can be compared."""
+    others = _embedded(needed, place)
+    if not getattr(cell.result, "of_baseline", False):
+        others += [step.stand_in for step in needed if step.stand_in]
+        others += [f"{OURS} in place of the paper's"] * (OURS in list_prompts(cell, needed, place))
+    return list(dict.fromkeys(others))
 
 
 def _embedded(steps: Iterable[Step], place: Place) -> list[str]:

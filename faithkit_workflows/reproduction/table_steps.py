@@ -121,7 +121,7 @@ class Place:
             return f"a model of {step.server}: hosted=true uses it"
         missing = self.embedded(step) if self.scale == PAPER else []
         if missing:
-            return f"{', '.join(missing)} is missing below data_dir"
+            return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing below data_dir"
         return ""
 
 

@@ -10,7 +10,7 @@ from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
-from faithkit_workflows.reproduction.all_tables import ALL, NAMES
+from faithkit_workflows.reproduction.all_tables import ALL, LIST, NAMES
 from faithkit_workflows.reproduction.paper_prompts import check_prompts
 from faithkit_workflows.settings import blocks
 from faithkit_workflows.settings.preflight import check_package, read_kind, suggest_path
@@ -97,7 +97,7 @@ class ReproduceSettings(blocks.Script):
     scale: dict[str, Any]
     trainer: blocks.Trainer | None = None
     engine: ReproduceEngine
-    table: Annotated[Any, types.SomeOf((*NAMES, ALL)), BeforeValidator(_as_list)]
+    table: Annotated[Any, types.SomeOf((*NAMES, ALL, LIST)), BeforeValidator(_as_list)]
     data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
     prompts: Annotated[types.PathText | None, types.Preflight(check_prompts)]
     out: types.PathText | None

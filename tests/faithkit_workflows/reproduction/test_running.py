@@ -1,6 +1,7 @@
 """Steps are run once, resumed after a kill, and compared with the paper's figures."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.all_tables import select_results
+from faithkit_workflows.reproduction.all_tables import NAMES, select_results
 from faithkit_workflows.reproduction.cells import (
     ABOVE,
     BELOW,
@@ -119,6 +120,25 @@ def test_a_command_with_hardware_is_one_that_its_script_takes(table: str) -> Non
                 assert config["engine"]["num_gpus"] == 8
             else:
                 assert config["trainer"]["strategy"] == "fsdp" and config["trainer"]["devices"] == 2
+
+
+def test_the_list_names_data_prompts_hardware_and_what_can_be_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def described(*arguments: str) -> dict[str, str]:
+        reproduce.main(compose("reproduce", "table=list", f"out={tmp_path / 'out'}", *arguments))
+        blocks = re.split(r"^(?=\S)", capsys.readouterr().out, flags=re.MULTILINE)
+        return {block.partition(":")[0]: block for block in blocks if block}
+
+    local = described()
+    assert sorted(local) == sorted(NAMES) and not (tmp_path / "out").exists()
+    assert "data: ragtruth: embedded" in local["ragtruth_2"] and "comparable: 0 of 45" in local["ragtruth_2"]
+    (tmp_path / "ragtruth").mkdir()
+    paper = described("scale=paper", f"data_dir={tmp_path}")
+    assert "data: ragtruth: given" in paper["ragtruth_2"] and "comparable: 45 of 45" in paper["ragtruth_2"]
+    assert "hardware: CPU" in paper["ragtruth_2"] and "4 GPUs of 80 GB, 1 training" in paper["ragtruth_5"]
+    assert "prompts: ragtruth: spans (ours)" in paper["ragtruth_6"] and "OpenAI's server" in paper["ragtruth_6"]
+    assert "halludial: missing" in paper["halludial_2"] and "comparable: by eye" in paper["ragtruth_figure_2"]
 
 
 def test_a_table_is_printed_and_written_with_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
