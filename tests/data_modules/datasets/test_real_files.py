@@ -11,7 +11,7 @@ from faithkit.records import Example
 from tests.data_modules.official_rows import labels, make, read
 
 ROOT = os.environ.get("FAITHKIT_TEST_DATA")
-pytestmark = pytest.mark.skipif(ROOT is None, reason="set FAITHKIT_TEST_DATA to a folder with the public corpora")
+EXCERPTS = pytest.mark.skipif(ROOT is None, reason="set FAITHKIT_TEST_DATA to a folder with the public corpora")
 
 # Dataset, path below the folder, split, options, labels, and counts besides the number kept.
 WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[str, int]]] = [
@@ -52,6 +52,7 @@ WANTED: list[tuple[str, str, str, dict[str, Any], dict[str | None, int], dict[st
 ]  # fmt: skip
 
 
+@EXCERPTS
 @pytest.mark.parametrize(("name", "path", "split", "options", "wanted", "counts"), WANTED)
 def test_counts(
     name: str, path: str, split: str, options: dict[str, Any], wanted: dict[str | None, int], counts: dict[str, int]
@@ -62,12 +63,14 @@ def test_counts(
     assert found == counts | {"kept": sum(wanted.values())}
 
 
+@EXCERPTS
 @pytest.mark.parametrize("name", sorted({name for name, *_ in WANTED} - {"faithdial"}))
 def test_the_folder_of_all_corpora_will_do(name: str) -> None:
     assert ROOT is not None
     assert read(make(name, ROOT))[0]
 
 
+@EXCERPTS
 def test_cmu_dogs_conversations_give_the_turns_that_were_cut_out_of_them() -> None:
     assert ROOT is not None
     turns = read(make("cmu_dog", Path(ROOT) / "cmu_dog"))[0]
@@ -80,6 +83,7 @@ def test_cmu_dogs_conversations_give_the_turns_that_were_cut_out_of_them() -> No
     assert shown(raw) == shown(turns) and len(conversations) == 40
 
 
+@EXCERPTS
 def test_topical_chats_overlap_is_the_one_that_its_turns_tell() -> None:
     assert ROOT is not None
     examples = read(make("topical_chat", ROOT))[0]
@@ -87,6 +91,7 @@ def test_topical_chats_overlap_is_the_one_that_its_turns_tell() -> None:
     assert not wrong
 
 
+@EXCERPTS
 def test_the_span_corpora_as_they_are() -> None:
     assert ROOT is not None
     ragtruth = read(make("ragtruth", ROOT, official_split=False))[0]
@@ -97,3 +102,27 @@ def test_the_span_corpora_as_they_are() -> None:
     assert len({example.group for example in xsum}) == 297
     words = sum(len(e.response[s.start : s.end].split()) for e in xsum for s in e.spans or ())
     assert words == 12_006  # as many as there are tokens of label 1
+
+
+RELEASES = os.environ.get("FAITHKIT_TEST_RELEASES")
+WHOLE: list[tuple[str, str, dict[str, Any], dict[str, int], dict[str, int]]] = [
+    ("diahalu", "DiaHalu/DiaHalu_V1.xlsx", {}, {"faithful": 419, "hallucinated": 329}, {}),
+    ("diahalu", "DiaHalu/DiaHalu_V2.xlsx", {"models": "ChatGPT3.5"}, {"faithful": 419, "hallucinated": 329},
+        {"dropped: model GPT4": 355}),
+    ("diahalu", "DiaHalu/DiaHalu_Bench.jsonl", {}, {"faithful": 627, "hallucinated": 476}, {}),
+    ("audit", "FaithDial", {"generic": "hallucinated"}, {"faithful": 572, "hallucinated": 1828}, {
+        "dropped: blank row": 789, "dropped: no label": 3, "dropped: no knowledge": 3, "dropped: empty response": 1}),
+    ("halueval", "HaluEval", {}, {"faithful": 3692, "hallucinated": 815}, {}),
+    ("begin", "BEGIN-dataset", {}, {"faithful": 1392, "hallucinated": 2209}, {"dropped: generic": 6}),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(RELEASES is None, reason="set FAITHKIT_TEST_RELEASES to a folder with the papers' repositories")
+@pytest.mark.parametrize(("name", "path", "options", "wanted", "dropped"), WHOLE)
+def test_complete_releases(
+    name: str, path: str, options: dict[str, Any], wanted: dict[str, int], dropped: dict[str, int]
+) -> None:
+    assert RELEASES is not None
+    examples, counts = read(make(name, Path(RELEASES) / path, **options))
+    assert labels(examples) == wanted
+    assert {count: number for count, number in counts.items() if count.startswith("dropped")} == dropped
