@@ -127,6 +127,10 @@ def test_the_other_models_responses_need_no_language_model(measure: str, tiny_be
             "exclude each other",
         ),
         (["selfcheck.measure=ngram", "selfcheck.temperature=[]"], "use a number above 0, or a list of them"),
+        (
+            ["selfcheck.measure=ngram", "engine=transformers", "engine.model={llama}", "engine.num_gpus=2"],
+            r"vLLM alone divides a model over GPUs, and engine.num_gpus is 2(.|\n)*engine=vllm",
+        ),
         (["selfcheck.measure=ngrams"], r"selfcheck.measure is 'ngrams'\n.*did you mean ngram"),
         (["selfcheck.measure=ngram", "selfcheck.samples=others"], "do not name the models that wrote them"),
     ],
