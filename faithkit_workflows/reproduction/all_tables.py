@@ -14,7 +14,8 @@ NAMES = (
     *(f"ragtruth_{number}" for number in (2, 3, 4, 5, 6, 7)),
     *(f"diahalu_{number}" for number in (1, 2, 3, 4)),
     *(f"ragtruth_figure_{number}" for number in (2, 3, 4)),
-    *("diahalu_figure_5", "halludial_figure_3"),
+    "diahalu_figure_5",
+    *(f"halludial_figure_{number}" for number in (2, 3, 4, 5)),
 )
 ALL, LIST = "all", "list"
 PAPERS = (faithdial_tables, halludial_tables, ragtruth_tables, diahalu_tables)

@@ -3,6 +3,7 @@
 The papers print no numbers for them, so a figure has no verdict: it is compared by eye.
 """
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -10,9 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from faithkit.embedded_name import EMBEDDED
 from faithkit.files.jsonl import read_jsonl
 from faithkit.metrics.results import read_metrics
 from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
+from faithkit.records import HALLUCINATED
 from faithkit.statistics.metric import Metric as Estimate
 from faithkit_workflows.reproduction.cells import Metric, Table
 from faithkit_workflows.reproduction.halludial_tables import temperature_step
@@ -20,6 +23,8 @@ from faithkit_workflows.reproduction.table_steps import Place, Step, describe_st
 
 Draw = Callable[[Place, Path], Path | None]
 MAX_TOPICS = 15
+TOPICS_KEY = "pipeline.options.topics_path"
+OTHERS = "(others)"  # values of a facet that a description counts together
 PLOT = "temperature.png"  # of benchmark=temperature_sweep
 TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
 
@@ -72,6 +77,7 @@ def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
         used=(sweep.name,),
         draw=_copy_plot(sweep, PLOT),
     )
+    yield from _topic_figures(tables)
 
 
 def _describe_with_plots(dataset: str) -> Step:
@@ -91,9 +97,7 @@ def _copy_plot(step: Step, name: str) -> Draw:
 
 def _recall_figure(table: Table) -> Figure:
     """Builds RAGTruth's Figure 4 from the detectors of its Table 6."""
-    stand_ins = {step.name: step.stand_in for step in table.steps}
-    results = [(cell.row, cell.result) for cell in table.cells if isinstance(cell.result, Metric)]
-    systems = {stand_ins[one.step] or row.partition(";")[0]: one.step for row, one in results}
+    systems = _systems(table)
 
     def draw(place: Place, path: Path) -> Path | None:
         recalls = {system: read_recalls(place.folder(step)) for system, step in systems.items()}
@@ -147,15 +151,86 @@ def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], path: Path) -> P
         return save_figure(figure, path)
 
 
-def count_topics(folder: Path, keep: Callable[[Mapping[str, Any]], bool]) -> Counter[str]:
-    """Counts the topics of the predictions of a run that `keep` selects; empty if the data names no topics."""
-    counts: Counter[str] = Counter()
-    for path in sorted((folder / "predictions").glob("*.jsonl")):
-        for row in read_jsonl(path):
-            topic = (row.get("facts") or {}).get("topic")
-            if topic and keep(row):
-                counts[topic] += 1
-    return counts
+def _topic_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
+    """Builds HalluDial's figures of topics, which come from Wizard of Wikipedia's files."""
+    described = describe_step("halludial", "halludial", f"++{TOPICS_KEY}={EMBEDDED}", part="topics")
+    described = replace(described, corpora={**described.corpora, f"++{TOPICS_KEY}": "wow"})
+
+    def draw_corpus(place: Place, path: Path) -> Path | None:
+        rates = json.loads((place.folder(described.name) / "corpus.json").read_text(encoding="utf-8"))["rates"]
+        counts = {topic: one["n"] for topic, one in rates.get("topic", {}).items() if topic != OTHERS}
+        return plot_topics({"HalluDial": counts}, path)
+
+    yield Figure(
+        name="halludial_figure_2",
+        title="Topics of the dialogues",
+        citation="Luo et al. 2024, Figure 2",
+        steps=(described,),
+        used=(described.name,),
+        draw=draw_corpus,
+    )
+    for number, table, title, keep in (
+        (4, tables["halludial_2"], "Topics of the hallucinations that systems do not detect", _is_missed),
+        (5, tables["halludial_6"], "Topics of the hallucinations of language models", _is_hallucinated),
+    ):
+        systems = _systems(table)
+
+        def draw(
+            place: Place,
+            path: Path,
+            systems: Mapping[str, str] = systems,
+            keep: Callable[[Mapping[str, Any]], bool] = keep,
+        ) -> Path | None:
+            topics = read_topics(place)
+            found = {name: count_topics(place.folder(step), topics, keep) for name, step in systems.items()}
+            return plot_topics(found, path)
+
+        yield Figure(
+            name=f"halludial_figure_{number}",
+            title=title,
+            citation=f"Luo et al. 2024, Figure {number}",
+            steps=(*table.steps, described),
+            used=(*dict.fromkeys(systems.values()), described.name),
+            draw=draw,
+        )
+
+
+def _is_missed(row: Mapping[str, Any]) -> bool:
+    return row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED
+
+
+def _is_hallucinated(row: Mapping[str, Any]) -> bool:
+    return row.get("label") == HALLUCINATED
+
+
+def _systems(table: Table) -> dict[str, str]:
+    """Lists the steps of the systems of a table, by the name of the system or of its replacement."""
+    stand_ins = {step.name: step.stand_in for step in table.steps}
+    results = [(cell.row, cell.result) for cell in table.cells if isinstance(cell.result, Metric)]
+    return {stand_ins[one.step] or row.partition(";")[0]: one.step for row, one in results}
+
+
+def read_topics(place: Place) -> dict[str, str]:
+    """Reads the topics of HalluDial's dialogues by joining them with Wizard of Wikipedia's."""
+    from data_modules.build import build_source
+    from data_modules.reading.dataset import read_examples
+    from data_modules.reading.rows import ReadReport
+
+    path, wow = (str(place.corpus(name) or EMBEDDED) for name in ("halludial", "wow"))
+    source = build_source("halludial", path, topics_path=wow)
+    examples = (one for split in source.split_names() for one in read_examples(source, split, ReadReport()))
+    return {one.group: one.meta["topic"] for one in examples if "topic" in one.meta}
+
+
+def count_topics(folder: Path, topics: Mapping[str, str], keep: Callable[[Mapping[str, Any]], bool]) -> Counter[str]:
+    """Counts the topics of the predictions of a run that `keep` selects.
+
+    Args:
+        topics: By dialogue.
+    """
+    files = sorted((folder / "predictions").glob("*.jsonl"))
+    rows = (row for path in files for row in read_jsonl(path))
+    return Counter(topics[row["group"]] for row in rows if row.get("group") in topics and keep(row))
 
 
 def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | None:

@@ -8,7 +8,7 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.metrics.results import write_results
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.reproduction.all_tables import all_results
-from faithkit_workflows.reproduction.paper_figures import Figure, count_topics, plot_topics, read_recalls
+from faithkit_workflows.reproduction.paper_figures import Figure, count_topics, plot_topics, read_recalls, read_topics
 from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place
 
@@ -62,19 +62,20 @@ def test_a_figure_without_results_states_the_reason(
 
 
 def test_topics_of_predictions_are_counted_and_plotted(tmp_path: Path) -> None:
-    rows = [
-        {"id": str(number), "label": label, "score": 0.5, "facts": {"topic": topic} if topic else {}}
-        for number, (label, topic) in enumerate(
-            [("hallucinated", "Dogs"), ("faithful", "Dogs"), ("hallucinated", "$ [b]"), ("hallucinated", "")]
-        )
-    ]
+    labels = [("a", "hallucinated"), ("a", "faithful"), ("b", "hallucinated"), ("c", "hallucinated")]
+    rows = [{"id": str(n), "label": label, "score": 0.5, "group": group} for n, (group, label) in enumerate(labels)]
     (tmp_path / "predictions").mkdir()
     write_jsonl(tmp_path / "predictions" / "a.jsonl", rows)
-    counts = count_topics(tmp_path, lambda row: row["label"] == "hallucinated")
+    counts = count_topics(tmp_path, {"a": "Dogs", "b": "$ [b]"}, lambda row: row["label"] == "hallucinated")
     assert counts == {"Dogs": 1, "$ [b]": 1}
     path = plot_topics({"a judge": counts, "another": {}}, tmp_path / "topics.png")
     assert path is not None and path.read_bytes().startswith(PNG)
     assert plot_topics({"another": {}}, tmp_path / "none.png") is None
+
+
+def test_dialogues_of_the_embedded_corpus_have_topics(tmp_path: Path) -> None:
+    topics = read_topics(Place(scale=LOCAL, out=tmp_path))
+    assert len(topics) > 100 and len(set(topics.values())) > 10
 
 
 def test_every_figure_names_its_paper_and_number() -> None:
