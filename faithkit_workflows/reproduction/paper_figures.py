@@ -3,7 +3,6 @@
 The papers print no numbers for them, so a figure has no verdict: it is compared by eye.
 """
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,6 @@ from faithkit_workflows.reproduction.table_steps import Place, Step, describe_st
 Draw = Callable[[Place, Path], Path | None]
 MAX_TOPICS = 15
 TOPICS_KEY = "pipeline.options.topics_path"
-OTHERS = "(others)"  # values of a facet that a description counts together
 PLOT = "temperature.png"  # of benchmark=temperature_sweep
 TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
 
@@ -157,9 +155,7 @@ def _topic_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
     described = replace(described, corpora={**described.corpora, f"++{TOPICS_KEY}": "wow"})
 
     def draw_corpus(place: Place, path: Path) -> Path | None:
-        rates = json.loads((place.folder(described.name) / "corpus.json").read_text(encoding="utf-8"))["rates"]
-        counts = {topic: one["n"] for topic, one in rates.get("topic", {}).items() if topic != OTHERS}
-        return plot_topics({"HalluDial": counts}, path)
+        return plot_topics({"HalluDial's dialogues": Counter(read_topics(place).values())}, path)
 
     yield Figure(
         name="halludial_figure_2",
