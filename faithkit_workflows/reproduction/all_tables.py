@@ -14,7 +14,7 @@ NAMES = (
     *(f"ragtruth_{number}" for number in (2, 3, 4, 5, 6, 7)),
     *(f"diahalu_{number}" for number in (1, 2, 3, 4)),
     *(f"ragtruth_figure_{number}" for number in (2, 3, 4)),
-    "diahalu_figure_5",
+    *(f"diahalu_figure_{number}" for number in (3, 5)),
     *(f"halludial_figure_{number}" for number in (2, 3, 4, 5)),
 )
 ALL, LIST = "all", "list"

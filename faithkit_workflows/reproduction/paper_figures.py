@@ -64,6 +64,15 @@ def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
             used=(step.name,),
             draw=_copy_plot(step, f"{plot}.png"),
         )
+    described = describe_step("diahalu", "diahalu")
+    yield Figure(
+        name="diahalu_figure_3",
+        title="Sources of the dialogues' topics",
+        citation="Chen et al. 2024, Figure 3",
+        steps=(described,),
+        used=(described.name,),
+        draw=_draw_sources,
+    )
     yield _recall_figure(tables["ragtruth_6"])
     judge = next(step for step in tables["halludial_6"].steps if step.script == "train")
     sweep = temperature_step(scale, judge)
@@ -76,6 +85,10 @@ def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
         draw=_copy_plot(sweep, PLOT),
     )
     yield from _topic_figures(tables)
+
+
+def _draw_sources(place: Place, path: Path) -> Path | None:
+    return plot_topics({"DiaHalu's dialogues": Counter(_read_facts(place, "diahalu", "topic_source").values())}, path)
 
 
 def _describe_with_plots(dataset: str) -> Step:
@@ -208,14 +221,18 @@ def _systems(table: Table) -> dict[str, str]:
 
 def read_topics(place: Place) -> dict[str, str]:
     """Reads the topics of HalluDial's dialogues by joining them with Wizard of Wikipedia's."""
+    return _read_facts(place, "halludial", "topic", topics_path=str(place.corpus("wow") or EMBEDDED))
+
+
+def _read_facts(place: Place, dataset: str, name: str, **options: Any) -> dict[str, str]:
+    """Reads a field of the rows' meta by dialogue; dialogues without it are left out."""
     from data_modules.build import build_source
     from data_modules.reading.dataset import read_examples
     from data_modules.reading.rows import ReadReport
 
-    path, wow = (str(place.corpus(name) or EMBEDDED) for name in ("halludial", "wow"))
-    source = build_source("halludial", path, topics_path=wow)
+    source = build_source(dataset, str(place.corpus(dataset) or EMBEDDED), **options)
     examples = (one for split in source.split_names() for one in read_examples(source, split, ReadReport()))
-    return {one.group: one.meta["topic"] for one in examples if "topic" in one.meta}
+    return {one.group: one.meta[name] for one in examples if name in one.meta}
 
 
 def count_topics(folder: Path, topics: Mapping[str, str], keep: Callable[[Mapping[str, Any]], bool]) -> Counter[str]:
@@ -246,7 +263,7 @@ def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | N
             axes.barh([plot_name(topic) for topic, _ in shown], [count / total for _, count in shown], color=COLOURS[0])
             axes.invert_yaxis()
             axes.xaxis.set_major_formatter(percent_axis())
-            axes.set_title(f"{plot_name(name)}  (n = {total:,}, {len(counts):,} topics)")
+            axes.set_title(f"{plot_name(name)}  (n = {total:,}, {len(counts):,} kinds)")
         for axes in figure.axes[len(panels) :]:
             axes.remove()
         return save_figure(figure, path)
