@@ -60,9 +60,21 @@ def main(cfg: Any) -> None:
     with open_run(cfg, name, TrainSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
         # Logged before the slow imports of the training.
-        log.info("train: model=%s data=%s, into %s", config["model"]["name"], config["data"]["name"], run.path)
+        log.info("train: %s, into %s", describe_training(config), run.path)
         check_available(config["model"].get("weights"))
         work(run, config)
+
+
+def describe_training(config: dict[str, Any]) -> str:
+    """Names the model with its weights, and the dataset with where it is read."""
+    from data_modules.reading.files import HUB
+    from faithkit.embedded_name import EMBEDDED
+
+    data, model = config["data"], config["model"]
+    path = data.get("path")
+    places = {None: "", EMBEDDED: " (embedded corpus)", HUB: " from the hub"}
+    place = places.get(path, f" from {path}")
+    return f"model={model['name']} from {model.get('weights')}, data={data['name']}{place}"
 
 
 def work(run: "RunFolder", config: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from faithkit.settings.types import (
 )
 
 ARCHITECTURE_NAMES = ("seq2seq", "causal", "doha")  # the keys of generation.weights.ARCHITECTURES, without torch
-SEQ2SEQ_QUERIES = ("encoder_mean", "encoder_first", "decoder_first")  # the first is the default
+SEQ2SEQ_QUERIES = ("encoder_mean", "first_token", "decoder_first")  # the first is the default
 CAUSAL_QUERIES = ("context_last",)
 ALL = "all"  # negatives of the other rows of a batch
 
@@ -80,7 +80,7 @@ class InfoNceOptions:
     Args:
         weight: Of the contrastive loss, where the likelihood has 1.
         temperature: Divides the scores; below 1 sharpens the choice.
-        query: The context's summary, which is compared with the candidates: encoder_mean, encoder_first or
+        query: The context's summary, which is compared with the candidates: encoder_mean, first_token or
             decoder_first; for causal models context_last. None is the first of these that the model has.
         num_negatives: Of a response, at most.
         in_batch: True makes the gold responses of the batch's other rows negatives too; `all` their negatives besides,

@@ -28,7 +28,8 @@ GENERATORS = {  # with the arguments of their training
 SMALL = {"GPT2": "smollm2-135m", "DialoGPT": "smollm2-135m", "DoHA": "facebook/bart-base"}
 # By the paper's heads: the metric of the paper's scripts, ours, and the factor to the paper's unit.
 METRICS = {
-    "critic": ("critic_rate", "", 100.0),
+    "critic": ("official_critic_rate", "critic_rate", 100.0),
+    "critic_fitted": ("critic_rate", "", 100.0),
     "q2_f1": ("official_q2_f1", "q2_f1", 100.0),
     "q2_nli": ("official_q2_nli", "q2_nli", 100.0),
     "bert_score": ("official_bertscore", "bertscore_f1", 1.0),
@@ -36,8 +37,8 @@ METRICS = {
     "bleu": ("official_bleu", "bleu", 1.0),
     "rouge_l": ("rouge_l", "", 100.0),  # the scripts have none
 }
-HEADS = {"critic": "Critic", "q2_f1": "Q2 F1", "q2_nli": "Q2 NLI", "bert_score": "BERTScore", "knowledge_f1": "F1"}
-HEADS |= {"bleu": "BLEU", "rouge_l": "ROUGE-L"}
+HEADS = {"critic": "Critic", "critic_fitted": "Critic, fitted threshold", "q2_f1": "Q2 F1", "q2_nli": "Q2 NLI"}
+HEADS |= {"bert_score": "BERTScore", "knowledge_f1": "F1", "bleu": "BLEU", "rouge_l": "ROUGE-L"}
 NO_FIGURE = "the paper's figure is not available"
 ZERO_SHOT = ("topical_chat", "cmu_dog", "wow")
 # Few rows in small batches: the local scale only shows that everything works.
@@ -217,7 +218,7 @@ def _zero_shot_table(scale: str) -> Table:
             scored[corpus, key] = _scored(scale, f"{corpus}_by_{key}", corpus, generator, 12)
             steps += [generator, scored[corpus, key]]
             trained = "FaithDial" if key == "zero_shot" else corpus
-            for name in ("critic", "q2_nli", "bert_score", "knowledge_f1"):
+            for name in ("critic", "critic_fitted", "q2_nli", "bert_score", "knowledge_f1"):
                 cells.append(_cell(f"{corpus}: T5 trained on {trained}", scored[corpus, key], corpus, name))
 
     def subtract(row: Mapping[str, Any], column: str) -> Result | str:

@@ -292,7 +292,10 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
     from data_modules.reading.dataset import resolve_split
     from data_modules.reading.files import HUB
 
-    if path in (EMBEDDED, HUB):
+    if path == EMBEDDED:
+        return
+    if path == HUB:
+        source.check()  # refuses a dataset that is not there, without any access
         return
     place = Path(path).expanduser()
     if not place.exists() and not (source.files_stand_alone and (is_address(path) or is_glob(path))):

@@ -26,7 +26,7 @@ from faithkit.training.language_model import at_places, token_mean
 from generation.objectives.objective import Objective, Step
 from generation.options import ALL, CAUSAL_QUERIES, SEQ2SEQ_QUERIES, InfoNceOptions
 
-ENCODER_MEAN, ENCODER_FIRST, DECODER_FIRST = SEQ2SEQ_QUERIES
+ENCODER_MEAN, FIRST_TOKEN, DECODER_FIRST = SEQ2SEQ_QUERIES
 (CONTEXT_LAST,) = CAUSAL_QUERIES
 
 
@@ -58,7 +58,7 @@ def run_candidates(model: Any, batch: Mapping[str, Tensor], query: str) -> Contr
     states = states.flatten(0, 1)
     if query in (DECODER_FIRST, CONTEXT_LAST):
         summary = states[batch["candidate_first"]]
-    elif query == ENCODER_FIRST:
+    elif query == FIRST_TOKEN:
         summary = output.encoder_last_hidden_state[:, 0]
     else:
         inside = batch["attention_mask"][..., None]

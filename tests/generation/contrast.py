@@ -108,5 +108,5 @@ def one_pass(
     ids = torch.cat([torch.tensor(prefix), candidate])
     output = model(input_ids=context[None], decoder_input_ids=ids[None], output_hidden_states=True, use_cache=False)
     states, encoded = output.decoder_hidden_states[-1][0], output.encoder_last_hidden_state[0]
-    summary = {"encoder_first": encoded[0], "encoder_mean": encoded.mean(0), "decoder_first": states[0]}[query or ""]
+    summary = {"first_token": encoded[0], "encoder_mean": encoded.mean(0), "decoder_first": states[0]}[query or ""]
     return output.logits[0, : len(candidate)], summary, states[-1]

@@ -119,7 +119,7 @@ def test_processes_see_each_others_candidates(in_batch: bool | str) -> None:
 
 
 QUERIES = [
-    ("t5", "encoder_first"),
+    ("t5", "first_token"),
     ("t5", "encoder_mean"),
     ("t5", "decoder_first"),
     ("bart", "encoder_mean"),

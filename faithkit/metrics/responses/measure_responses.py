@@ -156,6 +156,11 @@ class MetricModels:
         return missing + (self.official.notes if self.official else ())
 
 
+def likelier_class(scores: Values) -> Values:
+    """Computes 1 where P(hallucinated) is at least a half, as FaithDial's critic decides without a fitted threshold."""
+    return np.where(np.isnan(scores), np.nan, scores >= 0.5)
+
+
 def gold_response(example: Example) -> str:
     """Returns the dataset's response: the reference where there is one."""
     return example.response if example.reference is None else example.reference
@@ -190,6 +195,8 @@ def measure_responses(
     if models.official is not None:
         official, asked = models.official.score(responses, knowledge)
         columns |= official
+        if models.detector is not None:
+            columns[f"official_{CRITIC_RATE}"] = likelier_class(columns[f"{CRITIC}_score"])
         if asked is not None:
             notes.append(f"official {_q2_note(asked)}")
             _keep_questions(details, "official_q2", asked)

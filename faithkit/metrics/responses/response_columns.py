@@ -37,6 +37,7 @@ class ResponseMetric:
 # In the order of the tables. A new metric needs a line here.
 RESPONSE_METRICS: Mapping[str, ResponseMetric] = {
     CRITIC_RATE: ResponseMetric("critic: hallucinated", ERROR_RATE),
+    "official_critic_rate": ResponseMetric("critic at 0.5: hallucinated", ERROR_RATE),
     "critic_score": ResponseMetric("", MetricKind(low=0, high=1, higher_is_better=False)),
     "q2_f1": ResponseMetric("Q2 F1", SIMILARITY),
     "q2_nli": ResponseMetric("Q2 NLI", SIMILARITY),

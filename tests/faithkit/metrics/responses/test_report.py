@@ -17,6 +17,7 @@ from faithkit.metrics.responses.measure_responses import (
     is_fallback,
     measure_responses,
 )
+from faithkit.metrics.responses.official import OfficialMetrics
 from faithkit.metrics.responses.response_columns import RESPONSE_KINDS, MetricColumns, PairedResponses
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
@@ -117,6 +118,21 @@ def test_a_detectors_verdicts_become_a_rate_and_scores() -> None:
     found = critic_rate(Copying(), EXAMPLES, ANSWERS)
     np.testing.assert_array_equal(found["critic_rate"], [0.0, 1.0, np.nan, 0.0])
     np.testing.assert_array_equal(found["critic_score"], [np.nan, 0.75, np.nan, np.nan])
+
+
+class Strict(Copying):
+    """Calls a response hallucinated only from 0.8 on; the scores are 0.25 and 0.75."""
+
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        for one, score in zip(examples, (0.25, 0.75), strict=True):
+            yield Prediction(id=one.id, label="faithful", score=score)
+
+
+def test_the_official_rate_takes_the_likelier_class_whatever_the_threshold() -> None:
+    models = MetricModels(detector=Strict(), official=OfficialMetrics())
+    columns = measure_responses(EXAMPLES[:2], ANSWERS[:2], models).columns
+    assert columns["critic_rate"].tolist() == [0, 0] and columns["official_critic_rate"].tolist() == [0, 1]
+    assert "official_critic_rate" not in measure_responses(EXAMPLES[:2], ANSWERS[:2], MetricModels()).columns
 
 
 def test_judges_stand_beside_the_critic_and_what_they_cannot_read_is_said() -> None:
