@@ -165,7 +165,7 @@ def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
             temperature=thresholds["temperature"],
             threshold=thresholds["threshold"],
         ),
-        pipeline="text-classification",
+        pipeline=None if EVIDENCE in thresholds else "text-classification",
         limits=LIMITS,
         thresholds=f"Decision threshold {thresholds['threshold']:.4f}, chosen on validation for {thresholds['aim']}; "
         f"temperature {thresholds['temperature']:.4f}, fitted on validation.",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from data_modules.data_options import USER_TABLE, DataOptions
+from data_modules.data_options import ROWS, USER_TABLE, DataOptions
 from data_modules.encoding.encoder import Encoder
 from data_modules.reading.dataset import Source, exclude_from, read_examples
 from data_modules.reading.exclude import Excluded
@@ -163,6 +163,7 @@ def build_data(data: Mapping[str, Any], encoder: Encoder, *, num_epochs: int, se
         split=data["split"],
         fold=None if data["fold"] is None else (data["fold"], data["num_folds"]),
         num_rows=data["num_rows"],
+        by_rows=data["split_by"] == ROWS,
     )
     numbered = encoder.numbers_passages
     mix = build_mix(data["parts"], data["exclude"], data["negatives"], split_plan, numbered=numbered)

@@ -73,6 +73,8 @@ class DataModule(pl.LightningDataModule):
             for split, subset in divided.items():
                 self.subsets[split].append(subset)
         self._keep_weak_apart()
+        if self.split_plan.by_rows:
+            log.warning("data.split_by=rows: rows of one group are in training and test, so test figures are too high")
         num_rows = {split: sum(map(len, subsets)) for split, subsets in self.subsets.items()}
         if not self._stream and not num_rows["train"]:
             raise self._no_examples("training", "lower data.validation_fraction or data.test_fraction")

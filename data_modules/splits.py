@@ -1,6 +1,6 @@
 """Divides the rows of a dataset into training, validation and test.
 
-Rows of one group (a dialogue, a document) always stay together.
+Rows of one group (a dialogue, a document) stay together, unless rows are divided by themselves.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +30,8 @@ class SplitPlan:
         fold: For cross-validation `(fold, num_folds)`: of so many parts by group this one, counted from 0, is the test
             set.
         num_rows: The first rows of each official split alone, counted after filtering.
+        by_rows: Divides rows in place of groups. Then a group can be in several parts, so test figures are too high; it
+            is for comparison with published figures.
     """
 
     fractions: Mapping[str, float] = field(default_factory=lambda: {"validation": 0.1, "test": 0.1})
@@ -37,6 +39,7 @@ class SplitPlan:
     split: str | None = None
     fold: tuple[int, int] | None = None
     num_rows: int | None = None
+    by_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.fold is None:
@@ -67,6 +70,8 @@ class SplitPlan:
         """
         if split != self.base(official):
             return {split: np.arange(len(groups))}
+        if self.by_rows:
+            return divide_rows(len(groups), self.missing(official, split), self.seed)
         if self.fold is None:
             return divide_groups(groups, self.missing(official, split), self.seed)
         in_test = fold_of(groups, self.fold[1]) == self.fold[0]
@@ -168,6 +173,14 @@ def divide_groups(
         low = high
     rows["train"] = np.flatnonzero(place >= low)
     return rows
+
+
+def divide_rows(num_rows: int, fractions: Mapping[str, float], seed: int) -> dict[str, NDArray[np.int64]]:
+    """Divides rows at random into exact shares; what the fractions leave is `train`."""
+    order = np.random.default_rng(seed).permutation(num_rows)
+    bounds = [round(num_rows * share) for share in np.cumsum(list(fractions.values()))]
+    names = [*fractions, "train"]
+    return {name: np.sort(rows) for name, rows in zip(names, np.split(order, bounds), strict=True)}
 
 
 def fold_of(groups: NDArray[np.uint64], num_folds: int) -> NDArray[np.int64]:

@@ -70,6 +70,32 @@ def test_paper_scale_is_the_papers_recipe() -> None:
     assert (cfg.model.max_length, cfg.optimizer.warmup, cfg.model.gradient_clip_val) == (512, 0.08, 1.0)
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "rows_a_step", "validations"),
+    [
+        ("critic", "faithcritic", 64, 2),
+        ("t5", "faithdial", 64, 2),
+        ("gpt2", "faithdial", 128, 2),
+        ("dialogpt", "faithdial", 128, 2),
+        ("doha", "faithdial", 128, 2),
+        ("tagger", "ragtruth", 8, 2),
+        ("judge", "halludial", 8, 1),
+        ("judge_lora", "halludial", 32, 1),
+    ],
+)
+def test_a_model_learns_its_papers_data_in_its_steps(model: str, data: str, rows_a_step: int, validations: int) -> None:
+    cfg = compose("train", f"model={model}", "scale=paper")
+    assert (cfg.data.name, cfg.data.parts[0].path) == (data, "hub")
+    assert cfg.model.batch_size * cfg.model.accumulate_grad_batches == rows_a_step
+    assert cfg.model.validations_per_epoch == validations
+    assert compose("train", f"model={model}", "scale=paper", "data=embedded").data.name == "embedded"
+
+
+def test_infonce_compares_the_first_token_as_the_release_does() -> None:
+    t5, gpt2 = (compose("train", f"model={name}", "objective=infonce", "scale=paper") for name in ("t5", "gpt2"))
+    assert (t5.objective.query, gpt2.objective.query) == ("first_token", None)
+
+
 def test_the_tagger_at_paper_scale_learns_as_lettucedetect_does() -> None:
     cfg = compose("train", "model=tagger", "scale=paper")
     assert (cfg.optimizer.lr, cfg.optimizer.weight_decay, cfg.model.num_epochs) == (1e-5, 0.01, 6)
@@ -92,7 +118,8 @@ def test_judges_at_paper_scale_are_the_papers() -> None:
     assert (halludial.optimizer.schedule, halludial.optimizer.warmup, halludial.model.num_epochs) == ("cosine", 0.03, 2)
     assert (halludial.model.max_length, halludial.model.batch_size) == (1280, 8) and "lora_rank" not in halludial.model
     assert (ragtruth.model.weights, ragtruth.optimizer.lr) == ("meta-llama/Llama-2-13b-hf", 3e-4)
-    assert ragtruth.model.num_epochs == 3 and ragtruth.model.lora_rank and ragtruth.model.lora_modules == "all-linear"
+    assert (ragtruth.model.lora_rank, ragtruth.optimizer.warmup) == (8, 0.1)
+    assert ragtruth.model.num_epochs == 3 and ragtruth.model.lora_modules == "all-linear"
 
 
 def test_the_command_line_wins_over_model_and_scale() -> None:

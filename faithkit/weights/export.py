@@ -42,14 +42,14 @@ class Card:
     """The parts of a model card that depend on the kind of model; the others come from its sidecar and its metrics.
 
     Args:
-        pipeline: The hub's name of its task.
+        pipeline: The hub's name of its task; None if a plain pipeline would give other labels.
         thresholds: How a score becomes a label; empty for a model without labels.
     """
 
     title: str
     purpose: str
     usage: str
-    pipeline: str
+    pipeline: str | None
     limits: Sequence[str]
     thresholds: str = ""
     tags: str = "hallucination-detection, faithfulness"
@@ -140,7 +140,7 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
         "---",
         "language: en",
         "library_name: transformers",
-        f"pipeline_tag: {card.pipeline}",
+        *([f"pipeline_tag: {card.pipeline}"] if card.pipeline else []),
         f"tags: [{card.tags}]",
         "---",
         "",

@@ -11,7 +11,7 @@ SMALL = "smollm2-135m"
 FIGURES = {"precision": "precision", "recall": "recall", "f1": "F1"}
 # Open weights, by the paper's names; ChatGPT is behind a server.
 OPEN = {"LLaMA-30B": "huggyllama/llama-30b", "Vicuna-33B": "lmsys/vicuna-33b-v1.3"}
-HOSTED = {"ChatGPT3.5": "gpt-3.5-turbo", "ChatGPT4": "gpt-4"}
+HOSTED = {"ChatGPT3.5": "gpt-3.5-turbo-1106", "ChatGPT4": "gpt-4-1106-preview"}
 SELFCHECK = {"SelfCheckGPT, BERTScore": "bert_score", "SelfCheckGPT, NLI": "nli", "SelfCheckGPT, prompt": "prompt"}
 CHATGPT = "ChatGPT3.5"  # wrote the dialogues, and rephrases them for SelfCheckGPT
 # The paper rephrases at several temperatures, and gives neither them nor the number of samples.

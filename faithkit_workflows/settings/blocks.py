@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from data_modules.data_options import KINDS, NUM_BUFFER_ROWS, NUM_READERS
+from data_modules.data_options import KINDS, NUM_BUFFER_ROWS, NUM_READERS, ROWS, SPLIT_BY
 from data_modules.reading.dataset import SPLITS
 from faithkit.detector import DETECTORS
 from faithkit.records import LABELS
@@ -230,6 +230,7 @@ class Data(types.OpenBlock):
     on_bad_row: OnBadRow
     validation_fraction: types.PartialShare
     test_fraction: types.PartialShare
+    split_by: Annotated[str, types.OneOf(SPLIT_BY)]
     fold: Annotated[types.NonNegativeInt | None, types.OrNull("for the usual split")]
     num_folds: Annotated[int, types.Range(ge=2, le=10**6)]
     exclude: list[ExcludedSet]
@@ -264,6 +265,11 @@ class Data(types.OpenBlock):
             lambda s: s.validation_fraction + s.test_fraction >= 1,
             "data.validation_fraction is {s.validation_fraction}, data.test_fraction {s.test_fraction}",
             "lower them: nothing would be left to train on",
+        ),
+        types.Conflict(
+            lambda s: s.split_by == ROWS and (s.streaming or s.fold is not None),
+            "data.split_by is rows, and folds and streams are divided by group",
+            "set data.split_by=group",
         ),
         # Negatives are made from a whole split.
         types.excludes("data.streaming", "data.negatives", "set data.streaming=false, or data.negatives=null"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from critic import Critic
+from critic.export import export
 from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHTS, fit_evidence
 from critic.weights import load_classifier
 from faithkit.files.run_folder import RunFolder
@@ -33,6 +34,17 @@ def test_a_frozen_encoder_stays_as_it_was_and_its_head_learns(general: Path, tin
     after = model_state(best_weights(RunFolder(general)))
     moved = {name for name in before if not np.array_equal(before[name].numpy(), after[name].float().numpy())}
     assert moved == {name for name in before if name.startswith(("classifier.", "bert.pooler."))}
+
+
+def test_an_export_with_evidence_is_not_offered_as_a_plain_classifier(
+    general: Path, trained: Path, tmp_path: Path
+) -> None:
+    """A plain pipeline leaves out the evidence, and so gives other labels."""
+    tagged = {}
+    for name, run in (("evidence", general), ("plain", trained)):
+        export(str(run), str(tmp_path / name))
+        tagged[name] = "pipeline_tag: text-classification" in (tmp_path / name / "README.md").read_text()
+    assert tagged == {"evidence": False, "plain": True}
 
 
 def test_scores_are_the_same_alone_in_lists_and_from_cached_tokens(general: Path) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from data_modules.build import build_data
@@ -75,3 +76,16 @@ def test_every_group_is_in_the_test_set_of_one_fold_alone(encoder: PairEncoder) 
 def test_a_fold_that_is_not_there_is_refused(encoder: PairEncoder, options: dict[str, int]) -> None:
     with pytest.raises(UserError, match=f"data.fold={options['fold']}"):
         data(encoder, MANY, **options)
+
+
+def test_rows_can_be_divided_in_place_of_groups(encoder: PairEncoder) -> None:
+    def rows_and_groups(split_by: str) -> tuple[list[int], bool]:
+        built = data(encoder, MANY, split="train", test_fraction=0.25, split_by=split_by)
+        parts = {name: built.subsets[name][0] for name in ("train", "validation", "test")}
+        groups = {name: set(part.encoded.groups[part.indices].tolist()) for name, part in parts.items()}
+        rows = np.concatenate([part.indices for part in parts.values()])
+        assert sorted(rows.tolist()) == list(range(120))
+        return [len(part.indices) for part in parts.values()], bool(groups["train"] & groups["test"])
+
+    assert rows_and_groups("rows") == ([78, 12, 30], True)
+    assert rows_and_groups("group")[1] is False
