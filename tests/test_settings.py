@@ -155,3 +155,10 @@ def test_a_conflict_names_the_values_and_what_to_type() -> None:
     [problem] = find_problems({"low": 3, "high": 1}, Range)
     assert (problem.problem, problem.hint) == ("low is 3, high 1", "low=1")
     assert find_problems({"low": 1, "high": 1}, Range) == []
+
+
+@pytest.mark.parametrize("typed", ["pipeline.options={labelled_by: model}", "pipeline.options.labelled_by=model"])
+def test_options_of_a_dataset_are_typed_without_a_plus(typed: str) -> None:
+    typed_line = ["pipeline=describe", "pipeline.dataset=diahalu", typed, "pipeline.options.level=turn"]
+    line = CommandLine(CONFIGS, "construct", typed_line, schema_of("construct"))
+    assert line.compose().pipeline.options == {"labelled_by": "model", "level": "turn"}

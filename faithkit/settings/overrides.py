@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from faithkit.errors import UserError, choice_hint, nearest, shorten
 from faithkit.settings.config_files import choices_of
 
+OPEN_BLOCK = "options"
 LIST_HINT = "the items of a list are numbered: data.parts.0.path=PATH"
 EVERY_KEY = "see every key with --cfg job"
 
@@ -122,7 +123,9 @@ def _compose(configs: Path, config_name: str, choices: tuple[str, ...]) -> Any:
 def _set_value(cfg: Any, override: Override, known: Sequence[str]) -> UserError | None:
     """Sets a value as Hydra would; returns what is wrong with it, if anything."""
     key, value = override.key_or_group, override.value()
-    is_new = override.is_add() or override.is_force_add()
+    parent = key.rpartition(".")[0]
+    is_open = _is_open(cfg, key, known) or _is_open(cfg, parent, known)
+    is_new = is_open or override.is_add() or override.is_force_add()
     if not is_new and key not in known:
         return _no_such_key(cfg, key, known)
     try:
@@ -143,6 +146,15 @@ def _set_value(cfg: Any, override: Override, known: Sequence[str]) -> UserError 
             f"{shorten(override.input_line)} cannot be set: {problem}", hint="see every key with --cfg job"
         )
     return None
+
+
+def _is_open(cfg: Any, key: str, known: Sequence[str]) -> bool:
+    """Reports whether a key is a block of a dataset's options that the configuration files leave empty.
+
+    The dataset checks what is set in it.
+    """
+    is_options = key.rpartition(".")[2] == OPEN_BLOCK and key in known
+    return is_options and not any(name.startswith(f"{key}.") for name in known)
 
 
 def _delete(cfg: Any, override: Override, current: Any) -> None:

@@ -62,7 +62,7 @@ def build_tables(scale: str) -> Iterator[Table]:
 
 
 def _counts_table() -> Table:
-    scenarios = ((s, f"+pipeline.options.scenario={s}") for s in SCENARIOS)
+    scenarios = ((s, f"pipeline.options.scenario={s}") for s in SCENARIOS)
     steps = {scenario: describe_step(CORPUS, CORPUS, option, part=scenario) for scenario, option in scenarios}
 
     def find(row: Mapping[str, Any], column: str) -> Result:

@@ -164,8 +164,8 @@ def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], path: Path) -> P
 
 def _topic_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
     """Builds HalluDial's figures of topics, which come from Wizard of Wikipedia's files."""
-    described = describe_step("halludial", "halludial", f"++{TOPICS_KEY}={EMBEDDED}", part="topics")
-    described = replace(described, corpora={**described.corpora, f"++{TOPICS_KEY}": "wow"})
+    described = describe_step("halludial", "halludial", f"{TOPICS_KEY}={EMBEDDED}", part="topics")
+    described = replace(described, corpora={**described.corpora, f"{TOPICS_KEY}": "wow"})
 
     def draw_corpus(place: Place, path: Path) -> Path | None:
         return plot_topics({"HalluDial's dialogues": Counter(read_topics(place).values())}, path)

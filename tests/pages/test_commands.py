@@ -1,8 +1,10 @@
 """Every command of every page is one that its script, make or pip understands."""
 
 import importlib
+import os
 import re
 import shlex
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -120,6 +122,27 @@ def test_a_command_of_a_page_is_understood(command: Command, tmp_path: Path, mon
         check(name, arguments, monkeypatch)
     except UserError as error:
         assert str(error).startswith("nothing to resume: no config.yaml\n  at: runs/"), error
+
+
+NEEDS = re.compile(r"\b(DIR|FILE|URL|NAME|RUN|JUDGE|CRITIC)\b|runs/|\.csv|\.json|\.\.\.")  # what a reader must have
+CHEAP = re.compile(r"dry_run=true|--cfg job|construct|faithkit models|weights list")
+
+
+def cheap_commands() -> list[Command]:
+    """The commands that end in seconds and need nothing of the reader."""
+    return [one for one in commands() if CHEAP.search(one.text) and not NEEDS.search(one.text)]
+
+
+@pytest.mark.parametrize("command", cheap_commands(), ids=str)
+def test_a_cheap_command_of_a_page_runs(command: Command, tmp_path: Path) -> None:
+    words = shlex.split(command.text)
+    if "construct.py" in words and "dry_run=true" not in words:
+        words.append("dry_run=true")
+    words = ["-m", "faithkit", *words[1:]] if words[0] == "faithkit" else words[1:]
+    words = [str(ROOT / word) if word.endswith(".py") else word for word in words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.strip(), done.stderr
 
 
 def test_no_command_stands_outside_a_block_that_is_tested() -> None:
