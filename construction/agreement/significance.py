@@ -62,6 +62,17 @@ def columns_of(answered: Sequence[Answered], kinds: Mapping[str, str]) -> dict[s
     return found
 
 
+def shares_of(answered: Sequence[Answered], kinds: Mapping[str, str]) -> dict[str, dict[str, float]]:
+    """Collects the share of each label by item, over the items to which its question was answered."""
+    found: dict[str, dict[str, float]] = {}
+    for question in (name for name, kind in kinds.items() if kind == NOMINAL):
+        given = [one for one in answered if labels_in(one.answers.get(question, ()))]
+        for label in sorted({label for one in given for label in labels_in(one.answers[question])}):
+            values = _means((one, float(label in labels_in(one.answers[question]))) for one in given)
+            found[f"{question}={label}"] = {f"{s}/{item}": v for s, of in values.items() for item, v in of.items()}
+    return found
+
+
 def _means(values: Iterable[tuple[Answered, float]]) -> dict[str, dict[str, float]]:
     """Averages the values of each system and item over annotators."""
     given: dict[str, dict[str, list[float]]] = {}

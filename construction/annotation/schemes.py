@@ -73,6 +73,19 @@ DIAHALU_LABELS = {
     "overreliance": "Trusts a wrong premise, or answers what cannot be answered.",
     "reasoning error": "Any error within a reasoning dialogue.",
 }
+UNSUPPORTED = {  # FaithDial's appendix A
+    "experience": "An experience of the speaker.",
+    "opinion": "An opinion.",
+    "feeling": "A feeling.",
+    "fact": "A fact that the knowledge does not have.",
+    "advice": "Advice.",
+    "acknowledgment": "It takes up information of the other speaker.",
+}
+TRIGGERS = {
+    "personal": "A question about the speaker.",
+    "objective": "A question about the topic.",
+    "opinion": "An opinion, or a question about one.",
+}
 QUALITIES = {
     TRUNCATED: "The response breaks off.",
     REFUSED: "It refuses, though the source has the answer.",
@@ -86,6 +99,7 @@ QUALITIES_OF_TALK = {
 SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LABELS}  # names in predictions
 
 
+UNANSWERABLE, FALLBACK = "unanswerable", "fallback"
 YES, NO = "Yes", "No"
 NONE = "(none)"  # shown without knowledge or history: Label Studio takes no empty text
 
@@ -98,7 +112,7 @@ class Scheme:
         texts: The fields that a task shows, by title; the last one is what is annotated.
         questions: In the order in which they are asked; answers are compared and settled in that order.
         suggest: Converts an example's labels, or a detector's prediction, to answers.
-        dataset: Its loader reads what `settled_layouts.WRITERS` writes for this scheme.
+        dataset: Its loader reads what `settled_layouts.WRITERS` writes for this scheme; None if that is not a dataset.
     """
 
     name: str
@@ -106,7 +120,7 @@ class Scheme:
     texts: Callable[[Example], Mapping[str, str]]
     questions: tuple[Question, ...]
     suggest: Callable[[Example, Prediction | None], Answers]
-    dataset: str
+    dataset: str | None = None
 
     def question(self, name: str) -> Question | None:
         """Finds a question by its name."""
@@ -182,6 +196,21 @@ SCHEMES = {
                 ),
                 Question(CHOICES, "vrm", "Which speech acts does it use?", labels=VRM_LABELS, multiple=True),
                 Question(
+                    CHOICES,
+                    "unsupported",
+                    "Of what kind is the part that is not supported, if there is one?",
+                    labels=UNSUPPORTED,
+                    multiple=True,
+                    optional=True,
+                ),
+                Question(
+                    CHOICES,
+                    "triggered",
+                    "Did a question or an opinion of the other speaker lead to it?",
+                    labels={YES: "It did.", NO: "It did not."},
+                    optional=True,
+                ),
+                Question(
                     TEXT,
                     "edit",
                     "Make it faithful, helpful and no copy of the knowledge; leave it as it is where it is so",
@@ -252,6 +281,35 @@ SCHEMES = {
             ),
             suggest=lambda example, prediction: {},
             dataset="halludial",
+        ),
+        Scheme(
+            name=UNANSWERABLE,
+            about="replies to turns that the knowledge does not answer (Dziri et al. 2022, section 5.2.3)",
+            texts=grounded_texts,
+            questions=(
+                Question(
+                    CHOICES,
+                    "appropriate",
+                    "Is the reply appropriate, though the knowledge does not answer the last turn?",
+                    labels={NO: "It makes something up, or ignores the turn.", YES: "It admits that it does not know."},
+                ),
+            ),
+            suggest=lambda example, prediction: {},
+        ),
+        Scheme(
+            name=FALLBACK,
+            about="replies that do not answer, and what led to them (Dziri et al. 2022, section 4.2.3)",
+            texts=grounded_texts,
+            questions=(
+                Question(
+                    CHOICES,
+                    "fallback",
+                    "Does the reply say that it cannot answer?",
+                    labels={YES: "It does not know, or has no such experience.", NO: "It answers."},
+                ),
+                Question(CHOICES, "trigger", "What led to it?", labels=TRIGGERS, when=("fallback", YES)),
+            ),
+            suggest=lambda example, prediction: {},
         ),
         Scheme(
             name="likert",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from construction.annotation.annotation_questions import Answers
 from construction.annotation.project import AnnotationRow
-from construction.annotation.schemes import YES, rounds_text
+from construction.annotation.schemes import FALLBACK, UNANSWERABLE, YES, rounds_text
 from construction.dialogues.dialogue_turns import turn_row
 from construction.official_layouts import DIAHALU_FILE, GOOD, diahalu_row, halludial_row, write_dialogues
 from data_modules.datasets.begin import LAYOUTS as BEGIN_LAYOUTS
@@ -133,6 +133,7 @@ def write_faithdial(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
                 "original_response": example.response if edited else None,
                 "BEGIN": answers["begin"],
                 "VRM": answers.get("vrm", []),
+                **{name: answers[name] for name in ("unsupported", "triggered") if answers.get(name)},
             }
             utterances.append((example.group, utterance))
         write_dialogues(folder, split, utterances)
@@ -217,10 +218,9 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
     A table has no room for tabs and line breaks: they become spaces, and such rows are counted.
     """
     counts: Counter[str] = Counter()
-    rows, ratings = [], []
+    rows = []
     for one in answered:
         answers, example = one.answers, one.row.example
-        ratings.append({"id": one.row.id, "item": example.id, "system": one.row.system, "answers": answers})
         if not answers.get("faithful"):
             counts["left out: not interpretable, or no verdict"] += 1
             continue
@@ -232,8 +232,15 @@ def write_begin(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
         rows.append(cells)
     if rows:
         write_tsv(folder / "begin_test_wow.tsv", rows, header=BEGIN_LAYOUTS["2022"])
-    write_jsonl(folder / "ratings.jsonl", ratings)
+    write_ratings(folder, answered)
     return +counts
+
+
+def write_ratings(folder: Path, answered: Sequence[Answered]) -> Counter[str]:
+    """Writes the answers as JSON lines."""
+    rows = ((one.row, one.answers) for one in answered)
+    lines = ({"id": row.id, "item": row.example.id, "system": row.system, "answers": found} for row, found in rows)
+    return Counter({"rows": write_jsonl(folder / "ratings.jsonl", lines)})
 
 
 WRITERS: Mapping[str, Callable[[Path, Sequence[Answered]], Counter[str]]] = {
@@ -242,4 +249,6 @@ WRITERS: Mapping[str, Callable[[Path, Sequence[Answered]], Counter[str]]] = {
     "diahalu": write_diahalu,
     "halludial": write_halludial,
     "likert": write_begin,
+    UNANSWERABLE: write_ratings,
+    FALLBACK: write_ratings,
 }

@@ -20,11 +20,12 @@ from construction.agreement.answers import (
     read_answers,
 )
 from construction.agreement.measures import marked_items, measure, measure_spans, pair_kappas
-from construction.agreement.significance import Compared, columns_of, compare_column
+from construction.agreement.significance import Compared, columns_of, compare_column, shares_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
-from faithkit.statistics.bootstrap import ScoredMetrics
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap, mean_statistic
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit_workflows.pipelines.annotate import ANNOTATIONS
 
 OF_LABELS = {
@@ -71,7 +72,8 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
             measured[f"{name}/{label}"] = measure(chosen, num_resamples=num_resamples)
     compared = _compare(answered, kinds, num_resamples)
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
-    metrics |= {f"{row.column}/{row.system}/mean": row.mean for row in compared}
+    metrics |= {f"{row.column}/{f'{row.system}/' if row.system else ''}mean": row.mean for row in compared}
+    metrics |= _shares(answered, kinds, num_resamples)
     dataset = block["title"] or path.parent.name
     meta = {
         "annotations": str(path),
@@ -80,14 +82,14 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         "items_by_annotators": dict(sorted(Counter(Counter(one.item for one in answered).values()).items())),
         "cohen_kappa_of_pairs": pairs,
         "notes": {name: list(scored.notes) for name, scored in measured.items() if scored.notes},
-        "compared": [_row_of(row) for row in compared],
+        "compared": [_row_of(row) for row in compared if row.system],
     }
     write_results(run.metrics, full_names("test", dataset, metrics), meta)
     spans = {name: scored for name, scored in measured.items() if kinds[name.partition("/")[0]] == SPANS}
     others = {name: scored for name, scored in measured.items() if name not in spans}
     tables = [_table("agreement on labels and ratings", others, OF_LABELS, "alpha")] if others else []
     tables += [_table("agreement on spans", spans, OF_SPANS, "char_f1")] if spans else []
-    tables += [_systems_table(compared)] if compared else []
+    tables += [_systems_table(compared)] if len({row.system for row in compared}) > 1 else []
     print_tables(*tables)
     for name, values in pairs.items():
         if len(values) > 1:
@@ -104,14 +106,27 @@ def annotations_file(given: str) -> Path:
 
 
 def _compare(answered: Sequence[Answered], kinds: Mapping[str, str], num_resamples: int) -> list[Compared]:
-    """Compares each system with the best one of each column, if there are several."""
-    if len({one.system for one in answered}) < 2 or any(one.system is None for one in answered):
-        return []
+    """Computes the mean of each column, and compares each system with the best one if there are several."""
+    if len({one.system is None for one in answered}) > 1:
+        return []  # rows with and without a system cannot be compared
     groups = {one.context: one.group for one in answered}
     columns = columns_of(answered, kinds)
     return [
         row for name, of in columns.items() for row in compare_column(name, of, groups, num_resamples=num_resamples)
     ]
+
+
+def _shares(answered: Sequence[Answered], kinds: Mapping[str, str], num_resamples: int) -> dict[str, Metric]:
+    """Computes `<question>=<label>/share` among the items to which the question was answered."""
+    groups = {f"{one.system or ''}/{one.context}": one.group for one in answered}
+    found = {}
+    for name, of in shares_of(answered, kinds).items():
+        rows = Groups.of(groups[item] for item in of)
+        scored = bootstrap(
+            rows, mean_statistic(rows, {"share": list(of.values())}), kinds=PROPORTION, num_resamples=num_resamples
+        )
+        found[f"{name}/share"] = scored.metrics["share"]
+    return found
 
 
 def _row_of(row: Compared) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
-from construction.annotation.annotation_questions import Answers
+from construction.annotation.annotation_questions import CHOICES, Answers
 from construction.annotation.export import Annotation, ExportReport, read_export, to_line
 from construction.annotation.project import CONFIG, AnnotationRow, make_row, read_rows, write_project
-from construction.annotation.schemes import SCHEMES, Scheme
+from construction.annotation.schemes import SCHEMES, UNANSWERABLE, Scheme
 from construction.annotation.settle import DECISION, EXPERT, Settled, open_rows_to_decide, read_answers, settle
 from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import build_source
@@ -32,11 +33,13 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
+from faithkit.metrics.responses.measure_responses import gold_response, is_fallback
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import format_metric, new_number_table, print_tables
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.metric import ACCURACY, PROPORTION, Metric
+from faithkit.statistics.spread import Values
 from faithkit_workflows.pipelines.run_chain import print_counts
 
 PROJECT, BENCHMARK = "project", "benchmark"
@@ -75,7 +78,7 @@ def run_annotate(run: RunFolder, config: Mapping[str, Any]) -> None:
     open_rows = write_jsonl(run.path / TO_DECIDE, open_rows_to_decide(settled, rows, given))
     answered = [Answered(rows[one.row], one.answers) for one in settled if not one.open]
     counts = write_layout(scheme.name, run.path / BENCHMARK, answered)
-    metrics = _metrics(scheme, rows, settled, given)
+    metrics = _metrics(scheme, rows, settled, given) | _gold_scores(scheme, rows, settled)
     by_number = sorted(Counter(map(len, given.values())).items())
     by_outcome = Counter(one.how for one in settled)
     meta = {
@@ -104,6 +107,10 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
     report = ReadReport(block["on_bad_row"])
     source = build_source(block["dataset"], block["path"], **block["options"])
     examples = list(read_examples(source, block["split"], report, config["limit"]))
+    if block["only"] == UNANSWERABLE:
+        examples = [example for example in examples if is_fallback(gold_response(example))]
+        if not examples:
+            raise UserError("no response of the dataset says that the answer is not known", hint="pipeline.only=null")
     if (wanted := block["sample"]) is not None and wanted < len(examples):
         drawn = sorted(Random(config["seed"]).sample(range(len(examples)), wanted))
         examples = [examples[place] for place in drawn]
@@ -125,8 +132,19 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
             yield make_row(scheme, judged, predicted[example.id], suggest=suggest, system=name)
 
 
+def _predictions_file(given: str) -> Path:
+    """Finds a predictions file: the path itself, or the one file of a run."""
+    path = Path(given).expanduser()
+    if not path.is_dir():
+        return path
+    files = sorted((path / PREDICTIONS).glob("*.jsonl"))
+    if len(files) != 1:
+        raise UserError(f"{len(files)} predictions files are in this run", place=given, hint="name one of its files")
+    return files[0]
+
+
 def _predicted(path: str, examples: Sequence[Example]) -> dict[str, Prediction]:
-    found = read_predictions(Path(path).expanduser())
+    found = read_predictions(_predictions_file(path))
     missing = [example.id for example in examples if example.id not in found]
     if missing:
         problem = f"no prediction for {len(missing)} of {len(examples)} rows, such as {missing[0]}"
@@ -184,6 +202,28 @@ def _metrics(
     for question in scheme.questions:
         columns[f"{question.name}_agreed"] = [float(question.name not in one.disagree) for one in several]
     return bootstrap(groups, mean_statistic(groups, columns), kinds=PROPORTION).metrics
+
+
+def _gold_scores(scheme: Scheme, rows: Mapping[str, AnnotationRow], settled: Sequence[Settled]) -> dict[str, Metric]:
+    """Computes `<question>_f1`: the micro F1 of the settled labels against those of the dataset, where it has some."""
+    found: dict[str, Metric] = {}
+    for name in (question.name for question in scheme.questions if question.kind == CHOICES):
+        pairs = [
+            (rows[one.row].example.group, set(gold), set(one.answers[name]))
+            for one in settled
+            if name in one.answers and (gold := scheme.suggest(rows[one.row].example, None).get(name))
+        ]
+        if not pairs:
+            continue
+        groups = Groups.of(group for group, _, _ in pairs)
+        sums = groups.sums(np.array([[2 * len(gold & new), len(gold) + len(new)] for _, gold, new in pairs], float))
+
+        def statistic(weights: Values, key: str = f"{name}_f1", sums: Values = sums) -> dict[str, Values]:
+            shared, all_labels = (weights @ sums).T
+            return {key: shared / all_labels}
+
+        found |= bootstrap(groups, statistic, kinds=ACCURACY, n=len(pairs)).metrics
+    return found
 
 
 def _question_table(scheme: Scheme, settled: Sequence[Settled], metrics: Mapping[str, Metric]) -> Table:

@@ -9,7 +9,8 @@ from faithkit_workflows.reproduction.paper_figures import Figure, build_figures
 from faithkit_workflows.reproduction.table_steps import Step, sort_steps
 
 NAMES = (
-    *(f"faithdial_{number}" for number in (1, 2, 4, 5, 8)),
+    *(f"faithdial_{number}" for number in (1, 2, 4, 5, 7, 8)),
+    *("faithdial_edits", "faithdial_fallback", "faithdial_unanswerable", "faithdial_validation"),
     *(f"halludial_{number}" for number in range(1, 11)),
     *(f"ragtruth_{number}" for number in (2, 3, 4, 5, 6, 7)),
     *(f"diahalu_{number}" for number in (1, 2, 3, 4)),

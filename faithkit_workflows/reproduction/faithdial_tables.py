@@ -6,6 +6,7 @@ from typing import Any
 
 from faithkit.published.figures import published_table
 from faithkit_workflows.reproduction.cells import Cell, Count, Difference, Metric, Result, Share, Table, build_cells
+from faithkit_workflows.reproduction.human_tables import build_human_tables
 from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step
 
 CORPORA = {"decode": "decode", "dnli": "dnli", "mnli": "mnli", "faithcritic": "faithdial"}  # by their critics' data
@@ -39,6 +40,8 @@ METRICS = {
 }
 HEADS = {"critic": "Critic", "critic_fitted": "Critic, fitted threshold", "q2_f1": "Q2 F1", "q2_nli": "Q2 NLI"}
 HEADS |= {"bert_score": "BERTScore", "knowledge_f1": "F1", "bleu": "BLEU", "rouge_l": "ROUGE-L"}
+NOT_COUNTED = "it follows from the share and the turns of a dialogue"
+NOT_RELEASED = "the files have the seekers' turns after the edits alone"
 NO_FIGURE = "the paper's figure is not available"
 ZERO_SHOT = ("topical_chat", "cmu_dog", "wow")
 # Few rows in small batches: the local scale only shows that everything works.
@@ -49,8 +52,10 @@ def build_tables(scale: str) -> Iterator[Table]:
     """Builds the tables of the paper at a scale."""
     yield from _data_tables()
     yield _critics_table(scale)
-    yield _generators_table(scale)
+    scored, trainings = _grid_steps(scale)
+    yield _generators_table(scored, trainings)
     yield _zero_shot_table(scale)
+    yield from build_human_tables(scale, scored, trainings)
 
 
 def _data_tables() -> Iterator[Table]:
@@ -77,6 +82,22 @@ def _data_tables() -> Iterator[Table]:
     cells = tuple(build_cells("faithdial_sizes", lambda row: row["split"], columns, sizes))
     turns = (Count(whole.name, ("dialogues", "train", "num_dialogues")), 4094, "conversations to train on")
     note = "the paper does not say what a token is; ours are words and punctuation marks"
+    edits = {"edited": Count(whole.name, ("dialogues", "all", "edited"), factor=100.0)}
+    yield Table(
+        name="faithdial_edits",
+        title="Turns that were edited",
+        published=("faithdial_edits",),
+        cells=tuple(
+            build_cells(
+                "faithdial_edits",
+                lambda row: row["speaker"],
+                {"edited": "edited, %", "edited_each": "edited turns a dialogue"},
+                lambda row, column: edits.get(column, NOT_COUNTED) if row["speaker"] == "wizard" else NOT_RELEASED,
+            )
+        ),
+        steps=(whole,),
+        whole=turns,
+    )
     title, published = "Dialogues, turns and mean tokens by split", ("faithdial_sizes",)
     yield Table(
         name="faithdial_2", title=title, published=published, cells=cells, steps=(whole,), whole=turns, note=note
@@ -173,15 +194,20 @@ def _grid(scale: str) -> Iterator[tuple[str, str]]:
             yield trained_on, system
 
 
-def _generators_table(scale: str) -> Table:
-    steps: list[Step] = [_critic(scale)]
-    cells: list[Cell] = []
+def _grid_steps(scale: str) -> tuple[dict[tuple[str, str], Step], tuple[Step, ...]]:
+    """Builds the steps in which the systems of the grid answer FaithDial's test split, and their trainings."""
+    trainings: list[Step] = [_critic(scale)]
     scored = {}
     for trained_on, system in _grid(scale):
         generator = _generator(scale, system, trained_on)
         name = generator.name.replace("generator_", "faithdial_by_")
         scored[trained_on, system] = _scored(scale, name, "faithdial", generator, 24)
-        steps += [generator, scored[trained_on, system]]
+        trainings.append(generator)
+    return scored, tuple(trainings)
+
+
+def _generators_table(scored: Mapping[tuple[str, str], Step], trainings: tuple[Step, ...]) -> Table:
+    cells: list[Cell] = []
     printed = {
         row["metric"]: row["value"] for row in published_table("faithdial_generation").rows if not row["trained_on"]
     }
@@ -204,9 +230,8 @@ def _generators_table(scale: str) -> Table:
     title = "Generators on FaithDial's test split, by model and training data"
     note = "of T5-InfoNCE the text does not say whether it was trained on WoW before; ours is without"
     published = ("faithdial_generation",)
-    return Table(
-        name="faithdial_5", title=title, published=published, cells=tuple(cells), steps=tuple(steps), note=note
-    )
+    steps = (*trainings, *scored.values())
+    return Table(name="faithdial_5", title=title, published=published, cells=tuple(cells), steps=steps, note=note)
 
 
 def _zero_shot_table(scale: str) -> Table:

@@ -36,6 +36,8 @@ class Step:
         steps: Keys for runs of other steps, each with the step's name.
         stand_in: The model that replaces the paper's: `minilm in place of RoBERTa-large`.
         server: The paid server that it needs; run only with `hosted=true`.
+        answers: The export of people's answers that it needs, below `data_dir`.
+        after: Other steps that are run before it; those in `steps` are too.
         num_gpus: The GPUs of 80 GB that it needs at least.
     """
 
@@ -46,6 +48,8 @@ class Step:
     steps: Mapping[str, str] = field(default_factory=dict)
     stand_in: str = ""
     server: str = ""
+    answers: str = ""
+    after: tuple[str, ...] = ()
     num_gpus: int = 0
 
     @property
@@ -119,6 +123,8 @@ class Place:
         """Explains why a step cannot be run; empty if it can."""
         if step.server and not self.hosted:
             return f"a model of {step.server}: hosted=true uses it"
+        if step.answers and not self.corpus(step.answers):
+            return f"judged by people: annotate {self.folder(step.after[0])}/project, and save the export in data_dir as {step.answers}"
         missing = self.embedded(step) if self.scale == PAPER else []
         if missing:
             return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing below data_dir"
@@ -132,6 +138,8 @@ def step_arguments(step: Step, place: Place) -> list[str]:
         if path := place.corpus(name):
             arguments.append(f"{key}={quote_override(str(path))}")
     arguments += [f"{key}={quote_override(str(place.folder(name)))}" for key, name in step.steps.items()]
+    if step.answers and (export := place.corpus(step.answers)):
+        arguments.append(f"pipeline.export={quote_override(str(export))}")
     return [*arguments, f"seed={place.seed}", f"run_dir={quote_override(str(place.folder(step.name)))}"]
 
 
@@ -172,7 +180,7 @@ def sort_steps(wanted: Iterable[str], steps: Mapping[str, Step]) -> list[Step]:
 
     def add(name: str) -> None:
         if name not in found:
-            for needed in steps[name].steps.values():
+            for needed in (*steps[name].steps.values(), *steps[name].after):
                 add(needed)
             found[name] = steps[name]
 

@@ -19,7 +19,8 @@ from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.engines import is_sharded
 
-SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert")
+UNANSWERABLE = "unanswerable"
+SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert", UNANSWERABLE, "fallback")
 NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
 
@@ -241,6 +242,7 @@ class Annotate(DatasetPipeline):
 
     asks: ClassVar[bool] = False
     scheme: Annotated[str, types.OneOf(SCHEMES)]
+    only: Annotated[str | None, types.OneOf((UNANSWERABLE, None))]
     sample: types.Count | None
     suggest: Annotated[str, types.OneOf(("none", "gold", "predictions"))]
     predictions: blocks.InputFile

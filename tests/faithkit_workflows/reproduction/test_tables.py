@@ -94,6 +94,7 @@ def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
             if isinstance(metric, Metric) and metric.step != TRANSFER:
                 given = dict(a.split("=", 1) for a in steps[metric.step].arguments)
                 measured = given.get("benchmark") or given.get("data") or given.get("pipeline.dataset")
+                measured = measured or given.get("pipeline.title")
                 assert metric.name.split("/")[1] == measured, (table.name, metric)
 
 

@@ -1,0 +1,141 @@
+"""FaithDial's figures that people judge: Table 7, unanswerable turns, validation, and fallback responses.
+
+Each table writes the forms as a project of Label Studio. When people have filled it, its export in `data_dir` gives the
+figures: the same command then measures means, agreement and significance.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from faithkit_workflows.reproduction.cells import NOT_LOCAL, Metric, Result, Table, build_cells
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step
+
+EXPORTS = "human_evaluation"  # the folder of the exports below data_dir
+QUALITIES = {  # the columns of Table 7, with our answers that they count
+    "interpretable": ("interpretable=Yes", 100.0),
+    "hallucination": ("faithful=Hallucination", 100.0),
+    "generic": ("faithful=Generic", 100.0),
+    "cooperative": ("cooperative", 1.0),
+    "abstractive": ("abstractive", 1.0),
+    "engaging": ("engaging", 1.0),
+}
+Systems = Mapping[tuple[str, str], Step]  # steps that answer FaithDial's test turns, by training data and system
+
+
+def build_human_tables(scale: str, systems: Systems, trainings: tuple[Step, ...]) -> Iterator[Table]:
+    """Builds the tables at a scale.
+
+    Args:
+        trainings: The steps that the systems need.
+    """
+    yield _qualities_table(scale, systems, trainings)
+    yield _unanswerable_table(scale, systems, trainings)
+    yield _validation_table(scale)
+    yield _fallback_table(scale)
+
+
+def _forms(name: str, scheme: str, *arguments: str, **options: Any) -> tuple[Step, Step, Step]:
+    """Builds the steps that write the forms, read people's answers, and measure them."""
+    common = ("pipeline=annotate", f"pipeline.scheme={scheme}", "pipeline.dataset=faithdial", *arguments)
+    corpora = {"pipeline.path": "faithdial"}
+    forms = Step(name=f"{name}_forms", script="construct", arguments=common, corpora=corpora, **options)
+    answers = replace(forms, name=f"{name}_answers", answers=f"{EXPORTS}/{name}.json", after=(forms.name,))
+    measured = Step(
+        name=f"{name}_agreement",
+        script="construct",
+        arguments=("pipeline=agreement", f"pipeline.title={name}"),
+        steps={"pipeline.annotations": answers.name},
+    )
+    return forms, answers, measured
+
+
+def _drawn(scale: str, number: int) -> tuple[str, ...]:
+    """Returns the arguments that draw the turns; at the local scale a few of those that the systems answer."""
+    return ("limit=24", "pipeline.sample=6") if scale == LOCAL else (f"pipeline.sample={number}",)
+
+
+def _key(trained_on: str, system: str) -> str:
+    """Returns the name of a system in forms and metrics."""
+    return "".join(c if c.isalnum() else "_" for c in f"{system}_{trained_on}".lower())
+
+
+def _systems_options(systems: Systems) -> dict[str, Any]:
+    steps = {f"+pipeline.systems.{_key(*of)}": step.name for of, step in systems.items()}
+    stand_ins = dict.fromkeys(step.stand_in for step in systems.values() if step.stand_in)
+    return {"steps": steps, "stand_in": "; ".join(stand_ins)}
+
+
+def _qualities_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) -> Table:
+    name = "faithdial_7"
+    judged = {of: step for of, step in systems.items() if of[1].startswith("T5") and of[0] != "WoW, then FaithDial"}
+    judged |= {of: step for of, step in systems.items() if of == ("WoW, then FaithDial", "T5")}
+    steps = _forms(name, "likert", *_drawn(scale, 200), **_systems_options(judged))
+
+    def find(row: Mapping[str, Any], column: str) -> Result | str:
+        of = (row["trained_on"], row["system"])
+        if of not in judged:
+            return NOT_LOCAL
+        answer, factor = QUALITIES[column]
+        return Metric(steps[-1].name, f"test/{name}/{answer}/{_key(*of)}/mean", factor)
+
+    cells = tuple(build_cells("faithdial_human", _row, {quality: quality for quality in QUALITIES}, find))
+    note = f"agreement and significance are in metrics.json of {steps[-1].name}; the paper's alphas are 0.75 to 0.92"
+    title, published = "Human evaluation of generators", ("faithdial_human",)
+    every = (*trainings, *systems.values(), *steps)
+    return Table(name=name, title=title, published=published, cells=cells, steps=every, note=note)
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    return f"{row['trained_on']}: {row['system']}"
+
+
+def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) -> Table:
+    name = "faithdial_unanswerable"
+    wanted = (("FaithDial", "T5-InfoNCE"), ("WoW", "T5-LossTruncation"))
+    judged = {of: systems[of] for of in wanted if of in systems}
+    arguments = ("pipeline.only=unanswerable", *_drawn(scale, 200))
+    steps = _forms(name, "unanswerable", *arguments, **_systems_options(judged))
+
+    def find(row: Mapping[str, Any], column: str) -> Result | str:
+        of = (row["trained_on"], row["system"])
+        if of not in judged:
+            return NOT_LOCAL
+        return Metric(steps[-1].name, f"test/{name}/appropriate=Yes/{_key(*of)}/mean")
+
+    cells = tuple(build_cells(name, _row, {"appropriate": "appropriate, %"}, find))
+    note = (
+        "unanswerable are turns to which the dataset replies that the answer is not known; the paper drew them by hand"
+    )
+    every = (*trainings, *systems.values(), *steps)
+    title = "Replies to turns that the knowledge does not answer"
+    return Table(name=name, title=title, published=(name,), cells=cells, steps=every, note=note)
+
+
+def _validation_table(scale: str) -> Table:
+    name = "faithdial_validation"
+    steps = _forms(name, "faithdial", *_drawn(scale, 500))
+
+    def find(row: Mapping[str, Any], column: str) -> Result:
+        question = row["taxonomy"].lower()
+        if column == "kappa":
+            return Metric(steps[-1].name, f"test/{name}/{question}/fleiss_kappa", 1.0)
+        return Metric(steps[1].name, f"test/faithdial/{question}_f1")
+
+    cells = tuple(build_cells(name, lambda row: row["taxonomy"], {"kappa": "kappa", "f1": "F1, %"}, find))
+    note = "ours is the micro F1 of labels, of the answer that most people gave; rows without a majority are left out"
+    title = "New labels of three people, among themselves and against the dataset's"
+    return Table(name=name, title=title, published=(name,), cells=cells, steps=steps, note=note)
+
+
+def _fallback_table(scale: str) -> Table:
+    name = "faithdial_fallback"
+    steps = _forms(name, "fallback", *_drawn(scale, 400))
+
+    def find(row: Mapping[str, Any], column: str) -> Result:
+        return Metric(steps[-1].name, f"test/{name}/trigger={row['trigger']}/share")
+
+    cells = tuple(build_cells(name, lambda row: row["trigger"], {"share": "share, %"}, find))
+    note = "of responses drawn one by one; the paper read 45 whole dialogues, of which 48% have an unanswerable turn"
+    title = "What leads to replies that do not answer"
+    return Table(name=name, title=title, published=(name,), cells=cells, steps=steps, note=note)
