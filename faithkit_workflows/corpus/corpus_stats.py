@@ -158,6 +158,7 @@ class CorpusStats:
         classes: FaithDial's table 1: responses by generator ("" if unknown), then BEGIN's class.
         acts: The outer ring of figure 2: by BEGIN's class, responses with each speech act.
         extraction: Figure 3: coverage and density of the responses, and of the originals where they were edited.
+        edits: Responses that were edited and that were not, if originals are known.
         num_groups: Dialogues or sources.
         num_repeated: Responses that repeat an earlier one with the same knowledge and history.
     """
@@ -176,6 +177,7 @@ class CorpusStats:
     classes: dict[str, dict[str, int]]
     acts: dict[str, dict[str, int]]
     extraction: dict[str, Extraction]
+    edits: dict[str, int]
     num_groups: int
     num_repeated: int
 
@@ -246,6 +248,7 @@ def compute_corpus_stats(examples: Iterable[Example] | CorpusRows, *, num_resamp
         },
         acts={name: dict(corpus.acts[name].most_common()) for name in CLASSES if corpus.acts.get(name)},
         extraction=_measure_extraction(frame),
+        edits=count_edits(frame),
         num_groups=frame["group"].nunique(),
         num_repeated=corpus.num_repeated,
     )
@@ -337,10 +340,19 @@ def _measure_texts(frame: "DataFrame") -> dict[str, dict[str, Lengths]]:
     return found
 
 
+def count_edits(rows: "DataFrame") -> dict[str, int]:
+    """Counts edited responses; empty if no original is known. A response without an original was not edited."""
+    if rows["edited"].isna().all():
+        return {}
+    edited = sum(value is True for value in rows["edited"])
+    return {"edited": edited, "not edited": len(rows) - edited}
+
+
 def _measure_dialogues(rows: "DataFrame") -> Dialogues:
     longest = rows.groupby("group")["history"].max() + 1
     tokens = {name: summarize_lengths(rows[f"{name}_tokens"]).mean for name in TEXTS}
-    edited = float(rows["edited"].mean()) if rows["edited"].notna().any() else None
+    edits = count_edits(rows)
+    edited = edits["edited"] / len(rows) if edits else None
     spoken = rows[rows["turns"] > 0]
     whole: dict[str, Any] = {}
     if len(spoken):

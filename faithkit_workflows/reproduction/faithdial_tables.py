@@ -82,7 +82,7 @@ def _data_tables() -> Iterator[Table]:
     cells = tuple(build_cells("faithdial_sizes", lambda row: row["split"], columns, sizes))
     turns = (Count(whole.name, ("dialogues", "train", "num_dialogues")), 4094, "conversations to train on")
     note = "the paper does not say what a token is; ours are words and punctuation marks"
-    edits = {"edited": Count(whole.name, ("dialogues", "all", "edited"), factor=100.0)}
+    edits = {"edited": Share(whole.name, ("edits",), "edited")}
     yield Table(
         name="faithdial_edits",
         title="Turns that were edited",

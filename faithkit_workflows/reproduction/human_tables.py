@@ -104,9 +104,7 @@ def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...
         return Metric(steps[-1].name, f"test/{name}/appropriate=Yes/{_key(*of)}/mean")
 
     cells = tuple(build_cells(name, _row, {"appropriate": "appropriate, %"}, find))
-    note = (
-        "unanswerable are turns to which the dataset replies that the answer is not known; the paper drew them by hand"
-    )
+    note = "ours are turns to which the dataset replies that the answer is not known; how the paper drew its is unknown"
     every = (*trainings, *systems.values(), *steps)
     title = "Replies to turns that the knowledge does not answer"
     return Table(name=name, title=title, published=(name,), cells=cells, steps=every, note=note)

@@ -124,7 +124,8 @@ class Place:
         if step.server and not self.hosted:
             return f"a model of {step.server}: hosted=true uses it"
         if step.answers and not self.corpus(step.answers):
-            return f"judged by people: annotate {self.folder(step.after[0])}/project, and save the export in data_dir as {step.answers}"
+            project = self.folder(step.after[0]) / "project"
+            return f"judged by people: annotate {project}, and save the export in data_dir as {step.answers}"
         missing = self.embedded(step) if self.scale == PAPER else []
         if missing:
             return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing below data_dir"

@@ -1,0 +1,67 @@
+"""Figures that people judge: the forms are written, and an export with their answers gives the figures."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from construction.annotation.schemes import SCHEMES
+from faithkit_workflows import reproduce
+from faithkit_workflows.reproduction.all_tables import all_tables, steps_of
+from faithkit_workflows.reproduction.table_steps import PAPER
+from tests.construction.annotated import exported
+from tests.running import compose
+
+
+def cells(out: Path, table: str) -> dict[str, Any]:
+    found = json.loads((out / "tables" / f"{table}.json").read_text(encoding="utf-8"))["cells"]
+    return {f"{cell['row']} {cell['column']}": cell for cell in found}
+
+
+def answered(scheme: str, answers: dict[str, list[str]]) -> list[dict[str, Any]]:
+    """Writes choices as Label Studio's results."""
+    assert set(answers) <= {question.name for question in SCHEMES[scheme].questions}
+    return [
+        {"from_name": name, "to_name": "text", "type": "choices", "value": {"choices": labels}}
+        for name, labels in answers.items()
+    ]
+
+
+def test_the_forms_are_written_and_peoples_answers_give_the_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, table = tmp_path / "out", "faithdial_fallback"
+    reproduce.main(compose("reproduce", f"table={table}", f"out={out}"))
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "judged by people: annotate" in printed and f"human_evaluation/{table}.json" in printed
+    tasks = json.loads((out / "steps" / f"{table}_forms" / "project" / "tasks.json").read_text(encoding="utf-8"))
+    assert len(tasks) == 6
+
+    def answer(place: int) -> list[dict[str, Any]]:
+        if place >= 4:
+            return answered("fallback", {"fallback": ["No"]})
+        return answered("fallback", {"fallback": ["Yes"], "trigger": ["objective" if place else "opinion"]})
+
+    given = [[(person, answer(place)) for person in (1, 2, 3)] for place in range(len(tasks))]
+    (tmp_path / "human_evaluation").mkdir()
+    exported(tasks, tmp_path / "human_evaluation" / f"{table}.json", given)
+    reproduce.main(compose("reproduce", f"table={table}", f"out={out}", f"data_dir={tmp_path}"))
+    found = cells(out, table)
+    assert found["objective share, %"]["ours"]["value"] == pytest.approx(75)
+    assert found["opinion share, %"]["ours"]["value"] == pytest.approx(25)
+    assert found["objective share, %"]["paper"] == 50 and found["personal share, %"]["ours"] is None
+    agreement = json.loads((out / "steps" / f"{table}_agreement" / "metrics.json").read_text(encoding="utf-8"))
+    assert agreement["metrics"][f"test/{table}/fallback/fleiss_kappa"]["value"] == pytest.approx(1)
+
+
+def test_table_7_has_forms_for_the_eight_systems_of_the_paper() -> None:
+    table = all_tables(PAPER)["faithdial_7"]
+    forms = next(step for step in table.steps if step.name == "faithdial_7_forms")
+    assert len(forms.steps) == 8 and "pipeline.sample=200" in forms.arguments
+    assert len(table.cells) == 48 and all(cell.result is not None for cell in table.cells)
+    order = [step.name for step in steps_of(table)]
+    assert order.index("generator_t5_infonce_faithdial") < order.index("faithdial_7_forms")
+    assert order[-2:] == ["faithdial_7_answers", "faithdial_7_agreement"]
+    drawn = all_tables(PAPER)["faithdial_unanswerable"].steps[-3]
+    assert "pipeline.only=unanswerable" in drawn.arguments and len(drawn.steps) == 2
