@@ -234,7 +234,8 @@ class Estimate(Pipeline):
 
 def _check_systems(key: str, systems: dict[str, str]) -> Iterator[UserError]:
     for name, path in systems.items():
-        yield from preflight.check_file(f"{key}.{name}", path)
+        if not (Path(path).expanduser() / "predictions").is_dir():  # else a run
+            yield from preflight.check_file(f"{key}.{name}", path)
 
 
 class Annotate(DatasetPipeline):
