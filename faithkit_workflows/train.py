@@ -71,10 +71,11 @@ def describe_training(config: dict[str, Any]) -> str:
     from faithkit.embedded_name import EMBEDDED
 
     data, model = config["data"], config["model"]
-    path = data.get("path")
-    places = {None: "", EMBEDDED: " (embedded corpus)", HUB: " from the hub"}
-    place = places.get(path, f" from {path}")
-    return f"model={model['name']} from {model.get('weights')}, data={data['name']}{place}"
+    parts = data["parts"].values() if isinstance(data["parts"], dict) else data["parts"]
+    paths = [part.get("path") or (part.get("of") or {}).get("path") or EMBEDDED for part in parts]
+    names = {EMBEDDED: "the embedded corpus", HUB: "the hub"}
+    places = " and ".join(dict.fromkeys(names.get(path, path) for path in paths))
+    return f"model={model['name']} from {model.get('weights')}, data={data['name']} from {places}"
 
 
 def work(run: "RunFolder", config: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from critic.sequence.options import CriticOptions
 from data_modules.build import datasets_of
 from data_modules.registry import SOURCES
 from faithkit.targets import DATASETS, TARGETS, build
+from faithkit_workflows.train import describe_training
 from tests.running import ROOT, compose, plain_config
 
 
@@ -107,6 +108,7 @@ def test_generators_at_paper_scale_are_the_papers() -> None:
     weights = [cfg.model.weights for cfg in (t5, gpt2, dialogpt)]
     assert weights == ["google-t5/t5-base", "openai-community/gpt2", "microsoft/DialoGPT-medium"]
     assert (t5.model.batch_size, t5.model.max_length, t5.optimizer.warmup) == (16, 512, 0.04)
+    assert {(cfg.optimizer.warmup, cfg.callbacks.patience) for cfg in (t5, gpt2, dialogpt)} == {(0.04, 5)}
     for cfg in (gpt2, dialogpt):
         assert (cfg.model.batch_size, cfg.optimizer.lr, cfg.model.num_epochs) == (32, 6.25e-5, 10)
         assert (cfg.callbacks.patience, cfg.callbacks.monitor) == (5, "validation/faithdial/perplexity")
@@ -151,3 +153,16 @@ def test_the_recipe_for_unseen_domains_fits_every_scale_and_encoder(scale: str, 
     options = CriticOptions(**{field.name: model[field.name] for field in fields(CriticOptions)})
     assert options.reads_tokens and options.freeze_encoder
     assert options.evidence_alone is (scale == "local"), "a head on an encoder of NLI learns"
+
+
+@pytest.mark.parametrize(
+    ("typed", "place"),
+    [
+        ("data=embedded", "data=embedded from the embedded corpus"),
+        ("scale=paper", "data=faithcritic from the hub"),
+        ("data.path=/corpora/wow data=wow", "data=wow from /corpora/wow"),
+        ("experiment=critic_general data_dir=/corpora", "from /corpora/"),
+    ],
+)
+def test_the_first_line_of_a_training_names_where_its_data_is(typed: str, place: str) -> None:
+    assert place in describe_training(plain_config("train", *typed.split()))

@@ -295,7 +295,11 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
     if path == EMBEDDED:
         return
     if path == HUB:
-        source.check()  # refuses a dataset that is not there, without any access
+        try:
+            source.check()  # refuses a dataset that is not there, without any access
+        except UserError as error:
+            problem = error.problem.replace("this dataset", source.name)
+            yield UserError(problem, place=error.place, hint=error.hint)
         return
     place = Path(path).expanduser()
     if not place.exists() and not (source.files_stand_alone and (is_address(path) or is_glob(path))):
