@@ -34,7 +34,7 @@ CHECKSUMS = {  # SHA-256
     "faithdial_human": "fed6a1ef7bb86a0c9fcb2d197e2bc801319d410061583476c98f6f004a1361d8",
     "faithdial_sizes": "ec2919c30bb40be51ace12107444d061efdcc758025110aba91bb0f3e397364d",
     "faithdial_transfer": "426a075fe2dc6e3d25561be7ccba02b261def91e468a091a320b9f8cc8da5f0f",
-    "faithdial_unanswerable": "676f6bf6933998de5ec4df73ffca04927e652aaefcee21093ca065721b313abc",
+    "faithdial_unanswerable": "f53d6e93ec0490fa8e0667670d795822f928a8150b23843b34937bd843233784",
     "faithdial_validation": "b8466ef6d9f181ea64aacd7811ee5396c107258debe8fdfd6fcac347604a38db",
     "faithdial_zero_shot": "c58a963920657863de77bad319b55c202a9ff075e8215bda688f0cd07d9087ec",
     "halludial_agreement": "beccba2bce1ff66c823cd026fd6078a4b48245794515926a11b581cb8c40752e",

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from faithkit_workflows.reproduction.cells import NOT_LOCAL, Metric, Result, Table, build_cells
+from faithkit_workflows.reproduction.cells import NOT_LOCAL, Cell, Metric, Result, Table, build_cells
 from faithkit_workflows.reproduction.table_steps import LOCAL, Step
 
+ALPHA = "Krippendorff's alpha"
+UNNAMED_ALPHAS = "the paper gives seven alphas, 0.75 to 0.92, in an order that it does not state"
 EXPORTS = "human_evaluation"  # the folder of the exports below data_dir
 QUALITIES = {  # the columns of Table 7, with our answers that they count
     "interpretable": ("interpretable=Yes", 100.0),
@@ -79,15 +81,20 @@ def _qualities_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) 
         answer, factor = QUALITIES[column]
         return Metric(steps[-1].name, f"test/{name}/{answer}/{_key(*of)}/mean", factor)
 
-    cells = tuple(build_cells("faithdial_human", _row, {quality: quality for quality in QUALITIES}, find))
-    note = f"agreement and significance are in metrics.json of {steps[-1].name}; the paper's alphas are 0.75 to 0.92"
+    cells = [*build_cells("faithdial_human", _row, {quality: quality for quality in QUALITIES}, find)]
+    for quality, (answer, _) in QUALITIES.items():
+        measure = "alpha" if "=" in answer else "alpha_ordinal"  # of choices, or of ratings
+        question = answer.replace("=", "/").removesuffix("/Yes")
+        alpha = Metric(steps[-1].name, f"test/{name}/{question}/{measure}", 1.0)
+        cells.append(Cell(row=ALPHA, column=quality, published=None, digits=2, result=alpha, why=UNNAMED_ALPHAS))
+    note = f"metrics.json of {steps[-1].name} has the paired tests of each system against the best of a column"
     title, published = "Human evaluation of generators", ("faithdial_human",)
     every = (*trainings, *systems.values(), *steps)
-    return Table(name=name, title=title, published=published, cells=cells, steps=every, note=note)
+    return Table(name=name, title=title, published=published, cells=tuple(cells), steps=every, note=note)
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    return f"{row['trained_on']}: {row['system']}"
+    return f"{row['trained_on']}: {row['system']}" if row["trained_on"] else ALPHA
 
 
 def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) -> Table:
@@ -99,11 +106,13 @@ def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...
 
     def find(row: Mapping[str, Any], column: str) -> Result | str:
         of = (row["trained_on"], row["system"])
+        if column == "alpha":
+            return Metric(steps[-1].name, f"test/{name}/appropriate/alpha", 1.0)
         if of not in judged:
             return NOT_LOCAL
         return Metric(steps[-1].name, f"test/{name}/appropriate=Yes/{_key(*of)}/mean")
 
-    cells = tuple(build_cells(name, _row, {"appropriate": "appropriate, %"}, find))
+    cells = tuple(build_cells(name, _row, {"appropriate": "appropriate, %", "alpha": "alpha"}, find))
     note = "ours are turns to which the dataset replies that the answer is not known; how the paper drew its is unknown"
     every = (*trainings, *systems.values(), *steps)
     title = "Replies to turns that the knowledge does not answer"

@@ -22,7 +22,7 @@ from faithkit.published.figures import (
 from faithkit.records import Example
 
 # All files, each digit compared with the paper or, as `read_in` says, with who copies it. Only a correction changes it.
-PINNED = "a5d1d1242907d9246aa3d1a955171df8c75595dec59ca4007c0a6ee03f37e718"
+PINNED = "c5282726d22b88bf958b093b7fe48286d77c0fcbe485049b033484fd8972b418"
 
 
 def test_a_part_of_the_papers_responses_is_said_to_be_one():
