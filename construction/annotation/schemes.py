@@ -100,6 +100,7 @@ SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LAB
 
 
 UNANSWERABLE, FALLBACK = "unanswerable", "fallback"
+ORIGINAL = "original"  # the response before it was edited
 YES, NO = "Yes", "No"
 NONE = "(none)"  # shown without knowledge or history: Label Studio takes no empty text
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from construction.annotation.annotation_questions import CHOICES, Answers
 from construction.annotation.export import Annotation, ExportReport, read_export, to_line
 from construction.annotation.project import CONFIG, AnnotationRow, make_row, read_rows, write_project
-from construction.annotation.schemes import SCHEMES, UNANSWERABLE, Scheme
+from construction.annotation.schemes import ORIGINAL, SCHEMES, UNANSWERABLE, Scheme
 from construction.annotation.settle import DECISION, EXPERT, Settled, open_rows_to_decide, read_answers, settle
 from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import build_source
@@ -107,6 +107,8 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
     report = ReadReport(block["on_bad_row"])
     source = build_source(block["dataset"], block["path"], **block["options"])
     examples = list(read_examples(source, block["split"], report, config["limit"]))
+    if block["text"] == ORIGINAL:
+        examples = [replace(example, response=example.original or example.response) for example in examples]
     if block["only"] == UNANSWERABLE:
         examples = [example for example in examples if is_fallback(gold_response(example))]
         if not examples:

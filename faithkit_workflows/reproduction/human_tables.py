@@ -5,10 +5,21 @@ figures: the same command then measures means, agreement and significance.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from faithkit_workflows.reproduction.cells import NOT_LOCAL, Cell, Metric, Result, Table, build_cells
+from faithkit.metrics.results import read_metrics
+from faithkit_workflows.reproduction.cells import (
+    NOT_LOCAL,
+    Cell,
+    Estimate,
+    Metric,
+    Result,
+    Table,
+    build_cells,
+    scale_estimate,
+)
 from faithkit_workflows.reproduction.table_steps import LOCAL, Step
 
 ALPHA = "Krippendorff's alpha"
@@ -22,6 +33,33 @@ QUALITIES = {  # the columns of Table 7, with our answers that they count
     "abstractive": ("abstractive", 1.0),
     "engaging": ("engaging", 1.0),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenShare(Metric):
+    """The share of a label among people's answers: 0 for a label that was never chosen, which metrics.json lacks."""
+
+    def read(self, folder: Path) -> Estimate | None:
+        """Reads the share; None if the question was not answered."""
+        from scipy.stats import binomtest
+
+        if (found := Metric.read(self, folder)) is not None or "=" not in self.name:
+            return found
+        question, _, rest = self.name.partition("=")
+        metrics = read_metrics(folder / "metrics.json")
+        others = [
+            one
+            for name, one in metrics.items()
+            if name.startswith(f"{question}=") and name.endswith(rest[rest.index("/") :])
+        ]
+        if not others:
+            return None
+        n = max(one["n"] for one in others)
+        return scale_estimate(
+            Estimate(value=0.0, low=0.0, high=float(binomtest(0, n).proportion_ci().high), n=n), self.factor
+        )
+
+
 Systems = Mapping[tuple[str, str], Step]  # steps that answer FaithDial's test turns, by training data and system
 
 
@@ -79,7 +117,7 @@ def _qualities_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) 
         if of not in judged:
             return NOT_LOCAL
         answer, factor = QUALITIES[column]
-        return Metric(steps[-1].name, f"test/{name}/{answer}/{_key(*of)}/mean", factor)
+        return ChosenShare(steps[-1].name, f"test/{name}/{answer}/{_key(*of)}/mean", factor)
 
     cells = [*build_cells("faithdial_human", _row, {quality: quality for quality in QUALITIES}, find)]
     for quality, (answer, _) in QUALITIES.items():
@@ -87,7 +125,8 @@ def _qualities_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) 
         question = answer.replace("=", "/").removesuffix("/Yes")
         alpha = Metric(steps[-1].name, f"test/{name}/{question}/{measure}", 1.0)
         cells.append(Cell(row=ALPHA, column=quality, published=None, digits=2, result=alpha, why=UNNAMED_ALPHAS))
-    note = f"metrics.json of {steps[-1].name} has the paired tests of each system against the best of a column"
+    note = f"metrics.json of {steps[-1].name} has the paired tests of each system against the best of a column. "
+    note += "Shares are of all responses. The paper states ratings from 1 to 4, and prints a mean of 0.92"
     title, published = "Human evaluation of generators", ("faithdial_human",)
     every = (*trainings, *systems.values(), *steps)
     return Table(name=name, title=title, published=published, cells=tuple(cells), steps=every, note=note)
@@ -110,7 +149,7 @@ def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...
             return Metric(steps[-1].name, f"test/{name}/appropriate/alpha", 1.0)
         if of not in judged:
             return NOT_LOCAL
-        return Metric(steps[-1].name, f"test/{name}/appropriate=Yes/{_key(*of)}/mean")
+        return ChosenShare(steps[-1].name, f"test/{name}/appropriate=Yes/{_key(*of)}/mean")
 
     cells = tuple(build_cells(name, _row, {"appropriate": "appropriate, %", "alpha": "alpha"}, find))
     note = "ours are turns to which the dataset replies that the answer is not known; how the paper drew its is unknown"
@@ -121,7 +160,7 @@ def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...
 
 def _validation_table(scale: str) -> Table:
     name = "faithdial_validation"
-    steps = _forms(name, "faithdial", *_drawn(scale, 500))
+    steps = _forms(name, "faithdial", "pipeline.text=original", *_drawn(scale, 500))
 
     def find(row: Mapping[str, Any], column: str) -> Result:
         question = row["taxonomy"].lower()
@@ -130,7 +169,10 @@ def _validation_table(scale: str) -> Table:
         return Metric(steps[1].name, f"test/faithdial/{question}_f1")
 
     cells = tuple(build_cells(name, lambda row: row["taxonomy"], {"kappa": "kappa", "f1": "F1, %"}, find))
-    note = "ours is the micro F1 of labels, of the answer that most people gave; rows without a majority are left out"
+    note = "the paper's people judged edited responses; the release has labels of the original ones alone, and so ours "
+    note += (
+        "judge these. Ours is the micro F1 of the labels that most people gave; rows without a majority are left out"
+    )
     title = "New labels of three people, among themselves and against the dataset's"
     return Table(name=name, title=title, published=(name,), cells=cells, steps=steps, note=note)
 
@@ -140,7 +182,7 @@ def _fallback_table(scale: str) -> Table:
     steps = _forms(name, "fallback", *_drawn(scale, 400))
 
     def find(row: Mapping[str, Any], column: str) -> Result:
-        return Metric(steps[-1].name, f"test/{name}/trigger={row['trigger']}/share")
+        return ChosenShare(steps[-1].name, f"test/{name}/trigger={row['trigger']}/share")
 
     cells = tuple(build_cells(name, lambda row: row["trigger"], {"share": "share, %"}, find))
     note = "of responses drawn one by one; the paper read 45 whole dialogues, of which 48% have an unanswerable turn"

@@ -19,7 +19,7 @@ from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.engines import is_sharded
 
-UNANSWERABLE = "unanswerable"
+UNANSWERABLE, ORIGINAL = "unanswerable", "original"
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert", UNANSWERABLE, "fallback")
 NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]
@@ -243,6 +243,7 @@ class Annotate(DatasetPipeline):
 
     asks: ClassVar[bool] = False
     scheme: Annotated[str, types.OneOf(SCHEMES)]
+    text: Annotated[str, types.OneOf(("response", ORIGINAL))]
     only: Annotated[str | None, types.OneOf((UNANSWERABLE, None))]
     sample: types.Count | None
     suggest: Annotated[str, types.OneOf(("none", "gold", "predictions"))]

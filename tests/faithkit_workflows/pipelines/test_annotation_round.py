@@ -168,3 +168,27 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
     compared = json.loads((tmp_path / "agreed" / "metrics.json").read_text())["meta"]["compared"]
     [against] = [row["to_best"] for row in compared if row["column"] == "cooperative" and "to_best" in row]
     assert against["value"] == -2 and against["p_wilcoxon"] < 0.05
+
+
+def test_the_majority_is_compared_with_the_labels_of_the_text_that_people_read(tmp_path):
+    run = tmp_path / "run"
+    options = ("pipeline.dataset=faithdial", "pipeline.scheme=faithdial", "limit=6", f"run_dir={run}")
+    construct_here("pipeline=annotate", *options, "pipeline.text=original", "pipeline.suggest=gold")
+    tasks = json.loads((run / "project" / TASKS).read_text())
+    rows = list(read_block({"dataset": "faithdial", "path": "embedded", "split": "test", "num_rows": 6}))
+    assert [task["data"]["response"] for task in tasks] == [row.original or row.response for row in rows]
+
+    def chosen(task):
+        return {result["from_name"]: result["value"]["choices"] for result in suggested(task)}
+
+    given = [[(who, suggested(task)) for who in (1, 2, 3)] for task in tasks]
+    generic = {"id": "b", "from_name": "begin", "to_name": "response", "type": "choices"}
+    changed = [generic | {"value": {"choices": ["Generic"]}}]
+    given[0] = [(who, changed) for who in (1, 2, 3)]
+    export = exported(tasks, tmp_path / "export.json", given)
+    construct_here(f"resume={run}", f"pipeline.export={export}")
+    gold = [set(chosen(task)["begin"]) for task in tasks]
+    new = [{"Generic"}, *gold[1:]]
+    shared = sum(len(first & second) for first, second in zip(gold, new, strict=True))
+    found = read_metrics(run / "metrics.json")["test/faithdial/begin_f1"]
+    assert found["value"] == pytest.approx(2 * shared / sum(map(len, [*gold, *new]))) and found["n"] == 6

@@ -50,7 +50,8 @@ def test_the_forms_are_written_and_peoples_answers_give_the_figures(
     found = cells(out, table)
     assert found["objective share, %"]["ours"]["value"] == pytest.approx(75)
     assert found["opinion share, %"]["ours"]["value"] == pytest.approx(25)
-    assert found["objective share, %"]["paper"] == 50 and found["personal share, %"]["ours"] is None
+    assert found["objective share, %"]["paper"] == 50 and found["personal share, %"]["ours"]["value"] == 0
+    assert found["personal share, %"]["ours"]["high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 4)))
     agreement = json.loads((out / "steps" / f"{table}_agreement" / "metrics.json").read_text(encoding="utf-8"))
     assert agreement["metrics"][f"test/{table}/fallback/fleiss_kappa"]["value"] == pytest.approx(1)
 
