@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 from faithkit.embedded_name import EMBEDDED
@@ -263,7 +264,8 @@ def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | N
             axes.barh([plot_name(topic) for topic, _ in shown], [count / total for _, count in shown], color=COLOURS[0])
             axes.invert_yaxis()
             axes.xaxis.set_major_formatter(percent_axis())
-            axes.set_title(f"{plot_name(name)}  (n = {total:,}, {len(counts):,} kinds)")
+            axes.set_title("\n".join(wrap(plot_name(name), 34)))
+            axes.set_xlabel(f"of {total:,} in all, {len(counts):,} kinds")
         for axes in figure.axes[len(panels) :]:
             axes.remove()
         return save_figure(figure, path)
