@@ -248,7 +248,7 @@ def count_topics(folder: Path, topics: Mapping[str, str], keep: Callable[[Mappin
 
 
 def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | None:
-    """Plots the share of the most frequent topics, a panel for each system or corpus."""
+    """Plots the counts of the most frequent topics, a panel for each system or corpus."""
     panels = {name: counts for name, counts in panels.items() if counts}
     if not panels:
         return None
@@ -261,9 +261,8 @@ def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | N
         for axes, (name, counts) in zip(figure.axes, panels.items(), strict=False):
             total = sum(counts.values())
             shown = Counter(counts).most_common(MAX_TOPICS)
-            axes.barh([plot_name(topic) for topic, _ in shown], [count / total for _, count in shown], color=COLOURS[0])
+            axes.barh([plot_name(topic) for topic, _ in shown], [count for _, count in shown], color=COLOURS[0])
             axes.invert_yaxis()
-            axes.xaxis.set_major_formatter(percent_axis())
             axes.set_title("\n".join(wrap(plot_name(name), 34)))
             axes.set_xlabel(f"of {total:,} in all, {len(counts):,} kinds")
         for axes in figure.axes[len(panels) :]:
