@@ -10,3 +10,5 @@ GOLD, COPY = RESPONSE_BASELINES = ("gold", "copy")  # the dataset's response, an
 SELF = "self"
 RATE_HISTORIES = (GOLD, SELF)  # turns of the dataset, or of the model itself
 RANDOM, UNCERTAINTY = SAMPLING_RULES = ("random", "uncertainty")  # of responses to label; RANDOM is a strategy too
+# Of annotation: turns without an answer in the knowledge, and responses as they were before an edit.
+UNANSWERABLE, ORIGINAL = ("unanswerable", "original")

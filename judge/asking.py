@@ -147,7 +147,7 @@ ASKINGS = {
 
 
 def declared_asking(ask: str, header: PromptHeader) -> Asking:
-    """Builds a way to prompt a judge whose reply has the form that the prompt declares."""
+    """Builds a way to prompt a judge for a reply in the form that the prompt declares."""
     asking, words = ASKINGS[ask], header.words
     if header.reply is None:
         return asking

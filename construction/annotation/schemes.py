@@ -13,6 +13,7 @@ from construction.annotation.annotation_questions import CHOICES, NUMBER, RATING
 from construction.official_layouts import GOOD, REFUSED, TRUNCATED
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_SPELLINGS
 from data_modules.reading.fields import WIZARD
+from faithkit.choices import UNANSWERABLE
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Turn
 
 _ROUNDS = re.compile(r"\s*A\s*\d+\s*[:：]")
@@ -99,8 +100,7 @@ QUALITIES_OF_TALK = {
 SPAN_TYPES = {label: RAGTRUTH_SPELLINGS[label.lower()] for label in RAGTRUTH_LABELS}  # names in predictions
 
 
-UNANSWERABLE, FALLBACK = "unanswerable", "fallback"
-ORIGINAL = "original"  # the response before it was edited
+FALLBACK = "fallback"
 YES, NO = "Yes", "No"
 NONE = "(none)"  # shown without knowledge or history: Label Studio takes no empty text
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from construction.annotation.annotation_questions import Answers
 from construction.annotation.project import AnnotationRow
-from construction.annotation.schemes import FALLBACK, UNANSWERABLE, YES, rounds_text
+from construction.annotation.schemes import FALLBACK, YES, rounds_text
 from construction.dialogues.dialogue_turns import turn_row
 from construction.official_layouts import DIAHALU_FILE, GOOD, diahalu_row, halludial_row, write_dialogues
 from data_modules.datasets.begin import LAYOUTS as BEGIN_LAYOUTS
@@ -18,6 +18,7 @@ from data_modules.datasets.ragtruth import CORPORA, RESPONSES, SOURCES, render
 from data_modules.embedded.layouts.common import write_tsv
 from data_modules.reading.dialogues import verdict_of
 from data_modules.reading.fields import SEEKER
+from faithkit.choices import UNANSWERABLE
 from faithkit.files.atomic import atomic_folder, write_json
 from faithkit.files.jsonl import ACCURATE, INACCURATE, write_annotations, write_jsonl
 from faithkit.records import Example

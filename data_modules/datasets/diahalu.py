@@ -183,7 +183,7 @@ class DiaHalu(Source):
             where both speakers were judged the response has both their turns. Annotators marked the first
             hallucination, as a rule: later rounds that they did not mark have no label.
         domains: knowledge, task, chit-chat, reasoning: one, a list, or `all`.
-        models: ChatGPT3.5, GPT4: whose dialogues are read; one, a list, or `all`.
+        models: Reads the dialogues of ChatGPT3.5 or GPT4: one, a list, or `all`.
         labelled_by: Reads the labels of `people`, or those of a `model` in a file of construct.py. Such examples
             name the model as `labelled_by` in their meta.
     """

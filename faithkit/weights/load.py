@@ -135,7 +135,7 @@ def check_size(model_class: Any, config: Any, source: str) -> None:
 
 
 def build_empty(model_class: Any, config: Any) -> Any:
-    """Builds a model in fp32 whose tensors have no values (on the meta device)."""
+    """Builds a model in fp32 with tensors that have no values (on the meta device)."""
     import torch
 
     build = getattr(model_class, "from_config", None) or model_class._from_config

@@ -24,12 +24,13 @@ from rich.table import Table
 from construction.annotation.annotation_questions import CHOICES, Answers
 from construction.annotation.export import Annotation, ExportReport, read_export, to_line
 from construction.annotation.project import CONFIG, AnnotationRow, make_row, read_rows, write_project
-from construction.annotation.schemes import ORIGINAL, SCHEMES, UNANSWERABLE, Scheme
+from construction.annotation.schemes import SCHEMES, Scheme
 from construction.annotation.settle import DECISION, EXPERT, Settled, open_rows_to_decide, read_answers, settle
 from construction.annotation.settled_layouts import Answered, write_layout
 from data_modules.build import build_source
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.choices import ORIGINAL, UNANSWERABLE
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder

@@ -22,6 +22,7 @@ from faithkit_workflows.reproduction.halludial_tables import temperature_step
 from faithkit_workflows.reproduction.table_steps import Place, Step, describe_step
 
 Draw = Callable[[Place, Path], Path | None]
+PAPERS = {"ragtruth": "Niu et al. 2024", "halludial": "Luo et al. 2024", "diahalu": "Chen et al. 2024"}
 MAX_TOPICS = 15
 TOPICS_KEY = "pipeline.options.topics_path"
 PLOT = "temperature.png"  # of benchmark=temperature_sweep
@@ -33,43 +34,53 @@ class Figure:
     """A figure of a paper.
 
     Args:
-        name: Its name on the command line.
+        dataset: The paper's dataset.
+        number: In the paper.
         title: Its title.
-        citation: The paper and the number of the figure.
         steps: Every step that it may need.
         used: The names of the steps with the results that it shows.
         draw: Draws it into a file; returns None if the results lack the data.
     """
 
-    name: str
+    dataset: str
+    number: int
     title: str
-    citation: str
     steps: tuple[Step, ...]
     used: tuple[str, ...]
     draw: Draw
 
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+        return f"{self.dataset}_figure_{self.number}"
+
+    @property
+    def citation(self) -> str:
+        """Cites paper and figure."""
+        return f"{PAPERS[self.dataset]}, Figure {self.number}"
+
 
 def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
     """Builds the figures; those about detectors share the steps of the tables."""
-    for dataset, number, paper, plot, title in (
-        ("ragtruth", 2, "Niu et al. 2024", "types", "Types of hallucination by task"),
-        ("ragtruth", 3, "Niu et al. 2024", "positions", "Positions of hallucinated spans in responses"),
-        ("diahalu", 5, "Chen et al. 2024", "types", "Types of hallucination by domain"),
+    for dataset, number, plot, title in (
+        ("ragtruth", 2, "types", "Types of hallucination by task"),
+        ("ragtruth", 3, "positions", "Positions of hallucinated spans in responses"),
+        ("diahalu", 5, "types", "Types of hallucination by domain"),
     ):
-        step = _describe_with_plots(dataset)
+        step = describe_step(dataset, dataset, part="plots", plots=True)
         yield Figure(
-            name=f"{dataset}_figure_{number}",
+            dataset=dataset,
+            number=number,
             title=title,
-            citation=f"{paper}, Figure {number}",
             steps=(step,),
             used=(step.name,),
             draw=_copy_plot(step, f"{plot}.png"),
         )
     described = describe_step("diahalu", "diahalu")
     yield Figure(
-        name="diahalu_figure_3",
+        dataset="diahalu",
+        number=3,
         title="Sources of the dialogues' topics",
-        citation="Chen et al. 2024, Figure 3",
         steps=(described,),
         used=(described.name,),
         draw=_draw_sources,
@@ -78,9 +89,9 @@ def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
     judge = next(step for step in tables["halludial_6"].steps if step.script == "train")
     sweep = temperature_step(scale, judge)
     yield Figure(
-        name="halludial_figure_3",
+        dataset="halludial",
+        number=3,
         title="Hallucination rates by temperature",
-        citation="Luo et al. 2024, Figure 3",
         steps=(judge, sweep),
         used=(sweep.name,),
         draw=_copy_plot(sweep, PLOT),
@@ -90,13 +101,6 @@ def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
 
 def _draw_sources(place: Place, path: Path) -> Path | None:
     return plot_topics({"DiaHalu's dialogues": Counter(_read_facts(place, "diahalu", "topic_source").values())}, path)
-
-
-def _describe_with_plots(dataset: str) -> Step:
-    """Builds a step of its own for plots, so that the tables do not need matplotlib."""
-    step = describe_step(dataset, dataset)
-    arguments = tuple(argument.replace("plots=false", "plots=true") for argument in step.arguments)
-    return replace(step, name=f"{step.name}_plots", arguments=arguments)
 
 
 def _copy_plot(step: Step, name: str) -> Draw:
@@ -116,9 +120,9 @@ def _recall_figure(table: Table) -> Figure:
         return plot_recalls({system: found for system, found in recalls.items() if found}, path)
 
     return Figure(
-        name="ragtruth_figure_4",
+        dataset="ragtruth",
+        number=4,
         title="Recall of hallucinated characters by type",
-        citation="Niu et al. 2024, Figure 4",
         steps=table.steps,
         used=tuple(dict.fromkeys(systems.values())),
         draw=draw,
@@ -172,9 +176,9 @@ def _topic_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
         return plot_topics({"HalluDial's dialogues": Counter(read_topics(place).values())}, path)
 
     yield Figure(
-        name="halludial_figure_2",
+        dataset="halludial",
+        number=2,
         title="Topics of the dialogues",
-        citation="Luo et al. 2024, Figure 2",
         steps=(described,),
         used=(described.name,),
         draw=draw_corpus,
@@ -196,9 +200,9 @@ def _topic_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
             return plot_topics(found, path)
 
         yield Figure(
-            name=f"halludial_figure_{number}",
+            dataset="halludial",
+            number=number,
             title=title,
-            citation=f"Luo et al. 2024, Figure {number}",
             steps=(*table.steps, described),
             used=(*dict.fromkeys(systems.values()), described.name),
             draw=draw,

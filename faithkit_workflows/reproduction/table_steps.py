@@ -69,9 +69,9 @@ def gpus_for(model: str) -> int:
     return next(number for number in (1, 2, 4, 8, 16) if gigabytes <= GPU_GIGABYTES * number)
 
 
-def describe_step(dataset: str, corpus: str, *arguments: str, part: str = "") -> Step:
-    """Builds the step that describes a dataset, or a part of it."""
-    arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", "pipeline.plots=false", *arguments)
+def describe_step(dataset: str, corpus: str, *arguments: str, part: str = "", plots: bool = False) -> Step:
+    """Builds the step that describes a dataset, or a part of it; without plots it does not need matplotlib."""
+    arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", f"pipeline.plots={str(plots).lower()}", *arguments)
     name = f"describe_{dataset}_{part}" if part else f"describe_{dataset}"
     return Step(name=name, script="construct", arguments=arguments, corpora={"pipeline.path": corpus})
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from construction.chain.replies import ENGLISH, INDUCED_KINDS
 from data_modules.datasets.diahalu import DOMAINS
 from data_modules.reading.fields import ANY
-from faithkit.choices import SAMPLING_RULES
+from faithkit.choices import ORIGINAL, SAMPLING_RULES, UNANSWERABLE
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
@@ -19,7 +19,6 @@ from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.engines import is_sharded
 
-UNANSWERABLE, ORIGINAL = "unanswerable", "original"
 SCHEMES = ("faithdial", "ragtruth", "diahalu", "halludial", "likert", UNANSWERABLE, "fallback")
 NAMED = "with pipeline={s.pipeline.name}"
 Language = Annotated[Any, types.OneOf((ENGLISH, None))]

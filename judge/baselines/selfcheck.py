@@ -140,7 +140,7 @@ def draw_samples(
 ) -> list[list[str]]:
     """Draws samples from a language model, which replies to what the responder had or rephrases the response.
 
-    An example whose fields of the prompt are all empty has no samples; nor has one whose request fails. Equal prompts
+    An example whose fields of the prompt are all empty has no samples; nor has one with a failed request. Equal prompts
     are asked once, so responses to one prompt have the same samples.
 
     Args:

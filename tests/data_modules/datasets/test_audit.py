@@ -79,6 +79,6 @@ def test_the_files_that_a_folder_lacks_are_named(tmp_path: Path, caplog: pytest.
     with caplog.at_level(logging.INFO, "faithkit"):
         make("audit", folder(tmp_path)).files()
         make("audit", tmp_path / "gold").files()
-    (said,) = caplog.messages
-    assert "gold/cmu.csv, gold/topical*.csv, CTRL/ctrl_processed_wow.csv" in said and "gold/wow" not in said
-    assert "github.com/McGill-NLP/FaithDial, folder data-audit" in said
+    (message,) = caplog.messages
+    assert "gold/cmu.csv, gold/topical*.csv, CTRL/ctrl_processed_wow.csv" in message and "gold/wow" not in message
+    assert "github.com/McGill-NLP/FaithDial, folder data-audit" in message
