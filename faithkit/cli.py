@@ -18,7 +18,7 @@ from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 from faithkit import signals
-from faithkit.errors import MAX_LINES, UserError, shorten
+from faithkit.errors import MAX_LINES, LimitExceeded, UserError, shorten
 from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys
 from faithkit.signals import Interrupted
 
@@ -28,7 +28,8 @@ SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep that a job belongs to
 HELP_END = """
 Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
   seed=1 run_dir=PATH resume=RUN debug=true      mean the same in every script
-Exit codes: 0 done, 2 a mistake to correct (debug=true shows the traceback), 130 interrupted and resumable.
+Exit codes: 0 done, 1 a requested limit is exceeded, 2 a mistake to correct (debug=true shows the traceback),
+130 interrupted and resumable.
 """
 
 
@@ -96,6 +97,9 @@ def _run(main: Callable[[Any], None], config_name: str, settings: str, sweep: st
             command = f"{datetime.now():%Y-%m-%d_%H-%M-%S}-{secrets.token_hex(4)}"
             for job in line.jobs():
                 run_job(job, {SWEEP_VARIABLE: command})
+    except LimitExceeded as error:
+        print(f"failed: {error}", file=sys.stderr)
+        sys.exit(FAILED)
     except Exception as error:
         _end(error, debug)
 

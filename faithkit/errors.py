@@ -26,6 +26,10 @@ class UserError(ValueError):
         super().__init__("\n".join(lines))
 
 
+class LimitExceeded(Exception):
+    """A limit that the command was given is exceeded: everything is written, and the exit code is 1."""
+
+
 def shorten(value: object, limit: int = 80) -> str:
     """Shortens a value so that an error message may quote it: one line, never long."""
     try:

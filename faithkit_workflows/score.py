@@ -1,14 +1,18 @@
-"""Score a table: which responses are not supported by their knowledge, and how many?
+"""Score a table: which answers are not supported by their knowledge, and how many?
 
-faithkit score my.csv checkpoint=runs/...                columns knowledge and response; adds label, probability, spans
+Knowledge is the context that the answer must rest on: passages, documents. Columns of usual names are found: context,
+contexts, passages, documents, source; answer, response, output; question, query, history.
+
+faithkit score my.csv checkpoint=runs/...                shows the worst rows; adds label, probability, spans; a page
 faithkit score my.jsonl checkpoint=runs/... by=model     also the hallucinated share by the values of a column,
                                                          or of several columns: by=[model,topic]
 faithkit score my.csv checkpoint=runs/... columns.knowledge=source columns.response=answer
+faithkit score my.csv checkpoint=runs/... fail_over=0.05     exit code 1 if more are called hallucinated; junit.xml
 faithkit score resume=runs/...                           resume after any interruption
 faithkit score FOLDER checkpoint=runs/... engine=ray out=SCORED      all shards of a folder on a cluster, by Ray
 """
 
-import shlex
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,13 +23,17 @@ from faithkit.cli import run_script
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
     from faithkit_workflows.detectors.loading import LoadedDetector
+    from faithkit_workflows.tables.shares import Share
     from faithkit_workflows.tables.user_table import UserTable
 
 # What a resumed run may change: execution and counting, not the verdicts.
-MAY_CHANGE = ("abstain_at", "batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts")
+MAY_CHANGE = (
+    *("abstain_at", "batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts"),
+    *("fail_over", "columns.label"),
+)
 GROUPS = ()
-NOTE = """note: this is the share by the detector's labels, without its errors; labels of some rows correct it:
-  faithkit construct pipeline=estimate {predictions} pipeline.label_next=50"""
+JUNIT = "junit.xml"
+log = logging.getLogger("faithkit")
 
 
 def main(cfg: Any) -> None:
@@ -50,19 +58,25 @@ def main(cfg: Any) -> None:
     with opened as (run, config):
         log_to(run.log)
         check_available(config["checkpoint"])
-        score(run, config)
+        _check_limit(score(run, config), config["fail_over"])
 
 
-def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
-    """Judges the rows, writes them with the verdicts, and shows the hallucinated share.
+def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
+    """Judges the rows, writes them with the verdicts, and shows the worst rows and the hallucinated share.
 
     Each step reads the rows again and holds one chunk, so a file may have any size.
+
+    Returns:
+        The share of all rows.
     """
     from faithkit.calibration.score_calibration import drop_unsure_labels
+    from faithkit.environment import environment
     from faithkit.files.jsonl import stream_predictions, write_jsonl
+    from faithkit.metrics.results import full_names, write_results
     from faithkit.pages.page_tables import escape_terminal, print_tables
-    from faithkit.reports.write_reports import ReportOptions, print_summary
-    from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
+    from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
+    from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
+    from faithkit_workflows.tables import score_results
     from faithkit_workflows.tables.scored_rows import (
         names_added,
         print_renamed_columns,
@@ -71,27 +85,76 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> None:
         write_scored,
     )
     from faithkit_workflows.tables.shares import ShareCounter
-    from faithkit_workflows.tables.user_table import as_list, open_table_to_judge
+    from faithkit_workflows.tables.user_table import SPANS, as_list, open_table_to_judge
 
-    rows = open_table_to_judge(config)
-    print(f"{rows.num_read:,} rows; columns: {rows.description}")
+    rows = open_table_to_judge(config, without=[SPANS])
+    _show(f"{rows.num_read:,} rows; columns: {rows.description}")
     if rejects := rows.report.rejects:
         write_jsonl(run.path / "rejects.jsonl", rejects)
         number = rows.report.counts["rejected: bad row"]
-        print(f"note: {number:,} rows cannot be scored; the reasons are in {run.path / 'rejects.jsonl'}")
+        _show(f"note: {number:,} rows cannot be scored; the reasons are in {run.path / 'rejects.jsonl'}")
     name = Path(config["path"]).stem
     path = run.predictions / f"{name}.jsonl"
     loaded = with_threshold(load_checkpoint(config), config["threshold"], config["checkpoint"])
+    log_models(loaded)
     _judge(path, name, rows, loaded, config)
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
-    shares = ShareCounter(as_list(config["by"]))
+    by, column = as_list(config["by"]), rows.found.label if rows.found else None
+    counts, kept, cases = ShareCounter(by, column), score_results.KeptRows(by), score_results.TestCases(name)
+
+    def count(*row: Any) -> None:
+        for counter in (counts, kept, cases):
+            counter.add(*row)
+
     with record_output(run, config["output"]):
-        write_scored(output, rows, drop_unsure_labels(stream_predictions(path), config["abstain_at"]), shares.add)
-    print_tables(shares.table(grouped_by=rows.grouped_by, num_resamples=config["num_resamples"]))
-    print(NOTE.format(predictions=escape_terminal(shlex.quote(f"pipeline.predictions={path}"))))
+        write_scored(output, rows, drop_unsure_labels(stream_predictions(path), config["abstain_at"]), count)
+    shares = counts.shares(num_resamples=config["num_resamples"])
+    metrics = counts.metrics(shares, num_resamples=config["num_resamples"])
+    table = counts.table(shares, grouped_by=rows.grouped_by)
+    if worst := score_results.worst_table(kept):
+        print_tables(worst)
+    print_tables(table)
+    about = [
+        score_results.describe_share(shares[0], loaded.models, escape_terminal(config["checkpoint"])),
+        score_results.describe_errors(counts, metrics, column, path),
+        score_results.describe_unknown_labels(counts, column, config["path"]),
+    ]
+    for line in filter(None, about):
+        _show(line)
+    write_results(run.metrics, full_names("test", name, metrics), {"config": config, "environment": environment()})
+    cases.write(run.path / JUNIT)
+    score_results.write_answers_page(
+        run.path / PAGE, name, kept, about=about[:2], table=table, texts=config["save_texts"]
+    )
     print(f"rows with verdicts: {escape_terminal(str(output))}")
     print_renamed_columns(names_added(rows))
     print_summary(run, ReportOptions())
+    return shares[0]
+
+
+def _show(line: str) -> None:
+    """Prints a line, and keeps it in the log."""
+    from faithkit.files.run_folder import FILE_ONLY
+
+    print(line)
+    log.info("%s", line, extra=FILE_ONLY)
+
+
+def _check_limit(share: "Share", limit: float | None) -> None:
+    """Ends with exit code 1 if the share is over the limit, or unknown.
+
+    Raises:
+        LimitExceeded: It is.
+    """
+    from faithkit.errors import LimitExceeded
+    from faithkit.pages.page_tables import format_percent
+
+    if limit is None or (share.metric is not None and share.metric.value <= limit):
+        return
+    if share.metric is None:
+        raise LimitExceeded(f"no answer has a verdict, so fail_over={limit:g} cannot be checked")
+    problem = f"{format_percent(share.metric)} percent of the answers are called hallucinated"
+    raise LimitExceeded(f"{problem}, which is over fail_over={limit:g} ({100 * limit:g} percent)")
 
 
 def _judge(path: Path, name: str, rows: "UserTable", loaded: "LoadedDetector", config: Mapping[str, Any]) -> None:

@@ -18,17 +18,25 @@ REQUIRED = ("knowledge", "response")
 NAMES: Mapping[str, tuple[str, ...]] = {
     "knowledge": (
         *("knowledge", "context", "source", "document", "evidence", "premise", "passage", "reference text"),
-        *("contexts", "retrieved contexts", "documents", "passages"),
+        *("contexts", "retrieved contexts", "documents", "passages", "retrieved documents", "retrieved passages"),
+        *("retrieved context", "retrieval context", "chunks"),
     ),
-    "response": ("response", "answer", "output", "claim", "hypothesis", "reply", "summary", "completion"),
+    "response": (
+        *("response", "answer", "output", "claim", "hypothesis", "reply", "summary", "completion"),
+        *("generated answer", "generated text", "model answer", "model output", "actual output"),
+    ),
     "label": (
         *("label", "verdict", "hallucinated", "hallucination", "is hallucination", "is hallucinated"),
         *("faithful", "is faithful", "supported", "is supported", "unfaithful", "unsupported"),
     ),
-    "history": ("history", "question", "query", "dialogue", "turns", "user input"),
+    "history": ("history", "question", "query", "dialogue", "turns", "user input", "user query", "user question"),
     "id": ("id",),
     "group": ("group", "group id", "dialogue id", "document id", "source id"),
     "spans": ("spans",),
+}
+MEANINGS = {
+    "knowledge": "the knowledge (the context that the answer must rest on: passages, documents)",
+    "response": "the response (the answer that is checked)",
 }
 MAX_LISTED = 12  # columns in an error
 TEXT_FILES = (".csv", ".tsv", ".txt")  # their cells are texts, lists too
@@ -164,7 +172,7 @@ def _by_name(name: str, row: Row, keys: str) -> str | None:
         raise UserError(problem, place=row.file, hint=f"{keys}columns.{name}={found[0]}")
     if not found and name in REQUIRED:
         hint = f"name it: {keys}columns.{name}=COLUMN; {list_columns(row)}"
-        raise UserError(f"no column holds the {name}", place=row.file, hint=hint)
+        raise UserError(f"no column holds {MEANINGS[name]}", place=row.file, hint=hint)
     return found[0] if found else None
 
 

@@ -33,6 +33,7 @@ class PairReader:
         every_label: Reads the labels of the whole table, for the error about a label without a meaning.
         by: Columns that every row must have, kept in `meta` as texts.
         file: Names the file in default ids; None takes its stem.
+        refuses_unknown_labels: A label without a meaning is an error; otherwise its row has no label.
     """
 
     columns: Columns
@@ -41,6 +42,7 @@ class PairReader:
     every_label: Callable[[], Iterable[Any]] = tuple
     by: Sequence[str] = ()
     file: str | None = None
+    refuses_unknown_labels: bool = True
     outcome: str = field(init=False)  # under which the rows are counted
     _used: frozenset[str] = field(init=False)
 
@@ -84,6 +86,8 @@ class PairReader:
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
         if not self.labels.knows(value):
+            if not self.refuses_unknown_labels:
+                return None
             raise self.labels.refuse(self.every_label(), row.place)
         return self.labels.read(value)
 

@@ -213,4 +213,5 @@ def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> It
         )
         raise UserError(problem, place=str(path), hint=f"check {report.keys}path") from error
     if number < 0:
-        raise UserError(NO_ROWS, place=str(path), hint="check that the download is complete")
+        hint = f"write rows into it, or set {report.keys}path to another file; a download may be incomplete"
+        raise UserError(NO_ROWS, place=str(path), hint=hint)

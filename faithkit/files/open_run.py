@@ -71,10 +71,10 @@ def _begin(cfg: Any, kind: str, schema: Any, stack: ExitStack) -> tuple[RunFolde
         if not chosen:
             hint = "under torchrun or srun set run_dir=PATH"
             raise UserError("several processes, but no common run folder", hint=hint)
-        return RunFolder(chosen), config
+        return RunFolder(chosen, script=script_of(config)), config
     path = _existing(str(config["run_dir"])) if config.get("run_dir") else _new_folder(kind)
     stack.enter_context(run_lock(path))
-    run = RunFolder(path)
+    run = RunFolder(path, script=script_of(config))
     if run.config.exists() and run.has_work():
         hint = f"go on with resume={path}, or choose another run_dir"
         raise UserError("this folder already holds a run", place=str(path), hint=hint)
@@ -95,6 +95,7 @@ def _resume(
     if is_first and run.config.exists():
         stack.enter_context(run_lock(run.path))
     config = read_config(run.config)
+    run.script = script_of(config)
     changes = apply_overrides(run, config, resolve_config(cfg, throw_on_missing=False), overrides, may_change)
     trusted = [override for override in overrides if override.lstrip("+").startswith("extensions=")]
     check_names(config, named_in(trusted, config), place=str(run.config))

@@ -11,8 +11,6 @@ from pathlib import Path
 from faithkit.files.atomic import disk_errors, make_folder
 
 RUN_DIR_VARIABLE = "FAITHKIT_RUN_DIR"  # the folder that the first process of a run chose, for the others
-# What a command leaves before it has produced anything: settings, log, refused rows, and the curves of no step.
-LEFTOVERS = ("config.yaml", "train.log", "rejects.jsonl", "csv", "tensorboard", "wandb", "wandb.json")
 SWEEP_FILE = "sweep.json"  # in the folder of a sweep, whose runs have folders in it
 # Which script made a run, by a key of its configuration that no other script has.
 SCRIPTS = {
@@ -22,6 +20,12 @@ SCRIPTS = {
     "columns": "score",
     "decoding": "generate",
 }
+# What a command leaves before it has produced anything: settings, log, refused rows, and the curves of no step.
+LEFTOVERS = (
+    *("config.yaml", "rejects.jsonl", "csv", "tensorboard", "wandb", "wandb.json"),
+    *(f"{script}.log" for script in SCRIPTS.values()),
+)
+FILE_ONLY = {"file_only": True}  # as `extra` of a log message: what the terminal shows otherwise
 log = logging.getLogger("faithkit")
 
 
@@ -30,15 +34,17 @@ class RunFolder:
 
     Args:
         whole: The folder of the whole run, where this is that of one of its stages.
+        script: The command that made it, after which its log is named.
     """
 
-    def __init__(self, path: str | Path, whole: Path | None = None):
+    def __init__(self, path: str | Path, whole: Path | None = None, script: str = "train"):
         self.path = Path(path)
         self.whole = whole or self.path
+        self.script = script
 
     def stage(self, name: str) -> "RunFolder":
         """Gives the folder of a stage within this run."""
-        return RunFolder(self.path / name, whole=self.whole)
+        return RunFolder(self.path / name, whole=self.whole, script=self.script)
 
     @property
     def config(self) -> Path:
@@ -78,7 +84,7 @@ class RunFolder:
 
     @property
     def log(self) -> Path:
-        return self.path / "train.log"
+        return self.path / f"{self.script}.log"
 
     def has_work(self) -> bool:
         """Reports whether a command has produced anything here: a checkpoint, predictions, a result."""
@@ -119,7 +125,7 @@ class _LogFile(logging.FileHandler):
 
 
 def log_to(path: Path, *, append: bool = True) -> None:
-    """Sends log messages to the run's log file and, without times, to the terminal."""
+    """Sends log messages to the run's log file and, without times, to the terminal; those in FILE_ONLY to the file."""
     make_folder(path.parent)
     for handler in list(log.handlers):
         log.removeHandler(handler)
@@ -129,6 +135,7 @@ def log_to(path: Path, *, append: bool = True) -> None:
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     terminal = logging.StreamHandler(sys.stderr)
     terminal.setFormatter(logging.Formatter("%(message)s"))
+    terminal.addFilter(lambda record: not hasattr(record, "file_only"))
     log.setLevel(logging.INFO)
     log.propagate = False
     log.addHandler(file)

@@ -1,4 +1,4 @@
-"""One HTML page of a run: its figures, and each answer with its marks, gold against predicted.
+"""One HTML page of a run: its figures, and each answer with its marks, against gold ones where there are some.
 
 The page is self-contained: its Content-Security-Policy forbids the network and every script except those that it
 names by hash. Answers are data in a JSON block, and the script puts them in as text, never as markup, fifty at a time,
@@ -17,7 +17,15 @@ from rich.table import Table
 from faithkit.errors import UserError
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_metrics import check_spans
-from faithkit.pages.page_parts import Fact, answer_blocks, fill_part, gold_label, keep_first, write_filled_page
+from faithkit.pages.page_parts import (
+    Fact,
+    answer_blocks,
+    fill_legend,
+    fill_part,
+    gold_label,
+    keep_first,
+    write_filled_page,
+)
 from faithkit.pages.page_tables import escape_terminal, table_section, table_title
 from faithkit.records import Example, Prediction
 
@@ -77,9 +85,8 @@ def write_page(
         rows = [(example, [prediction], texts) for example, prediction in shown]
         blocks |= answer_blocks(place, rows, facts)
         described.append(describe_set(one.name, [one.name], facts))
-    has_spans = any(p.spans for one in sets for p in one.predictions.values()) or any(
-        example.spans for one in sets for example in one.examples
-    )
+    examples = [example for one in answered for example in one.examples]
+    has_spans = any(e.spans for e in examples) or any(p.spans for one in answered for p in one.predictions.values())
     write_filled_page(
         path,
         "page.html",
@@ -88,7 +95,7 @@ def write_page(
         scripts=("answer.js", "tips.js", "filters.js"),
         about="".join(f"<p>{html.escape(escape_terminal(line))}</p>\n" for line in about),
         figures="".join(_figures_html(one) for one in sets),
-        legend=fill_part("legend.html") if has_spans and texts else "",
+        legend=fill_legend(examples) if has_spans and texts else "",
         browser=fill_part(
             "browser.html", chosen="".join(f'<p class="note">{html.escape(note)}</p>\n' for note in notes)
         ),

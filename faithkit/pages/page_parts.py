@@ -244,6 +244,12 @@ def fill_part(name: str, **values: str) -> str:
     return _fill(_read(name), values)
 
 
+def fill_legend(examples: Iterable[Example]) -> str:
+    """Fills the legend of marks: gold against predicted ones, or predicted ones alone if no answer has gold spans."""
+    has_gold = any(example.spans is not None for example in examples)
+    return fill_part("legend.html" if has_gold else "legend_called.html")
+
+
 def _render_data_blocks(blocks: Mapping[str, Iterable[Any]]) -> Iterator[str]:
     """Writes each block as a list in a script element that the browser keeps as text, one item a line."""
     for name, items in blocks.items():

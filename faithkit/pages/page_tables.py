@@ -16,6 +16,7 @@ from typing import TextIO
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console, OverflowMethod, RenderableType
+from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
@@ -269,6 +270,18 @@ def format_verdict(example: Example, prediction: Prediction) -> Text:
     return Text.assemble(labels, (outcome, OUTCOME_STYLES.get(outcome, "")))
 
 
+def _has_figures(table: Table) -> bool:
+    return any(column.justify == "right" for column in table.columns)
+
+
+def _full_width(table: Table, console: Console) -> int:
+    """Measures the table with each cell in one line."""
+    return Measurement.get(console, console.options.update(width=10_000), table).maximum
+
+
+_WORD_OR_INTERVAL = r"\[[^\[\]\s]+, [^\[\]\s]+\]|\S+"
+
+
 def render_text(*tables: Table, width: int = 80) -> str:
     """Renders tables as plain text: ASCII frames, no colour, no spaces at line ends."""
     stream = io.StringIO()
@@ -284,7 +297,7 @@ def _split_captions(table: Table, console: Console) -> Iterator[RenderableType]:
     """Separates title, table and caption: within a table both would be cut to its width, however narrow."""
     inner = copy.copy(table)
     inner.title = inner.caption = None
-    if _widest(inner, console) > console.width:
+    if _widest(inner, console) > console.width or (_has_figures(inner) and _full_width(inner, console) > console.width):
         _narrow(inner, console.width)
     if table.title:
         yield Text(table.title) if isinstance(table.title, str) else table.title
@@ -299,21 +312,38 @@ def _widest(table: Table, console: Console) -> int:
 
 
 def _narrow(table: Table, width: int) -> None:
-    """Gives each column its longest word, and from the left what is left; where words do not fit, they are broken."""
+    """Fits a table into a width: figures get a whole line first, then names; at need intervals go below their values.
+
+    Words are broken only where they do not fit otherwise.
+    """
     columns = [replace(column, min_width=None) for column in table.columns]
-    widths = [
-        max((cell_len(word) for cell in _texts(column) for word in cell.split()), default=0) for column in columns
-    ]
     table.pad_edge = table.show_edge
-    frame = 3 * len(columns) - 3 + 4 * table.show_edge
-    spare = width - frame - sum(widths)
-    if spare >= 0:
-        for number, column in enumerate(columns):
-            wanted = max(map(cell_len, _texts(column))) - widths[number]
-            widths[number] += min(wanted, spare)
-            spare -= min(wanted, spare)
-        columns = [replace(column, width=one) for column, one in zip(columns, widths, strict=True)]
-    table.columns = columns
+    room = width - (3 * len(columns) - 3 + 4 * table.show_edge)
+    wanted = [max(map(cell_len, _texts(column))) for column in columns]
+    for pattern in (_WORD_OR_INTERVAL, r"\S+"):
+        words = [[word for cell in _texts(column) for word in re.findall(pattern, cell)] for column in columns]
+        widths = [max(map(cell_len, found), default=0) for found in words]
+        if (spare := room - sum(widths)) >= 0:
+            break
+    else:
+        table.columns = columns
+        return
+    for number in sorted(range(len(columns)), key=lambda number: columns[number].justify != "right"):
+        missing = wanted[number] - widths[number]
+        given = min(missing, spare) if columns[number].justify != "right" or missing <= spare else 0
+        widths[number] += given
+        spare -= given
+    table.columns = [
+        replace(column, width=one, _cells=[_lower_interval(cell, one) for cell in column.cells])
+        for column, one in zip(columns, widths, strict=True)
+    ]
+
+
+def _lower_interval(cell: RenderableType, width: int) -> RenderableType:
+    """Puts the interval of a figure that is wider than its column into the next line."""
+    text = cell if isinstance(cell, Text) else Text(str(cell))
+    place = text.plain.find(" [")
+    return Text.assemble(text[:place], "\n", text[place + 1 :]) if place > 0 and text.cell_len > width else cell
 
 
 def _texts(column: Column) -> list[str]:

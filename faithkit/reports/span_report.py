@@ -187,7 +187,10 @@ def mark_spans(text: str, spans: Iterable[Span], *, context: int = 100, max_char
         else:
             before, after = context if place else 0, context if place < 2 * len(runs) else 0
             pieces.append(_gap(text[start:end], before, after) if runs else text)
-    return escape_terminal("".join(pieces), max_characters)
+    shown = escape_terminal("".join(pieces), max_characters)
+    if shown.rfind(OPEN) > shown.rfind(CLOSE):  # the text was cut within a mark
+        shown = re.sub(r"\.\.\. \(\+[\d,]+ characters\)$", rf"{CLOSE}\g<0>", shown)
+    return shown
 
 
 def _gap(text: str, before: int, after: int) -> str:

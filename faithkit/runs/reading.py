@@ -96,6 +96,7 @@ def _read(run: RunFolder) -> Run:
     metrics, meta = _read_metrics(run, problems)
     config, has_config = _read_config(run, meta or {}, problems)
     script = script_of(config)
+    run.script = script or run.script
     predictions = {path.stem: path for path in _entries(run.predictions) if path.suffix == ".jsonl"}
     curves = run.path / CURVES
     return Run(

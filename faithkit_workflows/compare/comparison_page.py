@@ -14,6 +14,7 @@ from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
     answer_blocks,
+    fill_legend,
     fill_part,
     fill_sections,
     gold_label,
@@ -99,14 +100,20 @@ def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
         note = _note("Rows by the values of their fields; intervals as above, and wide where rows are few.")
         yield "slices", "Slices", choices + _box("slices-table", "Slices") + note
     if comparison.sets:
-        yield "browser", "Answers, and where two runs disagree", _browser_markup(comparison, max_rows)
+        several = any(len(one.systems) > 1 for one in comparison.sets)
+        yield (
+            "browser",
+            f"Answers{', and where two runs disagree' if several else ''}",
+            _browser_markup(comparison, max_rows),
+        )
 
 
 def _browser_markup(comparison: Comparison, max_rows: int) -> str:
     cut = [one.test_set.name for one in comparison.sets if len(one.test_set.examples) > max_rows]
     note = f"Of {', '.join(cut)} {max_rows:,} rows are here, first those on which runs disagree." if cut else ""
+    examples = (example for one in comparison.sets for example in one.test_set.examples.values())
     tables = f'<div id="confusions"></div>\n{_box("pair-table", "Differences of the two")}'
-    chosen = f'{tables}<p id="pair-note" class="note"></p>\n{fill_part("legend.html")}'
+    chosen = f'{tables}<p id="pair-note" class="note"></p>\n{fill_legend(examples)}'
     return fill_part("browser.html", chosen=chosen) + (_note(note) if note else "")
 
 

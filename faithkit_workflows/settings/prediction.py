@@ -141,6 +141,7 @@ class Columns(types.Block):
 
     knowledge: types.Text | None
     response: types.Text | None
+    label: types.Text | None = None
     history: types.Text | None
     id: types.Text | None
     group: types.Text | None
@@ -168,12 +169,17 @@ class ScoreSettings(blocks.RunScript):
     save_texts: types.Switch = True
     threshold: types.Share | None = None
     abstain_at: types.Share | None = None
+    fail_over: types.Share | None = None
     num_resamples: blocks.Resamples
     engine: engines.ScoreEngine = Field(default_factory=engines.ScoreEngine)
     out: blocks.Folder = None
     ray: engines.RayOptions
 
-    conflicts = (*SHARDS, types.excludes("engine=ray", "output", "use out=FOLDER"))
+    conflicts = (
+        *SHARDS,
+        types.excludes("engine=ray", "output", "use out=FOLDER"),
+        types.excludes("engine=ray", "fail_over", "score the table without engine=ray"),
+    )
     ineffective = (
         Ineffective(
             ("on_bad_row", "save_texts"),

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -11,8 +11,11 @@ from rich.text import Text
 from data_modules.datasets.pair_columns import field_of
 from data_modules.encoding.encoding_cache import group_hash
 from faithkit.errors import UserError
+from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.outcomes import CLASSES, Outcomes
 from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 
@@ -21,24 +24,43 @@ MAX_VALUES = 100_000  # of a column that are distinguished; later ones are count
 MAX_SHARD_VALUES = 1_000  # of a column in the summary of a shard
 
 
+class Share(NamedTuple):
+    """The hallucinated share of some rows.
+
+    Args:
+        key: Begins the names of its metrics; None for the rows of rare values.
+    """
+
+    name: str
+    key: str | None
+    num_rows: int
+    num_hallucinated: int
+    metric: Metric | None
+
+
 class ShareCounter:
-    """Counts verdicts by group and by the values of columns.
+    """Counts verdicts by group and by the values of columns, and compares them with labels, where rows have some.
 
     Args:
         by: Columns of the rows whose values are counted separately.
+        label: The column of the labels; a value that is none of theirs counts in `num_unknown`.
     """
 
-    def __init__(self, by: Sequence[str] = ()):
+    def __init__(self, by: Sequence[str] = (), label: str | None = None):
         self._groups, self._labels = array("Q"), array("b")
         self._numbers: dict[str, dict[str, int]] = {column: {} for column in by}
         self._values = {column: array("i") for column in by}
-        self.num_rows = self.num_unsure = 0
+        self._label = label
+        self._gold_groups, self._gold, self._called, self._scores = array("Q"), array("b"), array("b"), array("d")
+        self.num_rows = self.num_unsure = self.num_unknown = 0
 
     def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
         """Counts a row, with or without a verdict."""
         self.num_rows += 1
         if prediction is not None and prediction.label is None:
             self.num_unsure += 1
+        if example is not None and prediction is not None and self._label is not None:
+            self._compare(values, example, prediction)
         if example is None or prediction is None or prediction.label in (None, UNPARSED):
             return
         self._groups.append(group_hash(example.group))
@@ -49,6 +71,39 @@ class ShareCounter:
             if number == len(numbers):
                 numbers[value] = number
             self._values[column].append(number)
+
+    def _compare(self, values: Mapping[str, Any], example: Example, prediction: Prediction) -> None:
+        """Keeps a labelled row's outcome."""
+        if example.label is None:
+            self.num_unknown += field_of(values, self._label) not in (None, "")
+        elif prediction.label is not None:
+            self._gold_groups.append(group_hash(example.group))
+            self._gold.append(example.label == HALLUCINATED)
+            self._called.append(CLASSES.index(prediction.label))
+            self._scores.append(np.nan if prediction.score is None else prediction.score)
+
+    @property
+    def num_labelled(self) -> int:
+        """The number of verdicts on rows with a label."""
+        return len(self._gold)
+
+    @property
+    def num_right(self) -> int:
+        """The number of these that agree with the label."""
+        return int((np.frombuffer(self._gold, np.int8) == np.frombuffer(self._called, np.int8)).sum())
+
+    def metrics(self, shares: Iterable[Share], *, num_resamples: int) -> dict[str, Metric]:
+        """Returns the shares as `predicted_rate`, those of values as `by/COLUMN/VALUE/predicted_rate`.
+
+        If rows have labels, the metrics of classification on these rows are added.
+        """
+        found: dict[str, Metric] = {}
+        if self._gold:
+            names, index = np.unique(np.frombuffer(self._gold_groups, np.uint64), return_inverse=True)
+            gold, called = np.frombuffer(self._gold, np.int8), np.frombuffer(self._called, np.int8)
+            outcomes = Outcomes(gold, called, np.frombuffer(self._scores, np.float64), Groups(index, len(names)))
+            found |= classification_metrics(outcomes, num_resamples=num_resamples).metrics
+        return found | {f"{one.key}predicted_rate": one.metric for one in shares if one.metric and one.key is not None}
 
     def kinds(self) -> dict[str, dict[str, list[list[int]]]]:
         """Counts the groups of each size and number of hallucinated rows, for each value of each column.
@@ -70,29 +125,30 @@ class ShareCounter:
             }
         return found
 
-    def table(self, *, grouped_by: str, num_resamples: int) -> Table:
-        """Makes the table of the shares of all rows and of each value of each column, with intervals.
+    def shares(self, *, num_resamples: int) -> list[Share]:
+        """Computes the shares of all rows and of each value of each column, the most frequent value first."""
+        groups, labels = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._labels, np.int8)
+        found = []
+        for name, key, rows in self._parts():
+            counts = count_group_kinds(groups[rows], labels[rows])
+            metric = proportion_from_counts(counts, num_resamples=num_resamples)
+            found.append(Share(name, key, len(labels[rows]), int(labels[rows].sum()), metric))
+        return found
+
+    def table(self, shares: Iterable[Share], *, grouped_by: str) -> Table:
+        """Makes the table of shares.
 
         Args:
             grouped_by: The column that groups the rows.
         """
-        groups, labels = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._labels, np.int8)
-        shares = (
-            (
-                name,
-                len(labels[rows]),
-                proportion_from_counts(count_group_kinds(groups[rows], labels[rows]), num_resamples=num_resamples),
-            )
-            for name, rows in self._parts()
-        )
-        table = shares_table(list(self._numbers), shares)
-        without = self.num_rows - len(labels) - self.num_unsure
+        table = shares_table(list(self._numbers), ((one.name, one.num_rows, one.metric) for one in shares))
+        without = self.num_rows - len(self._labels) - self.num_unsure
         table.caption = make_caption(grouped_by, num_unsure=self.num_unsure, num_without=without)
         return table
 
-    def _parts(self) -> Iterator[tuple[str, Any]]:
-        """Yields all rows, then the rows of each value of each column, the most frequent value first."""
-        yield "all", slice(None)
+    def _parts(self) -> Iterator[tuple[str, str | None, Any]]:
+        """Yields name, key and rows of each share."""
+        yield "all", "", slice(None)
         for column, numbers in self._numbers.items():
             before = f"{column}: " if len(self._numbers) > 1 else ""
             values, names = np.frombuffer(self._values[column], np.intc), list(numbers)
@@ -100,10 +156,11 @@ class ShareCounter:
             ordered = sorted(range(len(names)), key=lambda number: (-counts[number], names[number]))
             shown = ordered[:MAX_SHOWN_VALUES]
             for number in shown:
-                yield before + names[number], values == number
+                yield before + names[number], f"by/{column}/{names[number]}/", values == number
             if len(names) > MAX_SHOWN_VALUES:
                 more = "" if len(names) < MAX_VALUES else " or more"
-                yield f"{before}the other {len(names) - MAX_SHOWN_VALUES:,}{more} values", ~np.isin(values, shown)
+                name = f"{before}the other {len(names) - MAX_SHOWN_VALUES:,}{more} values"
+                yield name, None, ~np.isin(values, shown)
 
 
 def shares_table(columns: Sequence[str], shares: Iterable[tuple[str, int, Metric | None]]) -> Table:

@@ -2,14 +2,16 @@
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_modules.datasets.pair_columns import REQUIRED, Columns, check_column, find_columns
+from construction.estimate.labels import PROBABILITY
+from data_modules.datasets.pair_columns import AUTO, REQUIRED, Columns, check_column, find_columns
+from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.rows import BadRow, ReadReport, Row
@@ -21,7 +23,8 @@ from faithkit.records import Example
 
 SOURCE, SPLIT = "own rows", "all"
 JSON = (".json", ".jsonl")
-LABEL_COLUMNS = ("label", "spans")  # not read where a detector judges the rows
+LABEL, SPANS = "label", "spans"
+LABEL_COLUMNS = (LABEL, SPANS)  # not read unless verdicts are compared with labels
 RESPONSE_COLUMNS = ("response", *LABEL_COLUMNS)  # not read where a generator answers the rows
 
 
@@ -30,8 +33,8 @@ class UserTable:
     """A table of rows to judge or to answer.
 
     Args:
-        columns: The columns of knowledge, response, history, id and group; null for none, `auto` to find a column by
-            its usual names.
+        columns: The columns of knowledge, response, label, history, id and group; null for none, `auto` to find a
+            column by its usual names.
         join: Joins a list of passages to the text that the detector was trained on.
         by: Columns that every row must have.
         encoding: Of CSV and TSV; None detects UTF-8 and byte order marks.
@@ -141,8 +144,11 @@ class UserTable:
             yield row, example
 
     def _reader(self, row: Row) -> PairReader:
-        self.found = find_columns(self.columns, row, keys=self.keys, without=self.without)
-        return PairReader(self.found, join=self.join)
+        if PROBABILITY in row.values and self.columns.get(LABEL, AUTO) == AUTO:  # the label is an earlier verdict
+            row = replace(row, values={name: value for name, value in row.values.items() if name != LABEL})
+        self.found = found = find_columns(self.columns, row, keys=self.keys, without=self.without)
+        labels = LabelReader(found.label, keys=self.keys) if found.label is not None else None
+        return PairReader(found, join=self.join, labels=labels, refuses_unknown_labels=False)
 
     def _example(self, row: Row, reader: PairReader, places: dict[str, str]) -> Example:
         for column in self.by:
@@ -170,13 +176,18 @@ def _check_json(row: Row) -> None:
         raise BadRow(f"the row cannot be written as JSON: {error}") from error
 
 
-def open_table_to_judge(config: Mapping[str, Any]) -> UserTable:
-    """Opens the table of `faithkit score`; lists of passages are joined as the detector's training data joined them."""
+def open_table_to_judge(config: Mapping[str, Any], *, without: Sequence[str] = LABEL_COLUMNS) -> UserTable:
+    """Opens the table of `faithkit score`; lists of passages are joined as the detector's training data joined them.
+
+    Args:
+        without: Fields that are not read.
+    """
     from faithkit.records import join_passages, number_passages
     from faithkit_workflows.detectors.loading import kind_of
 
     join = number_passages if kind_of(config["checkpoint"]).numbers_passages else join_passages
     options: dict[str, Any] = {name: config.get(name) for name in ("on_bad_row", "num_rows", "encoding")}
+    options["without"] = without
     return open_user_table(config["path"], config["columns"], join=join, by=as_list(config["by"]), **options)
 
 

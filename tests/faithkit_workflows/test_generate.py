@@ -65,7 +65,7 @@ def test_batch_size_and_portions_change_nothing_and_the_seed_does(
 
 def test_auto_is_written_as_the_engine_that_it_came_to(whole: Path) -> None:
     assert "\nengine:\n  name: transformers\n" in (whole / "config.yaml").read_text()
-    assert "engine: transformers (" in (whole / "train.log").read_text()
+    assert "engine: transformers (" in (whole / "generate.log").read_text()
 
 
 @pytest.mark.parametrize("asked", [(), ("engine=auto",), ("engine=transformers",)])

@@ -133,7 +133,7 @@ def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_pat
     labels = ["hallucinated" if i % 4 == 0 else "faithful" for i in range(40)]  # one of four in every document
     shares = ShareCounter(["model"])
     write_scored(tmp_path / "out.csv", table, verdicts(table, labels), shares.add)
-    shown = shares.table(grouped_by=table.grouped_by, num_resamples=200)
+    shown = shares.table(shares.shares(num_resamples=200), grouped_by=table.grouped_by)
     assert "rows grouped by doc" in str(shown.caption)
     cells = list(zip(*(column.cells for column in shown.columns), strict=True))
     found = {str(name): (count, share) for name, count, share in cells}

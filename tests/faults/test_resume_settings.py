@@ -30,7 +30,7 @@ def test_a_change_is_written_to_the_configuration_and_the_log(tmp_path: Path) ->
         with opened("generate", *line, may_change=generate.MAY_CHANGE) as (_, config):
             assert config["batch_size"] == value
     assert read_config(folder / "config.yaml")["batch_size"] == 2
-    log = (folder / "train.log").read_text()
+    log = (folder / "generate.log").read_text()
     assert log.count("resumed with") == 2 and "batch_size=8" in log and "batch_size=2" in log
 
 

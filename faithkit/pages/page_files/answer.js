@@ -135,6 +135,9 @@ function sources(row, context) {
   return details;
 }
 
+const called = (said) => (said[CALLED] === null ? "no verdict" : LABELS[said[CALLED]]);
+const isGenerated = (said) => said[CALLED] === null && said[SCORE] === null;
+
 function verdict(row, system, name) {
   const line = make("p", "verdict");
   const said = row.said[system];
@@ -143,18 +146,17 @@ function verdict(row, system, name) {
     line.append("has no prediction of this row");
     return line;
   }
-  if (said[CALLED] === null) return line; // a generator's answer, which nobody judged
+  if (isGenerated(said)) return line; // and not judged
   const outcome = OUTCOMES[said[OUTCOME]];
   const kind = outcome.startsWith("right") ? "right" : outcome === "missed" || outcome === "false alarm" ? "wrong" : "open";
-  line.append(make("span", `badge ${kind}`, MARKS[outcome]));
+  line.append(make("span", `badge ${kind}`, row.gold === null ? called(said) : MARKS[outcome]));
   if (said[SCORE] !== null) {
     const meter = make("span", "meter", make("span", ""));
     meter.setAttribute("aria-hidden", "true");
     meter.firstChild.style.width = percent(said[SCORE]);
     line.append(" P(hallucinated) ", make("b", "", number(said[SCORE])), " ", meter);
   }
-  const gold = row.gold === null ? "–" : LABELS[row.gold];
-  line.append(` gold ${gold}, called ${said[CALLED] === null ? "–" : LABELS[said[CALLED]]}`);
+  if (row.gold !== null) line.append(` gold ${LABELS[row.gold]}, called ${called(said)}`);
   return line;
 }
 
@@ -180,7 +182,7 @@ function card(row, context, systems, names, facts) {
     article.append(verdict(row, system, names.length > 1 ? names[place] : ""));
     if (row.said[system]?.[TEXT]) article.append(words(row.said[system][TEXT]));
     if (!each && place < systems.length - 1) return;
-    if (systems.every((one) => (row.said[one]?.[CALLED] ?? null) === null)) article.append(make("p", "verdict", "reference"));
+    if (systems.every((one) => !row.said[one] || isGenerated(row.said[one]))) article.append(make("p", "verdict", "reference"));
     article.append(answer(row, system));
     if (spansOf(row, system).length || goldSpans(row).length) article.append(spanList(row, system));
   });

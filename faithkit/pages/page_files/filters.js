@@ -5,6 +5,7 @@ const UNTOLD = ["split", "history", "knowledge"]; // facts that say nothing abov
 const sets = read("sets");
 const form = document.getElementById("filters");
 const DISAGREE = "they disagree";
+const VERDICTS = ["hallucinated", "faithful", "no verdict"];
 const BETWEEN = [DISAGREE, "only the first is right", "only the second is right", "both right", "both wrong", "they agree"];
 let opened = null; // the rows of one test set, with what is worked out from them once
 let state = {};
@@ -17,10 +18,10 @@ function open(place) {
   for (const row of rows) row.has_text = row.context !== null;
   let contexts = null;
   opened = {
-    ...own, place, rows,
+    ...own, place, rows, hasGold: rows.some((row) => row.gold !== null),
     context: (at) => (at === null ? "" : (contexts ??= read(`contexts-${place}`))[at]),
-    facets: facetsOf(own),
   };
+  opened.facets = facetsOf(own, opened.hasGold);
   buildForm();
 }
 
@@ -41,16 +42,18 @@ function findChoices() {
 }
 
 // What rows can be chosen by: how two systems compare, the outcome of the first, and the facts of the data.
-function facetsOf(own) {
+function facetsOf(own, hasGold) {
   const first = (row) => row.said[state.a];
   const two = own.systems.length > 1;
   const facets = two ? [{ name: "between", title: "The two runs", all: "all rows", of: between, order: BETWEEN }] : [];
   const whose = two ? " (first)" : "";
-  facets.push(
-    { name: "outcome", title: `Answer called${whose}`, all: "any way", of: (row) => (first(row) ? [OUTCOMES[first(row)[OUTCOME]]] : []), order: OUTCOMES },
+  const verdicts = (row) => (!first(row) || isGenerated(first(row)) ? [] : [VERDICTS.includes(called(first(row))) ? called(first(row)) : "no verdict"]);
+  facets.push({ name: "verdict", title: `Verdict${whose}`, all: "all", of: verdicts, order: VERDICTS });
+  if (hasGold) facets.push(
+    { name: "outcome", title: `Outcome${whose}`, all: "any way", of: (row) => (first(row) ? [OUTCOMES[first(row)[OUTCOME]]] : []), order: OUTCOMES },
     { name: "spans", title: `Spans${whose}`, all: "any", of: (row) => KINDS.filter((_, bit) => (first(row)?.[KIND] ?? 0) & (1 << bit)), order: KINDS },
-    { name: "type", title: "Type of span", all: "all types", of: labels },
   );
+  facets.push({ name: "type", title: "Type of span", all: "all types", of: labels });
   own.facts.forEach(({ name, title, values }, place) => {
     const of = (row) => (row.facts[place] === null ? [] : [values[row.facts[place]]]);
     facets.push({ name, title, all: "all", of, order: values });
@@ -93,7 +96,7 @@ function sorted(rows, key) {
   return rows.map((row) => [key(row), row]).sort((a, b) => a[0] - b[0]).map(([, row]) => row);
 }
 
-const usual = () => ({ sort: isPair() ? "apart" : "error", between: isPair() ? DISAGREE : null });
+const usual = () => ({ sort: isPair() ? "apart" : opened.hasGold ? "error" : "high", between: isPair() ? DISAGREE : null });
 
 function buildForm() {
   const box = document.getElementById("facets");
@@ -108,7 +111,7 @@ function buildForm() {
   for (const facet of opened.facets) box.append(select(facet.name, facet.title));
   if (sets.length > 1) form.elements.set.append(...sets.map((set, place) => choice(set.name, String(place))));
   for (const name of isPair() ? ["a", "b"] : []) form.elements[name].append(...opened.systems.map((system, place) => choice(system, String(place))));
-  const sorts = Object.entries(SORTS).filter(([name]) => name !== "apart" || isPair());
+  const sorts = Object.entries(SORTS).filter(([name]) => (name !== "apart" || isPair()) && (name !== "error" || opened.hasGold));
   form.elements.sort.replaceChildren(...sorts.map(([name, [text]]) => new Option(text, name)));
 }
 

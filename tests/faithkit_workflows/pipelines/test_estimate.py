@@ -137,7 +137,7 @@ def test_a_wave_is_finished_before_the_next_is_drawn(
     some = part("first", 20)
     found = estimate(tmp_path / "some", predictions, some)["rate"]
     assert found["low"] <= truth[0].mean() <= found["high"]
-    assert "labelled in part: the rate is right if chance chose" in (tmp_path / "some" / "train.log").read_text()
+    assert "labelled in part: the rate is right if chance chose" in (tmp_path / "some" / "construct.log").read_text()
     with pytest.raises(UserError, match=r"still empty: 20\n  at: .*part.csv.*2\n  hint: fill them first"):
         estimate(tmp_path / "next", predictions, some, "pipeline.label_next=10")
     with pytest.raises(UserError, match="still empty: 80"):
@@ -188,7 +188,7 @@ def test_labels_of_others_empty_ones_and_repeated_ones_are_counted(
     )
     found = estimate(tmp_path / "run", predictions, f"pipeline.labels={labels}")
     assert found["rate"]["low"] <= truth[0].mean() <= found["rate"]["high"]
-    log = (tmp_path / "run" / "train.log").read_text()
+    log = (tmp_path / "run" / "construct.log").read_text()
     assert "62 labels, taken as drawn at random" in log
     for line in ("of ids that have no verdict: 1", "still empty: 1", "given twice alike, counted once: 1"):
         assert line in log
@@ -244,4 +244,4 @@ def test_a_verdict_that_could_not_be_read_is_counted_and_its_response_stays(tmp_
     labels = write(tmp_path / "labels.csv", [{"id": f"r{row}", "label": row % 2} for row in range(60)])
     found = estimate(tmp_path / "run", path, f"pipeline.labels={labels}")
     assert found["rate"]["n"] == 90 and found["rate_detector"]["n"] == 60
-    assert "30 verdicts could not be read" in (tmp_path / "run" / "train.log").read_text()
+    assert "30 verdicts could not be read" in (tmp_path / "run" / "construct.log").read_text()

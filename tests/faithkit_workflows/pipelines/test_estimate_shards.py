@@ -141,7 +141,7 @@ def test_the_command_shows_shares_without_labels_and_rates_with_them(
     metrics = json.loads((tmp_path / "rates" / "metrics.json").read_text())["metrics"]
     assert metrics["test/scored/by/de/rate"]["value"] > metrics["test/scored/by/en/rate"]["value"]
     assert "an interval 10 points wide takes about" in capsys.readouterr().out
-    assert "labels of ids that have no verdict: 1" in (tmp_path / "rates" / "train.log").read_text()
+    assert "labels of ids that have no verdict: 1" in (tmp_path / "rates" / "construct.log").read_text()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,232 @@
+"""Shows the results of a scored table: its worst rows in the terminal, a page of answers, and test cases for CI."""
+
+import heapq
+import random
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+from rich.table import Table
+from rich.text import Text
+
+from data_modules.datasets.pair_columns import field_of
+from faithkit.files.atomic import atomic_file, disk_errors
+from faithkit.pages.page import FACTS, AnswerSet, write_page
+from faithkit.pages.page_tables import add_fields, escape_terminal, format_percent, new_field_table
+from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
+from faithkit.reports.span_report import STYLES, color_spans, mark_spans
+from faithkit.statistics.metric import Metric
+from faithkit.weights.used_model import UsedModel
+from faithkit_workflows.tables.shares import Share, ShareCounter
+
+NUM_SHOWN = 5  # rows in the terminal
+NUM_WORST = NUM_SAMPLED = 500  # rows on the page
+MAX_CHARACTERS = 20_000_000  # of all texts on the page
+NUM_TO_LABEL = 50
+TITLE, TITLE_WITHOUT_MARKS = (
+    "Answers and the parts that the model calls unsupported",
+    "Answers and the model's verdicts",
+)
+NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+Judged = tuple[Example, Prediction, Mapping[str, str]]  # with the values of the columns to count by
+
+
+class KeptRows:
+    """Keeps the rows that are shown of a table of any size: the worst ones, and a random sample of the others.
+
+    Args:
+        by: Columns whose values are kept with each row.
+    """
+
+    def __init__(self, by: Sequence[str], num_worst: int = NUM_WORST, num_sampled: int = NUM_SAMPLED):
+        self._by, self._num_worst, self._num_sampled = by, num_worst, num_sampled
+        self._worst: list[tuple[tuple[bool, float, int], Judged]] = []
+        self._sample: list[Judged] = []
+        self._random = random.Random(0)
+        self.num_rows = self._num_others = 0
+
+    def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
+        """Adds a row; one that could not be judged is left out."""
+        if example is None or prediction is None:
+            return
+        self.num_rows += 1
+        rank = (prediction.label == HALLUCINATED, prediction.score or 0.0, -self.num_rows)
+        row = (example, prediction, {column: str(field_of(values, column)) for column in self._by})
+        if len(self._worst) < self._num_worst:
+            heapq.heappush(self._worst, (rank, row))
+            return
+        _, other = heapq.heappushpop(self._worst, (rank, row))
+        self._num_others += 1
+        if len(self._sample) < self._num_sampled:
+            self._sample.append(other)
+        elif (place := self._random.randrange(self._num_others)) < self._num_sampled:
+            self._sample[place] = other
+
+    def __iter__(self) -> Iterator[Judged]:
+        """Yields the worst rows, the most probably hallucinated first, then the sample."""
+        yield from (row for _, row in sorted(self._worst, key=lambda one: one[0], reverse=True))
+        yield from self._sample
+
+    @property
+    def note(self) -> str:
+        """Describes the choice; empty if no row is left out."""
+        if not self._num_others > len(self._sample):
+            return ""
+        return (
+            f"{len(self._worst) + len(self._sample):,} of {self.num_rows:,} answers are here: the {len(self._worst):,} "
+            f"with the highest probability and a random sample of {len(self._sample):,} others."
+        )
+
+
+def worst_table(rows: KeptRows) -> Table | None:
+    """Shows the worst rows called hallucinated with their unsupported parts; None if there are none."""
+    worst = [row for _, row in zip(range(NUM_SHOWN), rows, strict=False) if row[1].label == HALLUCINATED]
+    if not worst:
+        return None
+    marks = ", unsupported parts in [[ ]]" if any(prediction.spans for _, prediction, _ in worst) else ""
+    table = new_field_table(f"Most probably hallucinated{marks}")
+    for example, prediction, _ in worst:
+        probability = "-" if prediction.score is None else f"{prediction.score:.2f}"
+        fields: dict[str, str | Text] = {"row": f"{example.id}  P(hallucinated) {probability}"}
+        if example.history:
+            fields["question"] = example.history[-1].text
+        spans = [replace(span, score=None) for span in prediction.spans]
+        fields["answer"] = color_spans(
+            mark_spans(example.response, spans, context=60, max_characters=400), STYLES["gold"]
+        )
+        add_fields(table, fields, max_characters=150)
+    return table
+
+
+def describe_share(share: Share, models: Sequence[UsedModel], checkpoint: str) -> str:
+    """Describes how many answers are called hallucinated, by which model and threshold."""
+    threshold = models[0].threshold.partition(",")[0] if len(models) == 1 and models[0].threshold else None
+    by = f"threshold {threshold}, model {checkpoint}" if threshold else f"model {checkpoint}"
+    return f"{share.num_hallucinated:,} of {share.num_rows:,} answers called hallucinated ({by})."
+
+
+def describe_errors(counts: ShareCounter, metrics: Mapping[str, Metric], column: str | None, predictions: Path) -> str:
+    """States accuracy and error rate where rows have labels; otherwise how to label some."""
+    if counts.num_labelled:
+        accuracy = metrics["accuracy"]
+        low, high = (None if bound is None else 1 - bound for bound in (accuracy.high, accuracy.low))
+        errors = Metric(value=1 - accuracy.value, low=low, high=high)
+        return (
+            f"By the {counts.num_labelled:,} labels in the column {escape_terminal(str(column), 60)} "
+            f"{counts.num_right:,} verdicts are right: accuracy {format_percent(accuracy)}, "
+            f"error rate {format_percent(errors)} percent."
+        )
+    number = min(NUM_TO_LABEL, counts.num_rows)
+    path = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
+    return (
+        f"No labels given, so the error rate is unknown: label {number} rows with\n"
+        f"  faithkit construct pipeline=estimate {path} pipeline.label_next={number}"
+    )
+
+
+def describe_unknown_labels(counts: ShareCounter, column: str | None, path: str) -> str:
+    """Describes labels that have no known meaning, and how to state it; empty if there are none."""
+    if not counts.num_unknown:
+        return ""
+    name = escape_terminal(str(column), 60)
+    return (
+        f"note: the meaning of {counts.num_unknown:,} labels in the column {name} is not known; to state it:\n"
+        f"  faithkit evaluate benchmark=pairs {escape_terminal(shlex.quote(f'benchmark.path={path}'))} "
+        "checkpoint=... 'benchmark.labels={1: hallucinated, 0: faithful}'"
+    )
+
+
+def write_answers_page(
+    path: Path, name: str, rows: KeptRows, *, about: Sequence[str], table: Table, texts: bool
+) -> None:
+    """Writes the page of the kept rows, as far as their texts are no more than `MAX_CHARACTERS`."""
+    shown: list[Judged] = []
+    size, contexts = 0, set[str]()
+    for row in rows if texts else [*rows]:
+        example = row[0]
+        size += len(example.response) + sum(len(turn.text) for turn in example.history)
+        size += 0 if example.knowledge in contexts else len(example.knowledge)
+        contexts.add(example.knowledge)
+        if shown and texts and size > MAX_CHARACTERS:
+            break
+        shown.append(row)
+    notes = [rows.note] if rows.note else []
+    if len(shown) < (num_kept := sum(1 for _ in rows)):
+        notes.append(f"Their texts are long: the first {len(shown):,} of {num_kept:,} are here.")
+    if notes:
+        notes.append("The scored table has all rows.")
+    answers = AnswerSet(
+        name=name,
+        examples=[example for example, _, _ in shown],
+        predictions={prediction.id: prediction for _, prediction, _ in shown},
+        tables=[table],
+        by={
+            column: {example.id: values[column] for example, _, values in shown}
+            for column in (shown[0][2] if shown else ())
+            if column not in FACTS
+        },
+    )
+    has_marks = texts and any(prediction.spans for _, prediction, _ in shown)
+    title = TITLE if has_marks else TITLE_WITHOUT_MARKS
+    write_page(path, [answers], title=title, about=[*about, " ".join(notes)] if notes else about, texts=texts)
+
+
+class TestCases:
+    """Writes a JUnit report with a test case for each row: hallucinated ones fail, those without a verdict are skipped.
+
+    Args:
+        name: The table's.
+    """
+
+    __test__ = False  # of pytest
+
+    def __init__(self, name: str):
+        self._name = name
+        self._cases = tempfile.SpooledTemporaryFile(max_size=1 << 22)  # noqa: SIM115  closed with the object
+        self._num_rows = self._num_failures = self._num_skipped = 0
+
+    def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
+        """Adds a row, with or without a verdict."""
+        self._num_rows += 1
+        name = f"row {self._num_rows}" if example is None else example.id
+        inner = ""
+        if example is None or prediction is None or prediction.label not in LABELS:
+            self._num_skipped += 1
+            inner = '<skipped message="no verdict"/>'
+        elif prediction.label == HALLUCINATED:
+            self._num_failures += 1
+            inner = _failure(example, prediction)
+        with disk_errors(tempfile.gettempdir()):
+            self._cases.write(
+                f"<testcase classname={_quote(self._name)} name={_quote(name)}>{inner}</testcase>\n".encode()
+            )
+
+    def write(self, path: Path) -> None:
+        """Writes the report, replacing the file in one step."""
+        counts = f'tests="{self._num_rows}" failures="{self._num_failures}" skipped="{self._num_skipped}" errors="0"'
+        self._cases.seek(0)
+        with atomic_file(path) as file, disk_errors(path):
+            head = (
+                f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites {counts}>\n<testsuite name={_quote(self._name)} '
+            )
+            file.write(f"{head}{counts}>\n".encode())
+            shutil.copyfileobj(self._cases, file)
+            file.write(b"</testsuite>\n</testsuites>\n")
+
+
+def _failure(example: Example, prediction: Prediction) -> str:
+    parts = [f"“{example.response[span.start : span.end]}”" for span in prediction.spans]
+    probability = "" if prediction.score is None else f" with probability {prediction.score:.2f}"
+    message = f"hallucinated{probability}{': unsupported: ' if parts else ''}{', '.join(parts)}"
+    text = escape(NOT_IN_XML.sub("", mark_spans(example.response, prediction.spans)))
+    return f'<failure type="hallucinated" message={_quote(message)}>{text}</failure>'
+
+
+def _quote(text: str) -> str:
+    return quoteattr(NOT_IN_XML.sub("", text))
