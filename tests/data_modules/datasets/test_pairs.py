@@ -82,7 +82,7 @@ def test_parquet_and_saved_datasets_are_read_with_the_names_of_their_classes(tmp
 # The file's name, its text, the options, and the parts of the error: the problem, its place and the remedy.
 BAD: dict[str, tuple[str, str | bytes, dict[str, Any], list[str]]] = {
     "no knowledge": ("a.csv", "ctx,answer,label\nk,r,1\n", {}, [
-        "no column holds the knowledge (the context", "data.columns.knowledge=COLUMN; the file has ctx, answer, label"]),
+        "no column holds the knowledge (the", "data.columns.knowledge=COLUMN; the file has ctx, answer, label"]),
     "no label": ("a.csv", "context,answer\nk,r\n", {}, ["no column holds the label", "data.columns.label=COLUMN"]),
     "two columns": ("a.csv", "context,source,answer,label\nk,k,r,1\n", {}, [
         "several columns may hold the knowledge: context, source", "hint: data.columns.knowledge=context"]),
