@@ -16,7 +16,7 @@ import numpy as np
 
 from construction.agreement.answers import NOMINAL, ORDINAL, Answered, labels_in
 from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
-from faithkit.statistics.metric import NUMBER, Metric
+from faithkit.statistics.metric import NUMBER, PROPORTION, Metric
 
 # Labels whose share should be low.
 LESS_IS_BETTER = ("hallucination", "generic", "no", "inaccurate")
@@ -45,32 +45,46 @@ class Compared:
 
 
 Scores = Mapping[str, Mapping[str, float]]  # by system and item
+Labels = Mapping[str, Iterable[str]]  # by question
 
 
-def columns_of(answered: Sequence[Answered], kinds: Mapping[str, str]) -> dict[str, dict[str, dict[str, float]]]:
-    """Collects scores by column, system and item: ratings as they are, labels as shares (`question=label`)."""
+def columns_of(
+    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels | None = None
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Collects scores by column, system and item: ratings as they are, labels as shares (`question=label`).
+
+    Args:
+        labels: The labels of questions, for those that nobody chose.
+    """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for question, kind in kinds.items():
         given = [one for one in answered if question in one.answers]
         if kind == ORDINAL:
             found[question] = _means([(one, float(one.answers[question])) for one in given])
         elif kind == NOMINAL:
-            for label in sorted({label for one in given for label in labels_in(one.answers[question])}):
+            for label in _labels_of(given, question, labels):
                 # A question may be asked about some answers only: the others do not have the label.
                 chosen = [(one, float(label in labels_in(one.answers.get(question, ())))) for one in answered]
                 found[f"{question}={label}"] = _means(chosen)
     return found
 
 
-def shares_of(answered: Sequence[Answered], kinds: Mapping[str, str]) -> dict[str, dict[str, float]]:
+def shares_of(
+    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels | None = None
+) -> dict[str, dict[str, float]]:
     """Collects the share of each label by item, over the items to which its question was answered."""
     found: dict[str, dict[str, float]] = {}
     for question in (name for name, kind in kinds.items() if kind == NOMINAL):
         given = [one for one in answered if labels_in(one.answers.get(question, ()))]
-        for label in sorted({label for one in given for label in labels_in(one.answers[question])}):
+        for label in _labels_of(given, question, labels) if given else ():
             values = _means((one, float(label in labels_in(one.answers[question]))) for one in given)
             found[f"{question}={label}"] = {f"{s}/{item}": v for s, of in values.items() for item, v in of.items()}
     return found
+
+
+def _labels_of(answered: Iterable[Answered], question: str, labels: Labels | None) -> list[str]:
+    chosen = {label for one in answered for label in labels_in(one.answers[question])}
+    return sorted(chosen.union((labels or {}).get(question, ())))
 
 
 def _means(values: Iterable[tuple[Answered, float]]) -> dict[str, dict[str, float]]:
@@ -96,7 +110,8 @@ def compare_column(
     for system, of in scores.items():
         rows = Groups.of(groups[item] for item in of)
         means = mean_statistic(rows, {"mean": list(of.values())})
-        mean = bootstrap(rows, means, kinds=NUMBER, num_resamples=num_resamples).metrics["mean"]
+        kind = PROPORTION if "=" in column else NUMBER
+        mean = bootstrap(rows, means, kinds=kind, num_resamples=num_resamples).metrics["mean"]
         compared = Compared(column=column, system=system, mean=mean)
         shared = [item for item in of if item in scores[best]]
         if system != best and shared:

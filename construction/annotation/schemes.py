@@ -113,6 +113,7 @@ class Scheme:
         texts: The fields that a task shows, by title; the last one is what is annotated.
         questions: In the order in which they are asked; answers are compared and settled in that order.
         suggest: Converts an example's labels, or a detector's prediction, to answers.
+        judged: The field of an example that is annotated; the text of a system takes its place.
         dataset: Its loader reads what `settled_layouts.WRITERS` writes for this scheme; None if that is not a dataset.
     """
 
@@ -121,6 +122,7 @@ class Scheme:
     texts: Callable[[Example], Mapping[str, str]]
     questions: tuple[Question, ...]
     suggest: Callable[[Example, Prediction | None], Answers]
+    judged: str = "response"
     dataset: str | None = None
 
     def question(self, name: str) -> Question | None:
@@ -281,6 +283,7 @@ SCHEMES = {
                 ),
             ),
             suggest=lambda example, prediction: {},
+            judged="target",
             dataset="halludial",
         ),
         Scheme(

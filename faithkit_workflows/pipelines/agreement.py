@@ -20,13 +20,15 @@ from construction.agreement.answers import (
     read_answers,
 )
 from construction.agreement.measures import marked_items, measure, measure_spans, pair_kappas
-from construction.agreement.significance import Compared, columns_of, compare_column, shares_of
+from construction.agreement.significance import Compared, Labels, columns_of, compare_column, shares_of
+from construction.annotation.annotation_questions import CHOICES
+from construction.annotation.project import read_rows
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_metric, new_number_table, print_tables
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
-from faithkit_workflows.pipelines.annotate import ANNOTATIONS
+from faithkit_workflows.pipelines.annotate import ANNOTATIONS, PROJECT
 
 OF_LABELS = {
     "agreement": "observed",
@@ -70,10 +72,11 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
         labels = labels_of(answered, name) if kind == NOMINAL else {}
         for label, chosen in labels.items() if len(labels) > 2 else ():  # two labels are complements
             measured[f"{name}/{label}"] = measure(chosen, num_resamples=num_resamples)
-    compared = _compare(answered, kinds, num_resamples)
+    scheme_labels = _scheme_labels(path.parent / PROJECT)
+    compared = _compare(answered, kinds, scheme_labels, num_resamples)
     metrics = {f"{name}/{one}": metric for name, scored in measured.items() for one, metric in scored.metrics.items()}
     metrics |= {f"{row.column}/{f'{row.system}/' if row.system else ''}mean": row.mean for row in compared}
-    metrics |= _shares(answered, kinds, num_resamples)
+    metrics |= _shares(answered, kinds, scheme_labels, num_resamples)
     dataset = block["title"] or path.parent.name
     meta = {
         "annotations": str(path),
@@ -105,22 +108,33 @@ def annotations_file(given: str) -> Path:
     return path / ANNOTATIONS if path.is_dir() else path
 
 
-def _compare(answered: Sequence[Answered], kinds: Mapping[str, str], num_resamples: int) -> list[Compared]:
+def _scheme_labels(project: Path) -> dict[str, Mapping[str, str]]:
+    """Returns the labels of each question of an annotation project; answers from elsewhere have none."""
+    if not project.is_dir():
+        return {}
+    return {question.name: question.labels for question in read_rows(project)[0].questions if question.kind == CHOICES}
+
+
+def _compare(
+    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels, num_resamples: int
+) -> list[Compared]:
     """Computes the mean of each column, and compares each system with the best one if there are several."""
     if len({one.system is None for one in answered}) > 1:
         return []  # rows with and without a system cannot be compared
     groups = {one.context: one.group for one in answered}
-    columns = columns_of(answered, kinds)
+    columns = columns_of(answered, kinds, labels)
     return [
         row for name, of in columns.items() for row in compare_column(name, of, groups, num_resamples=num_resamples)
     ]
 
 
-def _shares(answered: Sequence[Answered], kinds: Mapping[str, str], num_resamples: int) -> dict[str, Metric]:
+def _shares(
+    answered: Sequence[Answered], kinds: Mapping[str, str], labels: Labels, num_resamples: int
+) -> dict[str, Metric]:
     """Computes `<question>=<label>/share` among the items to which the question was answered."""
     groups = {f"{one.system or ''}/{one.context}": one.group for one in answered}
     found = {}
-    for name, of in shares_of(answered, kinds).items():
+    for name, of in shares_of(answered, kinds, labels).items():
         rows = Groups.of(groups[item] for item in of)
         scored = bootstrap(
             rows, mean_statistic(rows, {"share": list(of.values())}), kinds=PROPORTION, num_resamples=num_resamples
@@ -135,7 +149,7 @@ def _row_of(row: Compared) -> dict[str, Any]:
         one = row.difference
         found["to_best"] = {"value": one.value, "low": one.low, "high": one.high, "p": one.p_value, "n": one.n}
         if row.p_wilcoxon == row.p_wilcoxon:
-            found["to_best"] |= {"p_wilcoxon": row.p_wilcoxon, "p_holm": row.p_holm}
+            found["to_best"] |= {"p_wilcoxon": row.p_wilcoxon, "p_holm": row.p_holm, "stars": row.stars}
     return found
 
 

@@ -37,7 +37,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.responses.measure_responses import gold_response, is_fallback
 from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import format_metric, new_number_table, print_tables
-from faithkit.records import Example, Prediction
+from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import ACCURACY, PROPORTION, Metric
 from faithkit.statistics.spread import Values
@@ -114,6 +114,11 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
         examples = [example for example in examples if is_fallback(gold_response(example))]
         if not examples:
             raise UserError("no response of the dataset says that the answer is not known", hint="pipeline.only=null")
+    systems = {name: _predicted(path, examples) for name, path in (block["systems"] or {}).items()}
+    if block["only"] == HALLUCINATED:
+        examples = [one for one in examples if all(of[one.id].label == HALLUCINATED for of in systems.values())]
+        if not examples:
+            raise UserError("no response is hallucinated for all systems", hint="pipeline.only=null")
     if (wanted := block["sample"]) is not None and wanted < len(examples):
         drawn = sorted(Random(config["seed"]).sample(range(len(examples)), wanted))
         examples = [examples[place] for place in drawn]
@@ -121,17 +126,17 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
     predictions: Mapping[str, Prediction] = {}
     if block["suggest"] == PREDICTIONS:
         predictions = _predicted(block["predictions"], examples)
-    systems = {name: _predicted(path, examples) for name, path in (block["systems"] or {}).items()}
     for example in examples:
         if not systems:
             yield make_row(scheme, example, predictions.get(example.id), suggest=suggest, system=None)
         for name, predicted in systems.items():
-            response = predicted[example.id].text
-            if not response.strip():
-                log.warning("%s has no response to %s: left out", name, example.id)
+            text = predicted[example.id].text
+            if not text.strip():
+                log.warning("%s has no %s to %s: left out", name, scheme.judged, example.id)
                 continue
-            # The labels and spans of the dataset are about its response, not this one.
-            judged = replace(example, response=response, label=None, spans=None, tags=(), target=None, meta={})
+            # The labels and spans of the dataset are about its own text, not this one.
+            unlabelled = replace(example, label=None, spans=None, tags=(), target=None, meta={})
+            judged = replace(unlabelled, **{scheme.judged: text})
             yield make_row(scheme, judged, predicted[example.id], suggest=suggest, system=name)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from faithkit.files.jsonl import read_strict_json
 from faithkit.metrics.results import read_metrics
 from faithkit.published.figures import published_table
 from faithkit.statistics.metric import Metric as Estimate  # a figure of ours, with its interval if it has one
@@ -99,6 +100,19 @@ class Metric:
                 if one in metrics and not self.of_baseline:
                     return float(metrics[one]["value"])
         return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class HumanScore(Metric):
+    """The mean score of a system by people, `test/<title>/<column>/<system>/mean` of pipeline=agreement."""
+
+    def read_stars(self, folder: Path) -> str:
+        """Reads the stars of the difference from the best system of the column."""
+        _, _, column, system, _ = self.name.split("/")
+        for one in read_strict_json(folder / "metrics.json", hint=f"delete {folder}")["meta"]["compared"]:
+            if (one["column"], one["system"]) == (column, system):
+                return str(one.get("to_best", {}).get("stars", ""))
+        return ""
 
 
 def _of_embedded(name: str) -> str:
@@ -212,6 +226,7 @@ class Cell:
         digits: The decimal digits of the paper's column.
         result: None if there is no figure of ours.
         why: Why there is none, or a remark on the comparison.
+        stars: The paper's mark of significance.
     """
 
     row: str
@@ -220,6 +235,7 @@ class Cell:
     digits: int
     result: Result | None
     why: str = ""
+    stars: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -288,4 +304,5 @@ def build_cells(
                 digits=count_digits(one[column] for one in rows),
                 result=None if isinstance(found, str) else found,
                 why=found if isinstance(found, str) else "" if found else NOT_MEASURED,
+                stars=values.get("stars", {}).get(column, ""),
             )

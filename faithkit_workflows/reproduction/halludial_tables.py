@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from faithkit_workflows.reproduction.cells import NOT_LOCAL, NOT_MEASURED, Count, Metric, Result, Table, build_cells
-from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step, gpus_for
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, describe_step, form_steps, gpus_for
 
 SMALL, JUDGE = "smollm2-135m", "HalluJudge"
 # Open weights, by the paper's names.
@@ -42,6 +42,7 @@ OF_BOTH = {"accuracy": "accuracy", "precision": "mean P", "recall": "mean R", "m
 OF_EACH = {"f1": "F1 hallucinated", "faithful_f1": "F1 faithful", **OF_BOTH}
 CORPUS = "halludial"
 SCENARIOS = ("spontaneous", "induced")
+JUDGED_BY_PEOPLE = ("GPT-3.5-turbo", "GPT-4-1106-preview", JUDGE)
 REMOTE_CODE = {"chatglm3-6B": "its weights come with code, which is never executed"}
 # Few rows in small batches: the local scale only shows that everything works.
 FEW = (
@@ -200,17 +201,36 @@ def _reasons_table(scale: str, judge: Step) -> Table:
         stand_in=judge.stand_in,
     )
     metrics = {"rouge_l": "rouge_l", "bleu_4": "bleu_4", "bert_score": "bertscore_rescaled"}
+    # The paper's people judge 850 rows that the models call hallucinated.
+    drawn = ("limit=12",) if scale == LOCAL else ("limit=3200", "pipeline.only=hallucinated", "pipeline.sample=850")
+    forms = {
+        name: form_steps(
+            f"halludial_3_{_key(name)}",
+            CORPUS,
+            CORPUS,
+            *drawn,
+            steps={f"+pipeline.systems.{_key(name)}": by_system[name].name},
+            stand_in=by_system[name].stand_in,
+        )
+        for name in JUDGED_BY_PEOPLE
+        if name in by_system
+    }
 
     def found(row: Mapping[str, Any], column: str) -> Result | str:
-        if column == "human":
-            return "judged by people"
-        return _found(by_system, scale, row["system"], f"test/{CORPUS}/rationale/{metrics[column]}")
+        if column == "human" and row["system"] in forms:
+            measured = forms[row["system"]][-1].name
+            title = measured.removesuffix("_agreement")
+            return Metric(measured, f"test/{title}/judgement_is=Accurate/{_key(row['system'])}/mean")
+        return _found(by_system, scale, row["system"], f"test/{CORPUS}/rationale/{metrics.get(column)}")
 
     columns = {"rouge_l": "ROUGE-L", "bleu_4": "BLEU-4", "bert_score": "BERTScore", "human": "human"}
     cells = tuple(build_cells("halludial_rationales", _system, columns, found))
     title = "Where and why: judgements against the dataset's"
-    note = "the paper draws its 3,200 rows at random and does not name them; ours are the first"
-    published, every = ("halludial_rationales",), (judge, *by_system.values())
+    note = "the paper draws its 3,200 rows at random and does not name them; ours are the first. "
+    note += "Human: accurate judgements of 850 rows that the system calls hallucinated; "
+    note += "one of the paper's three annotators is GPT-4o, ours are people"
+    published = ("halludial_rationales",)
+    every = (judge, *by_system.values(), *(step for steps in forms.values() for step in steps))
     return Table(name="halludial_3", title=title, published=published, cells=cells, steps=every, note=note)
 
 

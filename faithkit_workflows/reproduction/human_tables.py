@@ -5,26 +5,21 @@ figures: the same command then measures means, agreement and significance.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from faithkit.metrics.results import read_metrics
 from faithkit_workflows.reproduction.cells import (
     NOT_LOCAL,
     Cell,
-    Estimate,
+    HumanScore,
     Metric,
     Result,
     Table,
     build_cells,
-    scale_estimate,
 )
-from faithkit_workflows.reproduction.table_steps import LOCAL, Step
+from faithkit_workflows.reproduction.table_steps import LOCAL, Step, form_steps
 
 ALPHA = "Krippendorff's alpha"
 UNNAMED_ALPHAS = "the paper gives seven alphas, 0.75 to 0.92, in an order that it does not state"
-EXPORTS = "human_evaluation"  # the folder of the exports below data_dir
 QUALITIES = {  # the columns of Table 7, with our answers that they count
     "interpretable": ("interpretable=Yes", 100.0),
     "hallucination": ("faithful=Hallucination", 100.0),
@@ -33,31 +28,6 @@ QUALITIES = {  # the columns of Table 7, with our answers that they count
     "abstractive": ("abstractive", 1.0),
     "engaging": ("engaging", 1.0),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenShare(Metric):
-    """The share of a label among people's answers: 0 for a label that was never chosen, which metrics.json lacks."""
-
-    def read(self, folder: Path) -> Estimate | None:
-        """Reads the share; None if the question was not answered."""
-        from scipy.stats import binomtest
-
-        if (found := Metric.read(self, folder)) is not None or "=" not in self.name:
-            return found
-        question, _, rest = self.name.partition("=")
-        metrics = read_metrics(folder / "metrics.json")
-        others = [
-            one
-            for name, one in metrics.items()
-            if name.startswith(f"{question}=") and name.endswith(rest[rest.index("/") :])
-        ]
-        if not others:
-            return None
-        n = max(one["n"] for one in others)
-        return scale_estimate(
-            Estimate(value=0.0, low=0.0, high=float(binomtest(0, n).proportion_ci().high), n=n), self.factor
-        )
 
 
 Systems = Mapping[tuple[str, str], Step]  # steps that answer FaithDial's test turns, by training data and system
@@ -73,21 +43,6 @@ def build_human_tables(scale: str, systems: Systems, trainings: tuple[Step, ...]
     yield _unanswerable_table(scale, systems, trainings)
     yield _validation_table(scale)
     yield _fallback_table(scale)
-
-
-def _forms(name: str, scheme: str, *arguments: str, **options: Any) -> tuple[Step, Step, Step]:
-    """Builds the steps that write the forms, read people's answers, and measure them."""
-    common = ("pipeline=annotate", f"pipeline.scheme={scheme}", "pipeline.dataset=faithdial", *arguments)
-    corpora = {"pipeline.path": "faithdial"}
-    forms = Step(name=f"{name}_forms", script="construct", arguments=common, corpora=corpora, **options)
-    answers = replace(forms, name=f"{name}_answers", answers=f"{EXPORTS}/{name}.json", after=(forms.name,))
-    measured = Step(
-        name=f"{name}_agreement",
-        script="construct",
-        arguments=("pipeline=agreement", f"pipeline.title={name}"),
-        steps={"pipeline.annotations": answers.name},
-    )
-    return forms, answers, measured
 
 
 def _drawn(scale: str, number: int) -> tuple[str, ...]:
@@ -110,14 +65,14 @@ def _qualities_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) 
     name = "faithdial_7"
     judged = {of: step for of, step in systems.items() if of[1].startswith("T5") and of[0] != "WoW, then FaithDial"}
     judged |= {of: step for of, step in systems.items() if of == ("WoW, then FaithDial", "T5")}
-    steps = _forms(name, "likert", *_drawn(scale, 200), **_systems_options(judged))
+    steps = form_steps(name, "faithdial", "likert", *_drawn(scale, 200), **_systems_options(judged))
 
     def find(row: Mapping[str, Any], column: str) -> Result | str:
         of = (row["trained_on"], row["system"])
         if of not in judged:
             return NOT_LOCAL
         answer, factor = QUALITIES[column]
-        return ChosenShare(steps[-1].name, f"test/{name}/{answer}/{_key(*of)}/mean", factor)
+        return HumanScore(steps[-1].name, f"test/{name}/{answer}/{_key(*of)}/mean", factor)
 
     cells = [*build_cells("faithdial_human", _row, {quality: quality for quality in QUALITIES}, find)]
     for quality, (answer, _) in QUALITIES.items():
@@ -125,8 +80,9 @@ def _qualities_table(scale: str, systems: Systems, trainings: tuple[Step, ...]) 
         question = answer.replace("=", "/").removesuffix("/Yes")
         alpha = Metric(steps[-1].name, f"test/{name}/{question}/{measure}", 1.0)
         cells.append(Cell(row=ALPHA, column=quality, published=None, digits=2, result=alpha, why=UNNAMED_ALPHAS))
-    note = f"metrics.json of {steps[-1].name} has the paired tests of each system against the best of a column. "
-    note += "Shares are of all responses. The paper states ratings from 1 to 4, and prints a mean of 0.92"
+    note = "*, **: differs from the best of its column with p < 0.05, 0.01 (ours: Wilcoxon's signed ranks, Holm; "
+    note += "the paper names no test). Shares are of all responses. The paper states ratings from 1 to 4, "
+    note += "and prints a mean of 0.92"
     title, published = "Human evaluation of generators", ("faithdial_human",)
     every = (*trainings, *systems.values(), *steps)
     return Table(name=name, title=title, published=published, cells=tuple(cells), steps=every, note=note)
@@ -141,7 +97,7 @@ def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...
     wanted = (("FaithDial", "T5-InfoNCE"), ("WoW", "T5-LossTruncation"))
     judged = {of: systems[of] for of in wanted if of in systems}
     arguments = ("pipeline.only=unanswerable", *_drawn(scale, 200))
-    steps = _forms(name, "unanswerable", *arguments, **_systems_options(judged))
+    steps = form_steps(name, "faithdial", "unanswerable", *arguments, **_systems_options(judged))
 
     def find(row: Mapping[str, Any], column: str) -> Result | str:
         of = (row["trained_on"], row["system"])
@@ -149,7 +105,7 @@ def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...
             return Metric(steps[-1].name, f"test/{name}/appropriate/alpha", 1.0)
         if of not in judged:
             return NOT_LOCAL
-        return ChosenShare(steps[-1].name, f"test/{name}/appropriate=Yes/{_key(*of)}/mean")
+        return Metric(steps[-1].name, f"test/{name}/appropriate=Yes/{_key(*of)}/mean")
 
     cells = tuple(build_cells(name, _row, {"appropriate": "appropriate, %", "alpha": "alpha"}, find))
     note = "ours are turns to which the dataset replies that the answer is not known; how the paper drew its is unknown"
@@ -160,7 +116,7 @@ def _unanswerable_table(scale: str, systems: Systems, trainings: tuple[Step, ...
 
 def _validation_table(scale: str) -> Table:
     name = "faithdial_validation"
-    steps = _forms(name, "faithdial", "pipeline.text=original", *_drawn(scale, 500))
+    steps = form_steps(name, "faithdial", "faithdial", "pipeline.text=original", *_drawn(scale, 500))
 
     def find(row: Mapping[str, Any], column: str) -> Result:
         question = row["taxonomy"].lower()
@@ -179,10 +135,10 @@ def _validation_table(scale: str) -> Table:
 
 def _fallback_table(scale: str) -> Table:
     name = "faithdial_fallback"
-    steps = _forms(name, "fallback", *_drawn(scale, 400))
+    steps = form_steps(name, "faithdial", "fallback", *_drawn(scale, 400))
 
     def find(row: Mapping[str, Any], column: str) -> Result:
-        return ChosenShare(steps[-1].name, f"test/{name}/trigger={row['trigger']}/share")
+        return Metric(steps[-1].name, f"test/{name}/trigger={row['trigger']}/share")
 
     cells = tuple(build_cells(name, lambda row: row["trigger"], {"share": "share, %"}, find))
     note = "of responses drawn one by one; the paper read 45 whole dialogues, of which 48% have an unanswerable turn"

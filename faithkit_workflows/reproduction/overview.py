@@ -7,7 +7,7 @@ from faithkit_workflows.reproduction.all_tables import steps_of
 from faithkit_workflows.reproduction.cells import Table
 from faithkit_workflows.reproduction.paper_figures import Figure
 from faithkit_workflows.reproduction.paper_prompts import OURS, describe_prompts, needed_prompts
-from faithkit_workflows.reproduction.reproduction_report import list_replacements, needed_steps
+from faithkit_workflows.reproduction.reproduction_report import list_replacements, needed_steps, prompts_by_step
 from faithkit_workflows.reproduction.table_steps import (
     GPU_GIGABYTES,
     PAPER,
@@ -75,13 +75,14 @@ def describe_comparability(table: Table, place: Place) -> str:
     steps = {step.name: step for step in table.steps}
     blocked: Mapping[str, str] = dict(find_blocked_steps(steps.values(), place))
     reasons: Counter[str] = Counter()
+    prompts = prompts_by_step(steps, place)
     comparable = 0
     for cell in table.cells:
         needed = needed_steps(cell, steps)
         missing = [blocked[step.name] for step in needed if step.name in blocked]
         if cell.result is None or cell.published is None:
             reasons[cell.why or NOT_PUBLISHED] += 1
-        elif others := missing[:1] or list_replacements(cell, needed, place):
+        elif others := missing[:1] or list_replacements(cell, needed, prompts, place):
             reasons["; ".join(others)] += 1
         else:
             comparable += 1

@@ -28,6 +28,7 @@ from faithkit_workflows.reproduction.cells import (
     Cell,
     Difference,
     Estimate,
+    HumanScore,
     Metric,
     Table,
     compare_with_published,
@@ -50,6 +51,7 @@ class Compared:
         why: The reason, if there is no verdict.
         prompts: The prompts of our figure: ours, or the user's files with their fingerprints; empty if it has none.
         unparsed: The share of replies without a verdict; our figure is not shown if it is larger than a half.
+        stars: Our mark of significance.
     """
 
     cell: Cell
@@ -58,13 +60,14 @@ class Compared:
     why: str = ""
     prompts: str = ""
     unparsed: float = 0.0
+    stars: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Converts to plain values, for JSON."""
         ours = self.ours and {name: getattr(self.ours, name) for name in ("value", "low", "high", "n")}
         shown = {"row": self.cell.row, "column": self.cell.column, "paper": self.cell.published, "ours": ours}
         why = {"verdict": self.verdict, "why": self.why or None, "prompts": self.prompts or None}
-        return {**shown, **why, "unparsed": self.unparsed}
+        return {**shown, **why, "unparsed": self.unparsed, "stars": self.stars, "paper_stars": self.cell.stars}
 
 
 def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> list[Compared]:
@@ -75,7 +78,8 @@ def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> lis
     """
     steps = {step.name: step for step in table.steps}
     part = describe_missing_data(table, place, without)
-    return [_compare(cell, steps, place, without, part) for cell in table.cells]
+    prompts = prompts_by_step(steps, place)
+    return [_compare(cell, steps, prompts, place, without, part) for cell in table.cells]
 
 
 def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]) -> str:
@@ -90,34 +94,43 @@ def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]
     return "" if here == whole else f"here are {here:,} {unit}, in the paper {whole:,}"
 
 
-def _compare(cell: Cell, steps: Mapping[str, Step], place: Place, without: Mapping[str, str], part: str) -> Compared:
-    unparsed, prompts = 0.0, ""
+def _compare(
+    cell: Cell,
+    steps: Mapping[str, Step],
+    prompts_of: Mapping[str, str],
+    place: Place,
+    without: Mapping[str, str],
+    part: str,
+) -> Compared:
+    unparsed, prompts, stars = 0.0, "", ""
 
-    def no(verdict: str, why: str, ours: Estimate | None = None) -> Compared:
-        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed)
+    def compared(verdict: str, why: str = "", ours: Estimate | None = None) -> Compared:
+        measured = {"prompts": prompts, "unparsed": unparsed, "stars": stars}
+        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, **measured)
 
     result = cell.result
     if result is None:
-        return no(NOT_RUN, cell.why)
+        return compared(NOT_RUN, cell.why)
     needed = needed_steps(cell, steps)
     if reason := next((without[step.name] for step in needed if step.name in without), ""):
-        return no(NOT_RUN, reason)
+        return compared(NOT_RUN, reason)
     ours = result.read(place.folder(result.step))
     if ours is None:
-        return no(NOT_RUN, "our data or models have no such figure")
-    prompts = list_prompts(cell, needed, place)
+        return compared(NOT_RUN, "our data or models have no such figure")
+    prompts = list_prompts(cell, needed, prompts_of)
+    if isinstance(result, HumanScore):
+        stars = result.read_stars(place.folder(result.step))
     if isinstance(result, Metric | Difference):
         unparsed = result.read_unparsed(place.folder(result.step))
     if unparsed > TOO_MANY_UNPARSED:
-        return no(NOT_COMPARABLE, f"{unparsed:.0%} of the replies could not be read as a verdict", ours)
+        return compared(NOT_COMPARABLE, f"{unparsed:.0%} of the replies could not be read as a verdict", ours)
     if cell.published is None:
-        return no(NOT_COMPARABLE, cell.why, ours)
-    if others := list_replacements(cell, needed, place):
-        return no(NOT_COMPARABLE, "; ".join(others), ours)
+        return compared(NOT_COMPARABLE, cell.why, ours)
+    if others := list_replacements(cell, needed, prompts_of, place):
+        return compared(NOT_COMPARABLE, "; ".join(others), ours)
     if part and result.exact:
-        return no(NOT_COMPARABLE, part, ours)
-    verdict = compare_with_published(ours, cell.published, digits=cell.digits)
-    return Compared(cell=cell, ours=ours, verdict=verdict, prompts=prompts, unparsed=unparsed)
+        return compared(NOT_COMPARABLE, part, ours)
+    return compared(compare_with_published(ours, cell.published, digits=cell.digits), ours=ours)
 
 
 def needed_steps(cell: Cell, steps: Mapping[str, Step]) -> list[Step]:
@@ -126,20 +139,28 @@ def needed_steps(cell: Cell, steps: Mapping[str, Step]) -> list[Step]:
     return sort_steps([name for name in names if name], steps)
 
 
-def list_prompts(cell: Cell, needed: Iterable[Step], place: Place) -> str:
-    """Names the prompts behind the result of a cell; empty if it depends on none."""
+def prompts_by_step(steps: Mapping[str, Step], place: Place) -> dict[str, str]:
+    """Names the prompts of each step; files are read once for each."""
+    return {name: describe_prompts(step.arguments, place.prompts) for name, step in steps.items()}
+
+
+def list_prompts(cell: Cell, needed: Iterable[Step], prompts_of: Mapping[str, str]) -> str:
+    """Names the prompts behind the result of a cell; empty if it depends on none.
+
+    Args:
+        prompts_of: The prompts of each step.
+    """
     if getattr(cell.result, "of_baseline", False):
         return ""
-    found = (describe_prompts(step.arguments, place.prompts) for step in needed)
-    return "; ".join(dict.fromkeys(filter(None, found)))
+    return "; ".join(dict.fromkeys(filter(None, (prompts_of[step.name] for step in needed))))
 
 
-def list_replacements(cell: Cell, needed: Sequence[Step], place: Place) -> list[str]:
+def list_replacements(cell: Cell, needed: Sequence[Step], prompts_of: Mapping[str, str], place: Place) -> list[str]:
     """Lists what replaces data, models and prompts of the paper; nothing if the result can be compared."""
     others = _embedded(needed, place)
     if not getattr(cell.result, "of_baseline", False):
         others += [step.stand_in for step in needed if step.stand_in]
-        others += [f"{OURS} in place of the paper's"] * (OURS in list_prompts(cell, needed, place))
+        others += [f"{OURS} in place of the paper's"] * (OURS in list_prompts(cell, needed, prompts_of))
     return list(dict.fromkeys(others))
 
 
@@ -218,11 +239,11 @@ def _ours(one: Compared) -> str:
     assert ours is not None
     if one.unparsed > TOO_MANY_UNPARSED:
         return "-"
-    return format_metric(ours, digits=digits if ours.low is None else max(digits, 1))
+    return format_metric(ours, digits=digits if ours.low is None else max(digits, 1)) + one.stars
 
 
 def _paper(cell: Cell) -> str:
-    return "-" if cell.published is None else f"{cell.published:,.{cell.digits}f}"
+    return "-" if cell.published is None else f"{cell.published:,.{cell.digits}f}{cell.stars}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import resource
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from faithkit_workflows.sweep.launching import quote_override, run_script_apart,
 
 LOCAL, PAPER = "local", "paper"
 GPU_GIGABYTES = 80
+EXPORTS = "human_evaluation"  # the folder of people's answers below data_dir
 # Corpora that scale=paper reads from the hub, if they are not in data_dir.
 ON_HUB = ("faithdial", "mnli")
 # The file of the version that a paper is about, where a release has several.
@@ -67,6 +68,21 @@ def gpus_for(model: str) -> int:
     size = re.search(r"(\d+)b\b", model, re.IGNORECASE)
     gigabytes = 2.7 * int(size[1]) if size else 0  # per billion parameters: 2 for the weights
     return next(number for number in (1, 2, 4, 8, 16) if gigabytes <= GPU_GIGABYTES * number)
+
+
+def form_steps(name: str, dataset: str, scheme: str, *arguments: str, **options: Any) -> tuple[Step, Step, Step]:
+    """Builds the steps that write forms for people, read their answers from an export, and measure them."""
+    common = ("pipeline=annotate", f"pipeline.scheme={scheme}", f"pipeline.dataset={dataset}", *arguments)
+    corpora = {"pipeline.path": dataset}
+    forms = Step(name=f"{name}_forms", script="construct", arguments=common, corpora=corpora, **options)
+    answers = replace(forms, name=f"{name}_answers", answers=f"{EXPORTS}/{name}.json", after=(forms.name,))
+    measured = Step(
+        name=f"{name}_agreement",
+        script="construct",
+        arguments=("pipeline=agreement", f"pipeline.title={name}"),
+        steps={"pipeline.annotations": answers.name},
+    )
+    return forms, answers, measured
 
 
 def describe_step(dataset: str, corpus: str, *arguments: str, part: str = "", plots: bool = False) -> Step:

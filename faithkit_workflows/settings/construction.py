@@ -14,6 +14,7 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions
+from faithkit.records import HALLUCINATED
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
@@ -243,7 +244,7 @@ class Annotate(DatasetPipeline):
     asks: ClassVar[bool] = False
     scheme: Annotated[str, types.OneOf(SCHEMES)]
     text: Annotated[str, types.OneOf(("response", ORIGINAL))]
-    only: Annotated[str | None, types.OneOf((UNANSWERABLE, None))]
+    only: Annotated[str | None, types.OneOf((UNANSWERABLE, HALLUCINATED, None))]
     sample: types.Count | None
     suggest: Annotated[str, types.OneOf(("none", "gold", "predictions"))]
     predictions: blocks.InputFile
@@ -261,6 +262,7 @@ class Annotate(DatasetPipeline):
 
     conflicts = (
         types.requires("pipeline.suggest=predictions", "pipeline.predictions=FILE"),
+        types.requires("pipeline.only=hallucinated", "pipeline.systems={{NAME: FILE}}"),
         types.requires("pipeline.adjudicate=expert", "pipeline.expert=NAME", "set pipeline.expert=NAME, or a file"),
     )
 

@@ -135,8 +135,9 @@ def test_systems_are_compared_on_the_same_items():
                         context=str(item),
                     )
                 )
-    columns = columns_of(rows, questions_of(rows, "f"))
-    assert set(columns) == {"coop", "faithful=Faithful", "faithful=Hallucination"}
+    columns = columns_of(rows, questions_of(rows, "f"), {"faithful": ("Faithful", "Generic", "Hallucination")})
+    assert set(columns) == {"coop", "faithful=Faithful", "faithful=Generic", "faithful=Hallucination"}
+    assert set(columns["faithful=Generic"]["best"].values()) == {0.0}, "a label that nobody chose"
     groups = {str(item): str(item) for item in range(60)}
     by_system = {row.system: row for row in compare_column("coop", columns["coop"], groups, num_resamples=50)}
     assert by_system["worse"].stars == "**" and by_system["worse"].difference.high < 0

@@ -170,6 +170,23 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
     assert against["value"] == -2 and against["p_wilcoxon"] < 0.05
 
 
+def test_judgements_of_a_system_that_calls_rows_hallucinated_are_judged(tmp_path):
+    rows = list(read_block({"dataset": "halludial", "path": "embedded", "split": "test", "num_rows": 6}))
+    labels = ["hallucinated", "faithful", "hallucinated"] * 2
+    judged = [
+        {"id": row.id, "label": label, "text": f"No. {place}"}
+        for place, (row, label) in enumerate(zip(rows, labels, strict=True))
+    ]
+    write_jsonl(tmp_path / "judge.jsonl", judged)
+    options = ("pipeline.dataset=halludial", "pipeline.scheme=halludial", "limit=6", "pipeline.only=hallucinated")
+    run = tmp_path / "run"
+    system = f"pipeline.systems={{judge: {tmp_path / 'judge.jsonl'}}}"
+    construct_here("pipeline=annotate", *options, system, f"run_dir={run}")
+    tasks = [task["data"] for task in json.loads((run / "project" / TASKS).read_text())]
+    assert [task["judgement"] for task in tasks] == ["No. 0", "No. 2", "No. 3", "No. 5"]
+    assert [task["response"] for task in tasks] == [rows[place].response for place in (0, 2, 3, 5)]
+
+
 def test_the_majority_is_compared_with_the_labels_of_the_text_that_people_read(tmp_path):
     run = tmp_path / "run"
     options = ("pipeline.dataset=faithdial", "pipeline.scheme=faithdial", "limit=6", f"run_dir={run}")

@@ -268,6 +268,7 @@ EDITING = ("pipeline=faithdial_edit", *ASKING)
         ((*EDITING, "pipeline.candidates=0"), "at most 100"),
         ((*EDITING, "pipeline.dataset=wow"), "no reply is tagged"),
         (("pipeline=annotate", "pipeline.adjudicate=expert"), "adjudicate=expert needs pipeline.expert"),
+        (("pipeline=annotate", "pipeline.only=hallucinated"), "only=hallucinated needs pipeline.systems"),
         (("pipeline=annotate", "pipeline.suggest=predictions"), "suggest=predictions needs pipeline.predictions"),
         (("pipeline=annotate", "pipeline.export=nowhere.json"), "no such file"),
         (("pipeline=agreement", "pipeline.annotations=nowhere"), "no such file"),

@@ -9,7 +9,8 @@ import pytest
 from construction.annotation.schemes import SCHEMES
 from faithkit_workflows import reproduce
 from faithkit_workflows.reproduction.all_tables import all_tables, steps_of
-from faithkit_workflows.reproduction.table_steps import PAPER
+from faithkit_workflows.reproduction.reproduction_report import write_table
+from faithkit_workflows.reproduction.table_steps import PAPER, Place
 from tests.construction.annotated import exported
 from tests.running import compose
 
@@ -51,9 +52,38 @@ def test_the_forms_are_written_and_peoples_answers_give_the_figures(
     assert found["objective share, %"]["ours"]["value"] == pytest.approx(75)
     assert found["opinion share, %"]["ours"]["value"] == pytest.approx(25)
     assert found["objective share, %"]["paper"] == 50 and found["personal share, %"]["ours"]["value"] == 0
-    assert found["personal share, %"]["ours"]["high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 4)))
+    assert found["personal share, %"]["ours"]["high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 3)))  # 3 dialogues
     agreement = json.loads((out / "steps" / f"{table}_agreement" / "metrics.json").read_text(encoding="utf-8"))
     assert agreement["metrics"][f"test/{table}/fallback/fleiss_kappa"]["value"] == pytest.approx(1)
+
+
+def test_stars_are_those_of_the_measured_difference(tmp_path: Path) -> None:
+    table = all_tables(PAPER)["faithdial_7"]
+    step = "faithdial_7_agreement"
+    best, other = ("t5_infonce_faithdial", "t5_wow")
+    metrics = {f"test/faithdial_7/cooperative/{system}/mean": {"value": 3.0, "n": 200} for system in (best, other)}
+    rows = [
+        {"column": "cooperative", "system": best},
+        {"column": "cooperative", "system": other, "to_best": {"p_holm": 0.02, "stars": "*"}},
+    ]
+    folder = tmp_path / "steps" / step
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps({"metrics": metrics, "meta": {"compared": rows}}))
+    made = write_table(table, Place(scale=PAPER, out=tmp_path), {})
+    [first] = [line for line in made.text.splitlines() if "WoW: T5 " in line]
+    assert r"3.00\*" in first and r"2.97\*" in first and "Wilcoxon" in made.text
+    found = cells(tmp_path, "faithdial_7")
+    assert found["WoW: T5 cooperative"]["stars"] == "*" == found["WoW: T5 cooperative"]["paper_stars"]
+    assert found["FaithDial: T5-InfoNCE cooperative"]["stars"] == ""
+
+
+def test_people_judge_the_judgements_of_halludials_systems() -> None:
+    table = all_tables(PAPER)["halludial_3"]
+    human = {cell.row: cell.result for cell in table.cells if cell.column == "human"}
+    assert len(human) == 3 and all(human.values())
+    forms = next(step for step in table.steps if step.name == "halludial_3_hallujudge_forms")
+    assert forms.steps == {"+pipeline.systems.hallujudge": "halludial_reasoned"}
+    assert {"pipeline.only=hallucinated", "pipeline.sample=850", "limit=3200"} < set(forms.arguments)
 
 
 def test_table_7_has_forms_for_the_eight_systems_of_the_paper() -> None:
