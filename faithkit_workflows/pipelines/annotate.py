@@ -136,7 +136,8 @@ def _rows(config: Mapping[str, Any]) -> Iterator[AnnotationRow]:
                 continue
             # The labels and spans of the dataset are about its own text, not this one.
             unlabelled = replace(example, label=None, spans=None, tags=(), target=None, meta={})
-            judged = replace(unlabelled, **{scheme.judged: text})
+            judged_text: dict[str, Any] = {scheme.judged: text}
+            judged = replace(unlabelled, **judged_text)
             yield make_row(scheme, judged, predicted[example.id], suggest=suggest, system=name)
 
 

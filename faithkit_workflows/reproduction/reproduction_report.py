@@ -105,8 +105,7 @@ def _compare(
     unparsed, prompts, stars = 0.0, "", ""
 
     def compared(verdict: str, why: str = "", ours: Estimate | None = None) -> Compared:
-        measured = {"prompts": prompts, "unparsed": unparsed, "stars": stars}
-        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, **measured)
+        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed, stars=stars)
 
     result = cell.result
     if result is None:
