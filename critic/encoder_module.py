@@ -12,6 +12,7 @@ from critic.auxiliary_losses import TokenHead, unit_vectors
 from data_modules.encoding.encoder import Subset
 from faithkit.errors import UserError
 from faithkit.records import LABELS
+from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.module import TrainingModule, is_head
 from faithkit.training.training_options import OptimizerOptions
 
@@ -88,6 +89,7 @@ class EncoderModule(TrainingModule, Generic[Options]):
     # Heads of auxiliary losses. A class attribute would hide the module's submodules, so there is no default.
     support: TokenHead | None
     span_head: TokenHead | None
+    _word_vectors: torch.Tensor | None = None
 
     def __init__(self, options: Options, optimizer: OptimizerOptions, **hyperparameters: Any):
         kept = {name: value for name, value in asdict(cast(Any, options)).items() if name not in NOT_HYPERPARAMETERS}
@@ -105,8 +107,14 @@ class EncoderModule(TrainingModule, Generic[Options]):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.hparams["seed"])
                 self.support = TokenHead(model.config.hidden_size)
+
+    def configure_model(self) -> None:
+        """Shards the model under FSDP2; then every process has its weights, and keeps the initial word vectors."""
+        super().configure_model()
+        if self.support is not None and self._word_vectors is None:
+            weight = self.model.get_input_embeddings().weight
             # Not a buffer, which would be broadcast at every step and saved in every checkpoint.
-            self._word_vectors = unit_vectors(model.get_input_embeddings().weight)
+            self._word_vectors = unit_vectors(weight.full_tensor() if is_in_shards(self.model) else weight)
 
     def freeze_encoder(self) -> None:
         """Freezes all parameters except the head."""
@@ -121,5 +129,5 @@ class EncoderModule(TrainingModule, Generic[Options]):
         super().on_fit_start()
         if data := getattr(self.trainer, "datamodule", None):
             check_labels(data.subsets)
-        if self.support is not None:
+        if self._word_vectors is not None:
             self._word_vectors = self._word_vectors.to(self.device)

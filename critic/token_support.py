@@ -47,6 +47,7 @@ from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
 from faithkit.training.batch_planning import plan_batches
+from faithkit.training.checkpoints import is_in_shards
 
 EMPTY_RESPONSE, EMPTY_KNOWLEDGE = 1.0, 0.0
 CENTER, SCALE = 0.5, 10.0  # the support with log-odds 0 before calibration, and log-odds per unit of support
@@ -92,9 +93,11 @@ class TokenSupport:
     """
 
     def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int, batch_tokens: int, layer: int = LAST):
-        self.model, self.layer = model.base_model, layer
-        if layer == SECOND_TO_LAST and reads_first_token(model):
+        in_shards = is_in_shards(model)  # and does not run in parts
+        self.model, self.layer = model if in_shards else model.base_model, layer
+        if not in_shards and layer == SECOND_TO_LAST and reads_first_token(model):
             self.model, self.layer = without_last_layer(model), LAST
+        self.reads_all = in_shards or self.layer != LAST
         self.pad, self.batch_tokens = tokenizer.pad_token_id, batch_tokens
         self.prefix, self.suffix = single_template(tokenizer)
         self.window = max_length - len(self.prefix) - len(self.suffix)
@@ -179,9 +182,9 @@ class TokenSupport:
                 yield *windows[number], states[row, begin : begin + len(window_ids[number])]
 
     def _run_layer(self, inputs: Mapping[str, Tensor]) -> Any:
-        if self.layer == LAST:
-            return self.model(**inputs).last_hidden_state
-        return self.model(**inputs, output_hidden_states=True).hidden_states[self.layer]
+        if self.reads_all:
+            return self.model(**inputs, output_hidden_states=True).hidden_states[self.layer]
+        return self.model(**inputs).last_hidden_state
 
 
 def _unique_texts(texts: Ragged) -> tuple[list[NDArray[np.int32]], list[int]]:

@@ -7,7 +7,7 @@ import torch
 
 from faithkit.errors import UserError
 from faithkit.records import LABELS
-from faithkit.weights.load import check_size, load_config, load_model, log_new_tensors, override, quietly
+from faithkit.weights.load import builds_empty, check_size, load_config, load_model, log_new_tensors, override, quietly
 from faithkit.weights.resolve import loading
 
 # Names of dropout in the configurations of BERT, RoBERTa and ModernBERT.
@@ -53,7 +53,7 @@ def load_classifier(
         override(config, ATTENTION_DROPOUTS, attention_dropout)
         check_size(kind, config, folder)
         torch.manual_seed(seed)
-        if "For" not in architecture or is_same_task:
+        if "For" not in architecture or is_same_task or builds_empty():
             return load_model(kind, folder, config=config, head_may_be_new="For" not in architecture)
         # The head of another task may have the same name and shape, and must not be used.
         model = kind.from_config(config).float()

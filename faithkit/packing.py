@@ -119,6 +119,11 @@ def use_packed_attention(model: Any) -> bool:
     return True
 
 
+def is_packed(model: Any) -> bool:
+    """Whether `use_packed_attention` has changed the model."""
+    return bool(model.config._attn_implementation == NAME)
+
+
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,

@@ -19,13 +19,13 @@ from data_modules.encoding.sequence_layout import CONTROL_TOKENS, TurnLayout, ad
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from faithkit.errors import UserError
-from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.packing import use_packed_attention
-from faithkit.records import Example
+from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
 from faithkit.training.batch_planning import plan_batches
+from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
 from faithkit.training.module import RowMetric, TrainingModule
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
@@ -240,22 +240,13 @@ class GeneratorTask:
         tests: TestResults[NDArray[np.float64]],
     ) -> Reports:
         """Measures the perplexity of each test set, and generates answers to a few of its examples."""
-        model, tokenizer = calibrated.predictor, self.tokenizer
-        model.set_attn_implementation("sdpa")
-        engine = TransformersEngine(
-            model,
-            eos_id=tokenizer.eos_token_id,
-            pad_id=tokenizer.pad_token_id,
-            decoder_prefix=self.turns.decoder_prefix,
-        )
-        generator = Generator(engine, self.turns, Settings.from_sidecar(calibrated.sidecar))
         reports: Reports = {name: [] for name in tests}
         for name, (examples, rows) in tests.items():
             if not examples:
                 continue
             number = training.num_examples
             shown = examples[:: max(1, len(examples) // number)][:number] if number else []
-            answers = {answer.id: answer.text for answer in generator.predict_examples(shown)}
+            answers = {answer.id: answer.text for answer in _answer(training, shown)}
             origin = Provenance.of(name, examples, training.models)
             options: dict[str, Any] = {
                 "title": f"test/{name}",
@@ -264,6 +255,14 @@ class GeneratorTask:
             }
             reports[name].append(perplexity_report(examples, np.stack(rows), answers, **options))
         return reports
+
+
+def _answer(training: FinishedTraining[DataModule], examples: Sequence[Example]) -> list[Prediction]:
+    """Generates answers with the model of hf/; on the CPU if it was trained in shards, and may not fit a GPU."""
+    if not examples:
+        return []
+    device = "cpu" if is_in_shards(training.module) else str(training.trainer.strategy.root_device)
+    return list(Generator.load(training.run.hf, device=device).predict_examples(examples))
 
 
 def _on_device(batch: Mapping[str, Tensor], device: Any) -> dict[str, Tensor]:

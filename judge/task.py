@@ -262,7 +262,7 @@ def load_causal(weights: str, tokenizer: Any, *, max_length: int, dropout: float
         config = load_config(AutoConfig, source)
         check_places(config, weights, max_length, "model.max_length")
         override(config, DROPOUTS, dropout)
-        model = load_model(AutoModelForCausalLM, source, config=config, may_be_empty=True)
+        model = load_model(AutoModelForCausalLM, source, config=config)
         check_vocabulary(model, tokenizer, source)
     return model
 
@@ -274,8 +274,6 @@ class JudgeTask:
         optimizer: The block `optimizer` (`OptimizerOptions`).
         model: The block `model`; the fields of `JudgeOptions` are read.
     """
-
-    predicts_in_shards = True  # it runs the model in `divide_work` alone
 
     def __init__(self, *, optimizer: Mapping[str, Any], model: Mapping[str, Any]):
         self.options = read_options(JudgeOptions, model)

@@ -117,6 +117,7 @@ class CriticModule(EncoderModule[CriticOptions]):
         )
         self.log("train/loss", loss.detach(), prog_bar=True)
         if self.support is not None:
+            assert self._word_vectors is not None
             counted = response_tokens(batch["segment"], batch["index"])
             targets = overlap_targets(self._word_vectors[batch["input_ids"]], batch["segment"])
             predicted, num_tokens = self.support(output.hidden_states[-1]), self.total(counted.sum())

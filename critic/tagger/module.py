@@ -147,7 +147,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         return loss + self.options.support_weight * support
 
     def _support_loss(self, hidden: Tensor, batch: dict[str, Tensor]) -> Tensor:
-        assert self.support is not None
+        assert self.support is not None and self._word_vectors is not None
         places = answer_places(batch)
         real = (batch["index"][batch["token_row"]] >= 0)[batch["token"]]
         return overlap_loss(

@@ -15,6 +15,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.optim import Optimizer
 
+from faithkit.packing import Packing, is_packed
 from faithkit.training.checkpoints import read_checkpoint
 from faithkit.training.sharded_checkpoints import read_into, write_sharded
 
@@ -23,7 +24,7 @@ class ShardedStrategy(ModelParallelStrategy):
     """Lightning's strategy for sharded models, with checkpoints that resume under any strategy and number of processes.
 
     A checkpoint with optimizer moments is a folder to which every process writes its shards. The weights alone
-    (best.ckpt) are one file as in every other strategy, because testing and export need the whole model anyway.
+    (best.ckpt) are one file as in every other strategy, for which the first process gathers one tensor at a time.
 
     Args:
         num_processes: Over all nodes.
@@ -125,6 +126,7 @@ def shard(model: nn.Module, strategy: Any, *, precision: str = "32-true") -> Non
     """
     if isinstance(model, FSDPModule):
         return  # Lightning calls `configure_model` again before testing
+    _tie_as_first(model, strategy.root_device)
     mesh, policy = strategy.device_mesh["data_parallel"], MixedPrecisionPolicy()
     if precision == "bf16-mixed":  # autocast, and not FSDP, chooses the types of the layers' inputs
         policy = MixedPrecisionPolicy(torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
@@ -144,6 +146,24 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
         yield from child if isinstance(child, nn.ModuleList) else _layers(child)
 
 
+def _tie_as_first(model: nn.Module, device: torch.device) -> None:
+    """Ties the parameters that the first process has tied, and no others: by its configuration T5 is always tied."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    ties = [list(names.values())]
+    dist.broadcast_object_list(ties, src=0, device=device)
+    used: set[int] = set()
+    for group in ties[0]:
+        parameter = model.get_parameter(group[0])
+        if id(parameter) in used:
+            parameter = nn.Parameter(torch.empty_like(parameter), parameter.requires_grad)
+        used.add(id(parameter))
+        for name in group:
+            owner, _, last = name.rpartition(".")
+            setattr(model.get_submodule(owner), last, parameter)
+
+
 def _receive(module: nn.Module, device: torch.device) -> None:
     """Moves the tensors that are not sharded yet to the device, with the values of the first process."""
     known: dict[int, tuple[Tensor, Tensor]] = {}  # by id, which is unique while the old tensor is kept; tied ones once
@@ -154,7 +174,7 @@ def _receive(module: nn.Module, device: torch.device) -> None:
             if id(old) not in known:
                 new = old
                 if old.is_meta:
-                    new = torch.empty_like(old, device=device)
+                    new = torch.empty_like(old, device=device, memory_format=torch.contiguous_format)
                     new = nn.Parameter(new, old.requires_grad) if isinstance(old, nn.Parameter) else new
                 else:
                     old.data = old.data.to(device).contiguous()
@@ -182,6 +202,12 @@ def in_step(model: Any) -> Iterator[None]:
         yield
     finally:
         hook.remove()
+    token = torch.zeros(1, 1, dtype=torch.long, device=device)
+    inputs: dict[str, Any] = {"input_ids": token}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = token
+    if is_packed(model):
+        inputs["packing"] = Packing.of([1], device)
     with torch.inference_mode():
         while any_works(False):
-            model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device), use_cache=False)
+            model(**inputs)

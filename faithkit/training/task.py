@@ -137,7 +137,8 @@ class Task(Protocol[Data, Predictor, Row]):
     """A kind of model that train.py can train; Hydra builds it from the block `model.task`.
 
     Its constructor takes the rest of the `model` block as `model=`, and the keys of the task's block. A predictor
-    is what the calibrated model predicts with, and a row is its result for one example.
+    is what the calibrated model predicts with, and a row is its result for one example. `calibrate` and `predict` run
+    the model, which may be sharded, as a whole and only within `divide_work`; `report` does not run it.
     """
 
     @property
@@ -179,19 +180,24 @@ def finish_training(
 ) -> tuple[Reports, dict[str, Any]]:
     """Calibrates and tests the best checkpoint, and writes hf/.
 
+    A model that was trained in shards is tested in shards; only the first process loads it whole, to write hf/.
+
     Returns:
         The reports of each test set, from the first process only; and what was fitted on validation.
     """
     data: Any = training.data
-    is_first, in_shards = training.trainer.is_global_zero, tests_in_shards(training, task)
+    is_first, in_shards = training.trainer.is_global_zero, is_in_shards(training.module)
+    strategy = training.trainer.strategy
+    strategy.optimizers, strategy.lr_scheduler_configs = [], []  # frees the moments
+    training.module.zero_grad()
     best = load_best(training.module, training.run, task.model_class, empty=in_shards and not is_first)
     if in_shards:
         from faithkit.training.sharded_strategy import in_step, shard
 
-        shard(best.eval(), training.trainer.strategy)
+        shard(best.eval(), strategy)
         training = replace(training, while_working=partial(in_step, best))
     else:
-        best = best.to(training.trainer.strategy.root_device).eval()
+        best = best.to(strategy.root_device).eval()
     sizes = ", ".join(f"{subset.name} {len(subset):,} rows" for subset in data.subsets["test"])
     log.info("trained; fitting on validation, then testing: %s", sizes or "no test set")
     calibrated = task.calibrate(training, best)
@@ -207,14 +213,6 @@ def finish_training(
     if (adapters := getattr(training.module, "adapters", None)) is not None:
         adapters.write(training.run)
     return task.report(training, calibrated, tests), calibrated.fit
-
-
-def tests_in_shards(training: FinishedTraining[Any], task: Any) -> bool:
-    """Reports whether a task tests its model in shards, as it was trained, instead of a copy on every device.
-
-    A task with `predicts_in_shards` runs the model by its `forward`, and only within `divide_work`.
-    """
-    return getattr(task, "predicts_in_shards", False) and is_in_shards(training.module)
 
 
 def report_detector(

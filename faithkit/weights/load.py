@@ -60,7 +60,7 @@ def load_config(config_class: Any, source: str) -> Any:
 
 @contextmanager
 def empty_models(if_true: bool = True) -> Iterator[None]:
-    """Lets `load_model` build models without weights where its caller allows it: another process sends them."""
+    """Makes `load_model` build models without weights (on the meta device): another process sends them."""
     token = _BUILDS_EMPTY.set(if_true)
     try:
         yield
@@ -68,17 +68,19 @@ def empty_models(if_true: bool = True) -> Iterator[None]:
         _BUILDS_EMPTY.reset(token)
 
 
-def load_model(
-    model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False, may_be_empty: bool = False
-) -> Any:
-    """Loads a model in fp32 from safetensors.
+def builds_empty() -> bool:
+    """Whether `empty_models` is in force."""
+    return _BUILDS_EMPTY.get()
+
+
+def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False) -> Any:
+    """Loads a model in fp32 from safetensors; within `empty_models` without values.
 
     Args:
         model_class: Of transformers, or an Auto class of it.
         config: None reads the folder's configuration.
         head_may_be_new: A missing head or pooler is initialised from torch's seed, and one that the class lacks is
             ignored; for training, and for encoders of which only the states are used.
-        may_be_empty: Within `empty_models` its tensors are on the meta device, without values.
 
     Raises:
         UserError: Tensors of the model are missing from its files, have another shape, or are too many.
@@ -91,7 +93,7 @@ def load_model(
     config = config or load_config(getattr(model_class, "config_class", None) or AutoConfig, source)
     _check_class(model_class, config, source)
     check_size(model_class, config, source)
-    if may_be_empty and _BUILDS_EMPTY.get():
+    if builds_empty():
         return build_empty(model_class, config)
     with quietly():
         model, report = model_class.from_pretrained(

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from critic.sequence.scorer import Critic
 from faithkit.errors import UserError
+from tests.critic.test_token_support import ALONE
 from tests.running import SMALL, evaluate_here, run, train_here
 
 
@@ -117,11 +119,18 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(whole: Path, tmp_pa
     assert refused.value.hint
 
 
-@pytest.mark.parametrize("trainer", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("trainer", "more"),
+    [
+        ("ddp", []),
+        pytest.param("fsdp", ["model.support_weight=1"], marks=pytest.mark.slow),
+        pytest.param("fsdp", ALONE, marks=pytest.mark.slow, id="fsdp-tokens"),
+    ],
+)
 def test_two_processes_take_the_steps_of_one(
-    trainer: str, options: list[str], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    trainer: str, more: Sequence[str], options: list[str], tmp_path: Path
 ) -> None:
-    plain = [option for option in options if not option.startswith("trainer")]
+    plain = [*(option for option in options if not option.startswith("trainer")), *more]
     plain += ["model.dropout=0", "model.num_epochs=1", "logger=csv"]
     train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
     two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]

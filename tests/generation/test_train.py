@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from generation.settings import Settings
 from generation.task import GeneratorModule
 from tests.data_modules.examples import example
 from tests.running import SMALL_GENERATOR, plain_config, run, train_here
+from tests.tiny import write_language_model
 
 INFONCE = ["objective=infonce", "data.negatives=null", "model.max_response_length=90"]
 
@@ -187,14 +189,18 @@ def test_the_second_stage_begins_with_the_model_of_the_first(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trainer", ["ddp", "fsdp"])
-@pytest.mark.parametrize("model", ["t5", "gpt2"])
+@pytest.mark.parametrize(
+    ("model", "trainer"), [("t5", "ddp"), ("gpt2", "ddp"), ("t5", "fsdp"), ("gpt2", "fsdp"), ("doha", "fsdp")]
+)
 def test_two_processes_take_the_steps_of_one(
     model: str, trainer: str, options: dict[str, list[str]], tmp_path: Path
 ) -> None:
+    if model == "doha":
+        bart = write_language_model(tmp_path / "bart", "bart", num_places=512)
+        options = {"doha": [*options["t5"], "model=doha", f"model.weights={bart}"]}
     objective = ["objective=loss_truncation", "objective.window=16", "objective.recompute_every=8"]
     plain = [option for option in options[model] if option != "trainer=cpu"]
-    plain += [*objective, "data.num_rows=37", "data=wow_then_faithdial"]
+    plain += [*objective, "data.num_rows=37", "data=wow_then_faithdial", "callbacks.num_examples=2"]
     train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
     two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
     done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)
@@ -204,6 +210,8 @@ def test_two_processes_take_the_steps_of_one(
         assert one.keys() == both.keys()
         for name in one:
             assert both[name]["value"] == pytest.approx(one[name]["value"], rel=1e-4), name
+    answers = [re.findall(r"\| answer \| .*", (tmp_path / name / "report.md").read_text()) for name in ("one", "two")]
+    assert len(answers[0]) == 2 and answers[0] == answers[1]
     windows = [state(tmp_path / name)["objective.recent"].sort()[0] for name in ("one", "two")]
     torch.testing.assert_close(*windows, atol=1e-3, rtol=0)
 
