@@ -116,7 +116,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     print_tables(table)
     about = [
         score_results.describe_share(shares[0], loaded.models, escape_terminal(config["checkpoint"])),
-        score_results.describe_errors(counts, metrics, column, path),
+        score_results.describe_errors(rows.num_examples, metrics, column, path),
         score_results.describe_unknown_labels(counts, column, config["path"]),
     ]
     for line in filter(None, about):

@@ -87,7 +87,7 @@ def state_of(run: RunFolder, script: str, predictions: Iterable[Path], *, has_re
 
 def _has_ended(run: RunFolder, script: str, predictions: Iterable[Path]) -> bool:
     """Checks whether a script without metrics.json has finished."""
-    if script in (GENERATE, SCORE):  # a file's origin is written after its last row
+    if script == GENERATE:  # a file's origin is written after its last row
         files = list(predictions)
         return bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
     if script == EVALUATE:

@@ -111,18 +111,17 @@ def describe_share(share: Share, models: Sequence[UsedModel], checkpoint: str) -
     return f"{share.num_hallucinated:,} of {share.num_rows:,} answers called hallucinated ({by})."
 
 
-def describe_errors(counts: ShareCounter, metrics: Mapping[str, Metric], column: str | None, predictions: Path) -> str:
-    """States accuracy and error rate where rows have labels; otherwise how to label some."""
-    if counts.num_labelled:
-        accuracy = metrics["accuracy"]
+def describe_errors(num_judged: int, metrics: Mapping[str, Metric], column: str | None, predictions: Path) -> str:
+    """States accuracy and error rate where rows have labels; otherwise how to label some of the judged ones."""
+    if (accuracy := metrics.get("accuracy")) is not None:
         low, high = (None if bound is None else 1 - bound for bound in (accuracy.high, accuracy.low))
         errors = Metric(value=1 - accuracy.value, low=low, high=high)
+        size = accuracy.n or 0
         return (
-            f"By the {counts.num_labelled:,} labels in the column {escape_terminal(str(column), 60)} "
-            f"{counts.num_right:,} verdicts are right: accuracy {format_percent(accuracy)}, "
-            f"error rate {format_percent(errors)} percent."
+            f"By the {size:,} labels in the column {escape_terminal(str(column), 60)} {accuracy.value * size:,.0f} "
+            f"verdicts are right: accuracy {format_percent(accuracy)}, error rate {format_percent(errors)} percent."
         )
-    number = min(NUM_TO_LABEL, counts.num_rows)
+    number = min(NUM_TO_LABEL, num_judged)
     path = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
     return (
         f"No labels given, so the error rate is unknown: label {number} rows with\n"

@@ -82,16 +82,6 @@ class ShareCounter:
             self._called.append(CLASSES.index(prediction.label))
             self._scores.append(np.nan if prediction.score is None else prediction.score)
 
-    @property
-    def num_labelled(self) -> int:
-        """The number of verdicts on rows with a label."""
-        return len(self._gold)
-
-    @property
-    def num_right(self) -> int:
-        """The number of these that agree with the label."""
-        return int((np.frombuffer(self._gold, np.int8) == np.frombuffer(self._called, np.int8)).sum())
-
     def metrics(self, shares: Iterable[Share], *, num_resamples: int) -> dict[str, Metric]:
         """Returns the shares as `predicted_rate`, those of values as `by/COLUMN/VALUE/predicted_rate`.
 
