@@ -82,7 +82,7 @@ def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figur
     assert report.metrics["rationale/rouge_l"].high <= 1  # type: ignore[operator]
     shown = render_text(*report.tables)
     assert "77.4" in shown and "HalluJudge *" in shown and "75.0 [" in shown
-    assert "\n ROUGE-L" in shown and "\n BERTScore" not in shown, "nothing was compared so"
+    assert "\nROUGE-L" in shown and "\nBERTScore" not in shown, "nothing was compared so"
     faithful = rationale_report(rows[3:], left, dataset="halludial", num_resamples=10)
     assert not any("hallucinated" in name for name in faithful.metrics)
     assert [note.split(" ")[0] for note in report.notes[:3]] == ["2", "3", "1"]
