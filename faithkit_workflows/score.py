@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 # What a resumed run may change: execution and counting, not the verdicts.
 MAY_CHANGE = (
-    *("abstain_at", "batch_tokens", "save_every_num_rows", "num_resamples", "by", "output", "save_texts"),
-    *("fail_over", "columns.label"),
+    *("abstain_at", "batch_tokens", "by", "fail_over", "num_resamples", "output", "save_every_num_rows", "save_texts"),
 )
 GROUPS = ()
 JUNIT = "junit.xml"
