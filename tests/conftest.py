@@ -1,5 +1,6 @@
 """Fixtures for all tests: a cache of their own, and tiny models made once."""
 
+import gc
 import logging
 import os
 import re
@@ -44,6 +45,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return worker_group(nodeid.partition("::")[0]) or nodeid
 
     return GroupScheduling(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Leaves modules and tests out of garbage collection, which took a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,8 +22,9 @@ from faithkit.pages.plotting import (
     require_plots,
     save_figure,
 )
+from faithkit_workflows.corpus.corpus_measures import Bucket
 from faithkit_workflows.corpus.corpus_rows import CLASSES
-from faithkit_workflows.corpus.corpus_stats import ALL, Bucket, CorpusStats, sort_labels
+from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats, sort_labels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,8 +14,9 @@ from faithkit.published.figures import (
     published_table,
     ragtruth_citation,
 )
+from faithkit_workflows.corpus.corpus_measures import Basic, Bucket, Counts
 from faithkit_workflows.corpus.corpus_rows import ACTS, CLASSES
-from faithkit_workflows.corpus.corpus_stats import ALL, Basic, Bucket, CorpusStats, Counts, sort_labels
+from faithkit_workflows.corpus.corpus_stats import ALL, CorpusStats, sort_labels
 
 RAGTRUTH = "ragtruth"
 PAPER = "  paper"

@@ -131,7 +131,7 @@ def test_two_processes_take_the_steps_of_one(
     trainer: str, more: Sequence[str], options: list[str], tmp_path: Path
 ) -> None:
     plain = [*(option for option in options if not option.startswith("trainer")), *more]
-    plain += ["model.dropout=0", "model.num_epochs=1", "logger=csv"]
+    plain += ["model.dropout=0", "model.num_epochs=1", "logger=csv", "data.num_train=64", "data.num_test=31"]
     train_here(f"run_dir={tmp_path / 'one'}", *plain, "trainer=cpu")
     two = [f"trainer={trainer}", "trainer.accelerator=cpu", "trainer.devices=2"]
     done = run("train.py", f"run_dir={tmp_path / 'two'}", *plain, *two)

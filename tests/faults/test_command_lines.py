@@ -14,6 +14,8 @@ from tests.faults.processes import run_forked
 from tests.faults.strategies import ODD_VALUES, share
 from tests.running import ROOT, temporary_folder
 
+pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
+
 # The script, its arguments, and words that the refusal must have, parted by "|"; `{name}` is a path of `Places`.
 EVALUATE = "benchmark=begin checkpoint={critic} "
 CONSTRUCT = "engine=transformers engine.model=smollm2-135m "

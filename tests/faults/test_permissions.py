@@ -10,6 +10,8 @@ import pytest
 
 from tests.faults.processes import run_forked
 
+pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
+
 OTHER_USER = 65534
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
 BENCHMARK = "benchmark=embedded checkpoint={run} run_dir={new}"

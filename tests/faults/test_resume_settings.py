@@ -10,6 +10,8 @@ from faithkit_workflows import evaluate, generate, score, train
 from tests.faults.processes import read_results, run_forked
 from tests.running import opened
 
+pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
+
 SCRIPTS = {"train": train, "generate": generate, "evaluate": evaluate, "score": score}
 NEEDED = {"generate": ["checkpoint=x"], "score": ["checkpoint=x", "path=y"]}
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("quickly")
         Fault(disconnect=True),
         Fault(body=HALF),
         Fault(body=HALF, missing=50),
-        Fault(seconds=1.3),
+        Fault(seconds=0.7),
         Fault(body=b"<html>busy</html>", headers={"Content-Type": "text/html"}),
         Fault(body=b'{"choices": []}'),
         Fault(body=b'{"choices": [{"message": "text"}]}'),
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("quickly")
 )
 def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
     with ChatServer(fault, fault) as server:
-        reply = one_reply(server, timeout_seconds=1.0 if fault.seconds else 60.0)
+        reply = one_reply(server, timeout_seconds=0.5 if fault.seconds else 60.0)
     assert (reply.texts, reply.finished, reply.problem) == (("question 0",), (True,), "")
     assert len(server.asked) == 3
 
@@ -43,7 +43,7 @@ def test_what_fails_for_a_while_is_asked_again(fault: Fault) -> None:
         (LIMITED, 3, "limits the rate"),
         (FAILED, 3, "the server answered 500: 'something broke'"),
         (Fault(disconnect=True), 3, "no answer after 3 tries"),
-        (Fault(seconds=1.3), 3, "no answer after 3 tries: ReadTimeout"),
+        (Fault(seconds=0.7), 3, "no answer after 3 tries: ReadTimeout"),
         (Fault(body=HALF), 3, "is not JSON"),
         (Fault(body=b'{"choices": []}'), 3, "is not a chat completion"),
         (answering(), 1, "the answer is empty"),
@@ -67,7 +67,7 @@ def test_what_keeps_failing_is_that_requests_problem(fault: Fault, tries: int, p
         return fault if body["messages"][-1]["content"] == "question 2" else None
 
     with ChatServer(always=fails_at_2) as server:
-        timeout = 1.0 if fault.seconds else 60.0
+        timeout = 0.5 if fault.seconds else 60.0
         engine = engine_for(server, timeout_seconds=timeout, concurrency=2)
         replies = {reply.id: reply for reply in engine.generate(questions(4), GREEDY)}
     assert problem in replies["id 2"].problem and not replies["id 2"].texts

@@ -63,7 +63,7 @@ def test_our_figures_stand_under_the_papers_with_what_they_were_taken_on():
 @pytest.fixture(scope="module")
 def mnli() -> str:
     """A folder with MNLI's training and matched validation files."""
-    return written_layout("mnli", {"train": 300, "validation": 60})
+    return written_layout("mnli", {"train": 150, "validation": 60})
 
 
 ALONE = (
@@ -93,7 +93,7 @@ def test_the_example_in_the_hint_can_be_typed() -> None:
 def training(mnli: str, tiny_bert: Path) -> list[str]:
     """The options of a transfer that trains one small critic."""
     small = [option for option in SMALL if not option.startswith("data.")]
-    overrides = [f"model.weights={tiny_bert}", "logger=none", "callbacks.num_examples=0", *small]
+    overrides = [f"model.weights={tiny_bert}", "logger=none", "callbacks.num_examples=0", "model.num_epochs=1", *small]
     quote_override = ",".join(f"'{override}'" for override in [*overrides, "callbacks.save_every_seconds=0"])
     return [
         *(f"benchmark.{part}.mnli.path={mnli}" for part in ("train", "test")),

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
+from faithkit_workflows.corpus.corpus_measures import make_buckets
 from faithkit_workflows.corpus.corpus_rows import ACTS, CorpusRows, begin_class, speech_acts
-from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats, make_buckets
+from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats
 
 
 @pytest.mark.parametrize(
