@@ -19,7 +19,7 @@ from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from tests.pages.reading import PAGES, STARTS, Command, commands, prose
-from tests.running import ROOT
+from tests.running import QUICK, ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 OTHERS = {"mkdocs": "docs"}  # modules of other packages, and the extra that brings them
@@ -143,6 +143,61 @@ def test_a_cheap_command_of_a_page_runs(command: Command, tmp_path: Path) -> Non
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.strip(), done.stderr
+
+
+LEFT_OUT = {  # trainings that cannot run here, by what their command has
+    "scale=paper": "needs a GPU and published weights",
+    "data_dir=DIR": "reads several corpora of the reader",
+    "resume=": "goes on with a run of the reader",
+    "s3://": "reads a bucket",
+    "launcher=submitit": "needs Slurm",
+    "support_tickets": "uses a package of the reader",
+    "data.columns": "reads a table of the reader",
+    "labelled.csv": "reads a table of the reader",
+    "my.jsonl": "reads a table of the reader",
+    "--cfg": "only shows the configuration",
+}
+TINY = ("model.num_epochs=1", "model.batch_size=4", "model.validations_per_epoch=1", *QUICK)
+SIZES = {  # by the model: its tiny weights, and a length that the embedded rows fit in
+    "critic": ("bert", "model.max_length=64"),
+    "tagger": ("bert", "model.max_length=96"),
+    "t5": ("t5", "model.max_length=320", "model.max_response_length=90"),
+    "gpt2": ("llama", "model.max_length=320", "model.max_response_length=90"),
+    "doha": ("bart", "model.max_length=128", "model.max_response_length=40"),
+    "judge": ("llama", "model.max_length=1024", "data.validation_fraction=0.3"),
+    "judge_lora": ("llama", "model.max_length=1024", "data.validation_fraction=0.3"),
+}
+
+
+def trainings() -> list[Command]:
+    """The commands that train."""
+    return [one for one in commands() if one.text.startswith(("python train.py", "faithkit train"))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", trainings(), ids=str)
+def test_a_training_of_a_page_runs(
+    command: Command, tmp_path: Path, tiny_bert: Path, language_models: dict[str, Path], trained: Path
+) -> None:
+    if reason := next((why for part, why in LEFT_OUT.items() if part in command.text), ""):
+        pytest.skip(reason)
+    if "wandb" in command.text:
+        pytest.importorskip("wandb")
+    model = re.search(r"\b(?:model=|experiment=)([a-z0-9]+(?:_lora)?)", command.text)
+    weights, *sizes = SIZES[model[1] if model else "critic"]
+    words = [re.sub(r"\b(DIR|FILE)\b", "embedded", word) for word in shlex.split(command.text)]
+    words = [word.replace("runs/CRITIC", str(trained)) for word in words if not word.startswith("model.max_length=")]
+    is_embedded = weights == "bert" and not any(word.startswith("data") or word == "model=tagger" for word in words)
+    counts = (
+        ("data.num_train=64", "data.num_validation=32", "data.num_test=32") if is_embedded else ("data.num_rows=32",)
+    )
+    given = [f"model.weights={ {'bert': tiny_bert, **language_models}[weights] }", *counts, *sizes, *TINY]
+    start = ["-m", "faithkit", "train"] if words[0] == "faithkit" else [str(ROOT / "train.py")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    line = [sys.executable, "-W", "ignore", *start, *words[2:], *given]
+    done = subprocess.run(line, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert list(tmp_path.rglob("metrics.json"))
 
 
 def test_no_command_stands_outside_a_block_that_is_tested() -> None:
