@@ -29,7 +29,7 @@ CHECKSUMS = {  # SHA-256
     "diahalu_sizes": "da8c8aea860f968d923e2c62664f3ed7daeaef1c9bc4a934445b732405d28c8f",
     "faithdial_begin": "3b632b548a56c3b3408c194bed3c6ac4cbf8b31aa81fd10e785c9ad19bedaee2",
     "faithdial_edits": "b96a75c88ba6b27966bf2d203fa9d66f4e549deee306e0c17457ef72fee6b1d2",
-    "faithdial_fallback": "5c276219bcecddd04ed8a931f444c954be4de294d0710d1d2a67bc10e86a573c",
+    "faithdial_fallback": "861090eee1243cefcf571c5ca3ec5bb022d28dfd0ee0f9b165b3ee4458976a43",
     "faithdial_generation": "383ac19fb076c2659b6ce4080755fecf884d1ab07bdc902f5e8e663d05352dcb",
     "faithdial_human": "fed6a1ef7bb86a0c9fcb2d197e2bc801319d410061583476c98f6f004a1361d8",
     "faithdial_sizes": "ec2919c30bb40be51ace12107444d061efdcc758025110aba91bb0f3e397364d",

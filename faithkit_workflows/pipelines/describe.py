@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -18,10 +18,12 @@ from faithkit.errors import UserError
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
-from faithkit.metrics.results import write_results
+from faithkit.metrics.results import full_names, write_results
 from faithkit.published.figures import are_comparable_models
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.corpus.corpus_report import datasheet, rate_metrics, report_corpus
 from faithkit_workflows.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
+from faithkit_workflows.corpus.seeker_edits import find_seeker_edits, measure_seeker_edits
 
 GENERIC_OPTION = "generic"
 ADDRESS = re.compile(r"https?://\S+ ?")
@@ -61,10 +63,21 @@ def run_describe(run: RunFolder, config: Mapping[str, Any]) -> None:
         verbose=config["verbose"],
     )
     meta = {"config": config, "data": {"counts": dict(report.counts)}, "environment": environment()}
-    write_results(run.metrics, rate_metrics(stats, title), meta)
+    write_results(run.metrics, rate_metrics(stats, title) | _seeker_metrics(source, splits, block, title), meta)
     reading = {"path": source.path, "num_rejects": len(report.rejects)}
     write_text(run.path / "datasheet.md", datasheet(stats, title=title, reading=reading, known=known))
     log.info("%s: %s", title, ", ".join(f"{name} {count:,}" for name, count in report.counts.items()))
+
+
+def _seeker_metrics(source: Source, splits: Sequence[str], block: Mapping[str, Any], title: str) -> dict[str, Metric]:
+    if block["wow_path"] is None:
+        return {}
+    wow, report = build_source("wow", block["wow_path"]), ReadReport("skip")
+    edited = chain.from_iterable(read_examples(source, split, report) for split in splits)
+    originals = chain.from_iterable(read_examples(wow, split, report) for split in wow.split_names())
+    found = find_seeker_edits(edited, originals)
+    log.info("%s: %s seeker turns are found in wow_path", title, f"{len(found):,}")
+    return full_names("test", title, measure_seeker_edits(found, block["num_resamples"]))
 
 
 def every_row(source: Source, given: Mapping[str, Any]) -> tuple[Source, bool]:

@@ -162,6 +162,7 @@ class Describe(DatasetPipeline):
     """`pipeline=describe`."""
 
     asks: ClassVar[bool] = False
+    wow_path: types.PathText | None
     facets: blocks.Names
     plots: blocks.Plots
     num_resamples: blocks.Resamples
