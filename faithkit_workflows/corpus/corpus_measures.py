@@ -177,7 +177,7 @@ def count_edits(rows: "DataFrame") -> dict[str, int]:
     """Counts edited responses; empty if no original is known. A response without an original was not edited."""
     if rows["edited"].isna().all():
         return {}
-    edited = sum(value is True for value in rows["edited"])
+    edited = int((rows["edited"] == 1).sum())  # NaN without an original
     return {"edited": edited, "not edited": len(rows) - edited}
 
 

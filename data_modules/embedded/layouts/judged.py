@@ -85,6 +85,9 @@ BEGIN_MODELS = ("gpt2", "t5", "ctrl", "doha")
 GENERIC_EVERY = 9  # one turn in this many has a generic reply
 
 
+_BLANK_EVERY = 20  # one row of CMU-DoG in this many has no message, as two of 416 in the release
+
+
 def begin_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, ...]]:
     """Makes the rows of a corpus in the release of 2022."""
     for index, exchange in turns(split, size, seed, start):
@@ -94,7 +97,9 @@ def begin_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[s
         else:
             label = "Not fully attributable" if "Hallucination" in reply.tags else "Fully attributable"
         model, corpus = BEGIN_MODELS[index % len(BEGIN_MODELS)], BEGIN_CORPORA[start // PART]
-        yield model, corpus, " ".join(exchange.sentences), exchange.history[-1].text, reply.text, label
+        is_blank = corpus == "cmu" and index % _BLANK_EVERY == 3
+        message = "" if is_blank else exchange.history[-1].text
+        yield model, corpus, " ".join(exchange.sentences), message, reply.text, label
 
 
 AUDIT_CORPORA = ("wow", "cmu")

@@ -13,11 +13,15 @@ GENRES = (
     ("facetoface", "letters", "nineeleven", "oup", "verbatim"),
 )
 
+_QUOTED_EVERY = 60  # one premise in this many begins with a quoted word
 _UNSURE_EVERY = 40  # one pair in this many has no label that most annotators agreed on
 
 
 def conjnli_rows(split: str, size: int, seed: int, start: int) -> Iterator[tuple[str, str, str]]:
-    return (nli_pair(exchange) for _, exchange in turns(split, size, seed, start))
+    for index, exchange in turns(split, size, seed, start):
+        premise, hypothesis, label = nli_pair(exchange)
+        # Cells begin with quotation marks that quote no cell, as those of 245 rows of the release.
+        yield re.sub(r"^(\w+)", r'"\1"', premise) if index % _QUOTED_EVERY == 3 else premise, hypothesis, label
 
 
 def _gold_label(label: str, index: int, split: str) -> str:

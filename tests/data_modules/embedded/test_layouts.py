@@ -27,3 +27,13 @@ def test_every_dataset_can_stand_on_the_embedded_corpus_in_its_own_layout(name: 
     else:
         some = {FAITHFUL} if name == "faithdial" else {None} if name in UNJUDGED else {FAITHFUL, HALLUCINATED}
         assert labels == some
+
+
+def test_irregular_cells_of_the_releases_are_written_and_read() -> None:
+    begin = build_source("begin", "embedded", embedded_rows=ROWS)
+    blank = [one for one in read_examples(begin, "test", ReadReport()) if not one.history]
+    assert blank and {one.meta["data_source"] for one in blank} == {"cmu"}, "a blank message is no turn"
+    conjnli = build_source("conjnli", "embedded", embedded_rows=ROWS)
+    report = ReadReport()
+    quoted = [one for one in read_examples(conjnli, "train", report) if one.knowledge.startswith('"')]
+    assert quoted and all(one.knowledge.count('"') == 2 and one.response for one in quoted) and not report.rejects

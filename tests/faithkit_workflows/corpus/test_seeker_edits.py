@@ -7,6 +7,7 @@ import pytest
 from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
 from faithkit_workflows import construct
+from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats
 from faithkit_workflows.corpus.seeker_edits import find_seeker_edits, measure_seeker_edits
 from tests.running import compose
 
@@ -50,3 +51,9 @@ def test_the_share_is_a_metric_of_the_description(tmp_path: Path) -> None:
     construct.main(compose("construct", "pipeline=describe", *options, "limit=60", f"run_dir={tmp_path / 'run'}"))
     metric = read_metrics(tmp_path / "run" / "metrics.json")["test/embedded-faithdial/seeker_edited"]
     assert metric["value"] == 0 and metric["n"] > 60, "the embedded dialogues have the same seekers"
+
+
+def test_edited_wizard_turns_are_counted_beside_those_without_an_original() -> None:
+    stats = compute_corpus_stats(dialogue("0", "a", "new<old", "b", "same<same", "c", "kept"))
+    assert stats.edits == {"edited": 1, "not edited": 2}
+    assert next(iter(stats.dialogues.values())).edited == pytest.approx(1 / 3)
