@@ -84,7 +84,7 @@ def _data_tables() -> Iterator[Table]:
     turns = (Count(whole.name, ("dialogues", "train", "num_dialogues")), 4094, "conversations to train on")
     note = "the paper does not say what a token is; ours are words and punctuation marks"
     seekers = replace(describe_step("faithdial", "faithdial", part="seekers"), corpora=SEEKERS)
-    edits = {
+    edits: dict[tuple[str, str], Result] = {
         ("wizard", "edited"): Share(whole.name, ("edits",), "edited"),
         ("seeker", "edited"): Metric(seekers.name, "test/faithdial/seeker_edited"),
     }
