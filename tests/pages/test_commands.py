@@ -164,8 +164,8 @@ SIZES = {  # by the model: its tiny weights, and a length that the embedded rows
     "t5": ("t5", "model.max_length=320", "model.max_response_length=90"),
     "gpt2": ("llama", "model.max_length=320", "model.max_response_length=90"),
     "doha": ("bart", "model.max_length=128", "model.max_response_length=40"),
-    "judge": ("llama", "model.max_length=1024", "data.validation_fraction=0.3", "data.num_rows=128"),
-    "judge_lora": ("llama", "model.max_length=1024", "data.validation_fraction=0.3", "data.num_rows=128"),
+    "judge": ("llama", "model.max_length=1024", "data.validation_fraction=0.5", "data.num_rows=128"),
+    "judge_lora": ("llama", "model.max_length=1024", "data.validation_fraction=0.5", "data.num_rows=128"),
 }
 
 
