@@ -22,10 +22,12 @@ def test_without_a_gpu_it_names_what_it_would_run(
     assert "| judge, Llama-2-13B with LoRA | 13,015.9 M | 40 of 40 |" in printed
 
 
-def test_every_recipe_trains_with_small_shapes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])  # tests/paper_scale trains them too
+def test_recipes_train_with_small_shapes(
+    every: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("peft")
+    monkeypatch.setattr(gpu_check, "RECIPES", dict(list(gpu_check.RECIPES.items())[::every]))
     run(monkeypatch, "--device", "cpu", "--quick")
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
     assert [row[0].removeprefix("| ") for row in rows] == list(gpu_check.RECIPES)
