@@ -2,6 +2,7 @@
 
 import shutil
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,24 @@ import torch
 from critic.runtime.onnx_export import PAIRS, write_graph
 from critic.runtime.onnx_model import ONNX
 from critic.sequence.evidence import EVIDENCE
+from critic.weights import HEAD, find_head, rescale_head
 from faithkit.detector import CRITIC, TAGGER
 from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_folder
-from faithkit.files.model_folder import CARD, SIDECAR, Sidecar, check_folder, find_folder, read_sidecar, read_stored
+from faithkit.files.model_folder import (
+    CARD,
+    MARK,
+    SIDECAR,
+    Sidecar,
+    check_folder,
+    find_folder,
+    read_sidecar,
+    read_stored,
+)
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import run_lock
-from faithkit.weights.export import Card, Report, export_folder, trained_model
+from faithkit.records import HALLUCINATED
+from faithkit.weights.export import TOLERANCE, Card, Report, export_folder, trained_model
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
@@ -28,15 +40,30 @@ LIMITS = (
     "A score supports a human decision; it does not judge a person or a whole system.",
 )
 CRITIC_USAGE = """```python
-import torch
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import pipeline
 
-tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-model = AutoModelForSequenceClassification.from_pretrained(FOLDER)
-inputs = tokenizer({texts}, truncation=True, max_length={max_length}, return_tensors="pt")
-logits = model(**inputs).logits[0]
-probability = torch.sigmoid((logits[1] - logits[0]) / {temperature:.4f})  # hallucinated from {threshold:.4f} on
-```"""
+critic = pipeline("text-classification", model=FOLDER)
+critic({{"text": {first}, "text_pair": {second}}}, truncation=True, max_length={max_length})
+```
+
+{calibration} faithkit reads longer texts in windows."""
+INSIDE = "It gives faithkit's label, and its probability of this label: the head contains temperature and threshold."
+OUTSIDE = (
+    "The head has no bias, so the calibration is outside the weights: faithkit divides the log-odds by "
+    "{temperature:.4f}, and labels a response hallucinated from {threshold:.4f} on."
+)
+ONE_LOGIT_USAGE = """`sigmoid(logit)` is the probability that the response is hallucinated; it is labelled so
+from 0.5 on. Servers of cross-encoders take the texts as a pair, in this order: {first}, {second}. vLLM has `/score`,
+text-embeddings-inference `/rerank`.
+
+```python
+from transformers import pipeline
+
+critic = pipeline("text-classification", model=FOLDER)
+critic({{"text": {first}, "text_pair": {second}}}, truncation=True, max_length={max_length})[0]["score"]
+```
+
+faithkit reads the folder with two logits (`format=transformers`) and not this one."""
 EVIDENCE_USAGE = """```python
 from faithkit import Critic
 
@@ -55,13 +82,15 @@ tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 model = AutoModelForTokenClassification.from_pretrained(FOLDER)
 inputs = tokenizer(context, answer, truncation="only_first", max_length={max_length}, return_tensors="pt")
 logits = model(**inputs).logits[0]
-odds = logits[:, 1:].logsumexp(1) - logits[:, 0]
-probability = torch.sigmoid({slope:.4f} * odds + {bias:.4f})  # of each token
+{probability}  # of each token
 in_answer = torch.tensor([side == 1 for side in inputs.sequence_ids()])
 ```
 
 A question comes before the context, with a separator. `faithkit.Tagger.load(FOLDER)` also reads texts of any length,
-combines a token's log-odds with its sentence and missing words, and merges tokens to spans."""
+{more}merges tokens to spans. A plain pipeline labels each token by its most probable class instead."""
+INSIDE_HEAD = "probability = logits.softmax(1)[:, 1]"
+OUTSIDE_HEAD = """odds = logits[:, 1:].logsumexp(1) - logits[:, 0]
+probability = torch.sigmoid({slope:.4f} * odds + {bias:.4f})"""
 
 GRAPH_TITLE = "\n## ONNX\n"
 GRAPH_CARD = """
@@ -80,22 +109,57 @@ logits = session.run(["logits"], {{one.name: inputs[one.name] for one in session
 """
 
 
-def export(checkpoint: str, output_dir: str, *, graph: bool = False, int8: bool = False) -> Report:
+def export(
+    checkpoint: str, output_dir: str, *, graph: bool = False, int8: bool = False, one_logit: bool = False
+) -> Report:
     """Writes the folder, reloads it in plain transformers, and compares logits with the best checkpoint's.
 
     Args:
         graph: Also writes an ONNX graph; otherwise an existing graph is copied.
         int8: Quantises the graph.
+        one_logit: Writes a critic with one logit, the log-odds of hallucinated, in the place of two.
     """
 
     def finish(sidecar: Sidecar, folder: Path) -> None:
         if graph:
             write_graph(folder, quantised=int8)
         _describe_in_card(sidecar, folder)
+        if one_logit:
+            _reduce_to_one_logit(folder)
 
-    return export_folder(
-        checkpoint, output_dir, card=lambda sidecar, _: card_of(sidecar), compare=_compare, finish=finish
-    )
+    def card(sidecar: Sidecar, _: RunFolder) -> Card:
+        if not one_logit:
+            return card_of(sidecar)
+        if sidecar.kind != CRITIC or HEAD not in sidecar.thresholds:
+            problem = "format=one_logit is for critics whose head contains their calibration"
+            raise UserError(problem, place=checkpoint, hint="train with model=critic model.evidence=false")
+        usage = _critic_usage(sidecar.layout, sidecar.thresholds, one_logit=True)
+        return replace(card_of(sidecar), usage=usage)
+
+    return export_folder(checkpoint, output_dir, card=card, compare=_compare, finish=finish)
+
+
+def _reduce_to_one_logit(folder: Path) -> None:
+    """Rewrites a critic of two logits as a plain transformers model of one, without faithkit.json, and checks it."""
+    import transformers
+
+    auto: Any = transformers.AutoModelForSequenceClassification
+    with loading(str(folder)) as source:
+        model, tokenizer = load_model(auto, source).eval(), load_tokenizer(source)
+    inputs = tokenizer(*zip(*PAIRS, strict=True), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        logits = model(**inputs).logits
+    head = find_head(model)
+    head.weight = torch.nn.Parameter(head.weight[1:] - head.weight[:1])
+    head.bias = torch.nn.Parameter(head.bias[1:] - head.bias[:1])
+    head.out_features, model.num_labels = 1, 1
+    model.config.id2label, model.config.label2id = {0: HALLUCINATED}, {HALLUCINATED: 0}
+    delattr(model.config, MARK)
+    (folder / SIDECAR).unlink()
+    model.save_pretrained(folder)
+    with torch.inference_mode():
+        found = auto.from_pretrained(folder).eval()(**inputs).logits[:, 0]
+    assert torch.allclose(found, logits[:, 1] - logits[:, 0], atol=TOLERANCE), "one logit, the difference of two"
 
 
 def add_graph(checkpoint: str, *, int8: bool) -> Path:
@@ -141,6 +205,8 @@ def _compare(sidecar: Sidecar, run: RunFolder, folder: Path) -> tuple[int, float
         reloaded = load_model(auto, source).eval()
         tokenizer = load_tokenizer(source)
     reference = trained_model(reloaded, run)
+    if run.best.exists() and (head := sidecar.thresholds.get(HEAD)):
+        rescale_head(reference, *head)
     texts = [list(side) for side in zip(*PAIRS, strict=True)]
     inputs = tokenizer(*texts, padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
@@ -155,21 +221,25 @@ def card_of(sidecar: Sidecar) -> Card:
 
 
 def _critic(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
+    head = thresholds.get(HEAD)
     return Card(
         title="A hallucination critic",
         purpose="A hallucination critic: predicts from a source text (knowledge) and a response the probability "
         "that the response contains something that the source does not support.",
-        usage=(EVIDENCE_USAGE if EVIDENCE in thresholds else CRITIC_USAGE).format(
-            texts=_ordered(layout),
-            max_length=layout["max_length"],
-            temperature=thresholds["temperature"],
-            threshold=thresholds["threshold"],
-        ),
+        usage=EVIDENCE_USAGE.format(**thresholds) if EVIDENCE in thresholds else _critic_usage(layout, thresholds),
         pipeline=None if EVIDENCE in thresholds else "text-classification",
         limits=LIMITS,
-        thresholds=f"Decision threshold {thresholds['threshold']:.4f}, chosen on validation for {thresholds['aim']}; "
-        f"temperature {thresholds['temperature']:.4f}, fitted on validation.",
+        thresholds=f"A response is labelled hallucinated from {thresholds['threshold']:.4f} on. Threshold (for "
+        f"{thresholds['aim']}) and temperature were fitted on validation."
+        + (" The head scales its log-odds by {:.4f} and adds {:.4f} for them.".format(*head) if head else ""),
     )
+
+
+def _critic_usage(layout: dict[str, Any], thresholds: dict[str, Any], *, one_logit: bool = False) -> str:
+    first, second = _ordered(layout).split(", ")
+    calibration = INSIDE if HEAD in thresholds else OUTSIDE.format(**thresholds)
+    usage = ONE_LOGIT_USAGE if one_logit else CRITIC_USAGE
+    return usage.format(first=first, second=second, max_length=layout["max_length"], calibration=calibration)
 
 
 def _ordered(layout: dict[str, Any]) -> str:
@@ -183,14 +253,17 @@ def _tagger(layout: dict[str, Any], thresholds: dict[str, Any]) -> Card:
         "answer that the context does not support it.",
         usage=TAGGER_USAGE.format(
             max_length=layout["max_length"],
-            slope=thresholds["slope"],
-            bias=thresholds["bias"],
+            probability=INSIDE_HEAD if HEAD in thresholds else OUTSIDE_HEAD.format(**thresholds),
+            more="combines a token's log-odds with its sentence and missing words, and "
+            if thresholds["token_weights"]
+            else "",
         ),
         pipeline="token-classification",
         limits=LIMITS,
         thresholds=f"Characters are marked from {thresholds['char_threshold']:.4f} on, spans with at most "
         f"{thresholds['merge_gap']} characters between them are merged and spans of fewer than "
-        f"{thresholds['min_length']} dropped; a response is labelled hallucinated from "
+        f"{thresholds['min_length']} dropped. A hallucinated response without a span has its most probable word "
+        f"marked. A response is labelled hallucinated from "
         f"{thresholds['response_threshold']:.4f} on, chosen for {thresholds['aim']}. All were fitted on validation.",
     )
 

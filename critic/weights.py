@@ -1,18 +1,21 @@
 """Loads an encoder with a classification head."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
 from faithkit.errors import UserError
 from faithkit.records import LABELS
+from faithkit.settings.types import Sizes, Weights
 from faithkit.weights.load import builds_empty, check_size, load_config, load_model, log_new_tensors, override, quietly
 from faithkit.weights.resolve import loading
 
 # Names of dropout in the configurations of BERT, RoBERTa and ModernBERT.
 DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
 NLI_LABELS = {"entail", "neutra", "contra"}  # first six letters; of an NLI model only the encoder is used
+Line = Annotated[Weights, Sizes((0, 2))]  # a slope and a bias, or nothing
+HEAD = "head"  # the key in faithkit.json of the calibration that the head contains: slope and bias
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 
 
@@ -63,6 +66,20 @@ def load_classifier(
         loaded = {f"{model.base_model_prefix}.{name}" for name in encoder.state_dict()}
         log_new_tensors(model.state_dict().keys() - loaded, folder)
         return model
+
+
+def find_head(model: Any) -> torch.nn.Linear:
+    """Finds the last layer of a classifier, which computes its logits."""
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    return [layer for layer in layers if layer.out_features == model.config.num_labels][-1]
+
+
+@torch.no_grad()
+def rescale_head(model: Any, slope: float, bias: float) -> None:
+    """Changes the head of a classifier of two classes: its log-odds become `slope * log-odds + bias`."""
+    head = find_head(model)
+    head.weight.mul_(slope)
+    head.bias.mul_(slope).add_(torch.tensor([-bias / 2, bias / 2], dtype=head.bias.dtype, device=head.bias.device))
 
 
 def longest_sequence(model: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 faithkit export checkpoint=runs/... output_dir=DIR      weights, tokenizer, model card, faithkit.json
 faithkit export checkpoint=runs/... format=onnx         an ONNX graph into the run's hf/ (critic, tagger); or onnx_int8
+faithkit export checkpoint=runs/... format=one_logit output_dir=DIR     a critic of one logit, for servers
 faithkit export checkpoint=runs/.../adapter output_dir=DIR   a judge's adapters, merged into their base
 faithkit export checkpoint=runs/... push_to=OWNER/NAME dry_run=true     show what would be pushed to the hub
 python -c "from transformers import pipeline; print(pipeline('text-classification', 'DIR'))"
@@ -17,12 +18,12 @@ from faithkit.cli import run_script
 def main(cfg: Any) -> None:
     """Copies and describes the model, reloads it in plain transformers, compares logits; pushes it if requested."""
     from faithkit.weights.resolve import check_available
-    from faithkit_workflows.settings.reporting import INT8_GRAPH, PLAIN
+    from faithkit_workflows.settings.reporting import GRAPH, INT8_GRAPH, ONE_LOGIT
 
     check_available(cfg.checkpoint)
     from critic.export import add_graph, describe_graph
 
-    graph, int8 = cfg.format != PLAIN, cfg.format == INT8_GRAPH
+    graph, int8 = cfg.format in (GRAPH, INT8_GRAPH), cfg.format == INT8_GRAPH
     if cfg.output_dir is None and cfg.push_to is None:
         folder = add_graph(cfg.checkpoint, int8=int8)
         print(*describe_graph(folder), folder, sep="\n")
@@ -34,7 +35,7 @@ def main(cfg: Any) -> None:
             output_dir = str(Path(stack.enter_context(TemporaryDirectory()), "hf"))
         else:
             output_dir = cfg.output_dir
-        report = _export(cfg.checkpoint, output_dir, graph=graph, int8=int8)
+        report = _export(cfg.checkpoint, output_dir, graph=graph, int8=int8, one_logit=cfg.format == ONE_LOGIT)
         largest = f"largest difference of {report.num_logits} logits {report.difference:.1e}"
         print(f"reloaded in {report.reloaded_in}: {largest}", *describe_graph(report.folder), sep="\n")
         if cfg.push_to is not None:
@@ -43,7 +44,7 @@ def main(cfg: Any) -> None:
             print(report.folder)
 
 
-def _export(checkpoint: str, output_dir: str, *, graph: bool, int8: bool) -> Any:
+def _export(checkpoint: str, output_dir: str, **formats: bool) -> Any:
     from critic.export import export as export_detector
     from faithkit.detector import GENERATOR, JUDGE
     from faithkit.files.model_folder import find_folder, read_sidecar
@@ -54,7 +55,7 @@ def _export(checkpoint: str, output_dir: str, *, graph: bool, int8: bool) -> Any
     exporters = {GENERATOR: export_generator, JUDGE: export_judge}
     if sidecar and sidecar.kind in exporters:
         return exporters[sidecar.kind](checkpoint, output_dir)
-    return export_detector(checkpoint, output_dir, graph=graph, int8=int8)
+    return export_detector(checkpoint, output_dir, **formats)
 
 
 def _push(folder: Path, cfg: Any) -> None:

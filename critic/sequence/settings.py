@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from critic.sequence.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
+from critic.weights import HEAD, Line
 from data_modules.encoding.sequence_layout import ORDERS
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.detector import CRITIC
@@ -27,6 +28,8 @@ class Settings:
         order: Order of the two texts.
         max_knowledge_words: Words read of longer knowledge (`data_modules.encoding.pair_encoder`); None reads all.
         evidence: Weights of the evidence features (`critic.sequence.evidence.NAMES`); empty without evidence.
+        head: Slope and bias of the calibration that the head contains (`critic.weights.rescale_head`); empty if the
+            calibration is outside the weights.
         origin: Provenance: base weights, data and its fingerprint, versions.
     """
 
@@ -34,6 +37,7 @@ class Settings:
     order: Annotated[str, OneOf(ORDERS)]
     max_knowledge_words: Count | None = None
     evidence: Evidence = ()
+    head: Line = ()
     calibration: ScoreCalibration
     origin: dict[str, Any]
 
@@ -54,6 +58,8 @@ class Settings:
         thresholds = asdict(self.calibration)
         if self.evidence:
             thresholds[EVIDENCE] = list(self.evidence)
+        if self.head:
+            thresholds[HEAD] = list(self.head)
         return Sidecar(
             kind=CRITIC,
             labels=list(LABELS),
@@ -67,9 +73,10 @@ class Settings:
         if tuple(sidecar.labels) != LABELS:
             raise UserError(f"labels are {shorten(sidecar.labels)}, and a critic's are {', '.join(LABELS)}")
         thresholds = dict(sidecar.thresholds)
-        evidence = thresholds.pop(EVIDENCE, [])
+        evidence, head = thresholds.pop(EVIDENCE, []), thresholds.pop(HEAD, [])
         check_value(f"thresholds.{EVIDENCE}", evidence, Evidence)
-        values = {**sidecar.layout, "evidence": evidence, "origin": sidecar.origin}
+        check_value(f"thresholds.{HEAD}", head, Line)
+        values = {**sidecar.layout, "evidence": evidence, "head": head, "origin": sidecar.origin}
         values["calibration"] = read_stored(ScoreCalibration, thresholds, "thresholds")
         return read_stored(cls, values, "layout", complete=False)
 

@@ -14,7 +14,7 @@ from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
 from critic.sequence.pair_odds import CHUNK, column_odds, compute_features, default_batch_tokens
 from critic.sequence.settings import Settings
-from critic.weights import check_length
+from critic.weights import check_length, find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import NO_LABEL, Subset
 from data_modules.encoding.pair_encoder import PairEncoder
@@ -22,6 +22,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
 from faithkit.baselines.simple_detectors import baseline_thresholds
 from faithkit.calibration.score_calibration import ScoreCalibration
+from faithkit.calibration.thresholds import apply_temperature, calibration_error
 from faithkit.errors import UserError
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.reports.write_reports import Reports
@@ -37,6 +38,7 @@ class _FittedCritic:
 
     def __init__(self, model: Any, encoder: PairEncoder):
         self.weights: tuple[float, ...] = ()
+        self.head: tuple[float, ...] = ()  # slope and bias, which the written model's head contains
         self.calibration = ScoreCalibration()
         batch_tokens = default_batch_tokens(model)
         self.features = partial(compute_features, model, encoder, batch_tokens=batch_tokens)
@@ -44,7 +46,16 @@ class _FittedCritic:
 
     def odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         """Computes the log-odds of hallucinated of tokenised pairs."""
-        return self._odds(columns, self.weights)
+        odds = self._odds(columns, self.weights)
+        return self.head[0] * odds + self.head[1] if self.head else odds
+
+    def fold(self, calibration: ScoreCalibration, slope: float, bias: float) -> None:
+        """Makes a calibration part of the weights of evidence or of the head, where the threshold is then 0.5."""
+        self.calibration = ScoreCalibration(aim=calibration.aim)
+        if self.weights:
+            self.weights = (*(slope * weight for weight in self.weights[:-1]), slope * self.weights[-1] + bias)
+        else:
+            self.head = slope, bias
 
 
 class CriticTask:
@@ -85,6 +96,8 @@ class CriticTask:
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[_FittedCritic]:
         """Fits temperature, threshold and the weights of evidence on the labelled rows of validation.
 
+        Temperature and threshold become part of the head, or of the weights of evidence (`_FittedCritic.fold`).
+
         The weights of the evidence alone are fitted on rows of training, which nothing else was fitted on.
         """
         rows = Batches(training.data.subsets["validation"], self.encoder)
@@ -103,6 +116,10 @@ class CriticTask:
         else:
             odds = compute_rows(training, rows, labelled_rows, critic.odds)
         critic.calibration, fit = ScoreCalibration.fit(odds, gold, self.options.threshold_aim)
+        if critic.weights or find_head(model).bias is not None:
+            slope, bias = critic.calibration.line(odds)
+            critic.fold(critic.calibration, slope, bias)
+            fit["ece_after"] = calibration_error(apply_temperature(slope * odds + bias, 1.0), gold)
         if self.options.evidence:
             fit["evidence"] = {
                 "weights": dict(zip(NAMES[len(critic.weights)], critic.weights, strict=True)),
@@ -113,10 +130,17 @@ class CriticTask:
             order=self.encoder.order,
             max_knowledge_words=self.encoder.max_knowledge_words,
             evidence=critic.weights,
+            head=critic.head,
             calibration=critic.calibration,
             origin={**training.origin, **baseline_thresholds(examples)},
         )
-        return Calibrated(predictor=critic, sidecar=settings.to_sidecar(), examples=examples, fit=fit)
+        return Calibrated(
+            predictor=critic,
+            sidecar=settings.to_sidecar(),
+            examples=examples,
+            fit=fit,
+            finish_model=lambda written: rescale_head(written, *critic.head) if critic.head else None,
+        )
 
     def _fit_evidence_alone(
         self, training: FinishedTraining[DataModule], critic: _FittedCritic

@@ -5,11 +5,12 @@ from dataclasses import asdict
 from typing import Any
 
 from critic.tagger.span_calibration import SpanCalibration
+from critic.weights import HEAD, Line
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES
-from faithkit.settings.check import options, read_stored
+from faithkit.settings.check import check_value, options, read_stored
 from faithkit.settings.types import Switch, Tokens
 
 log = logging.getLogger("faithkit")
@@ -23,6 +24,8 @@ class Settings:
         labels: Names of the classes: outside, then hallucinated or its types.
         max_length: Tokens of a window.
         token_support: The log-odds of tokens come from `critic.token_support` instead of the head.
+        head: Slope and bias of the calibration that the head contains (`critic.weights.rescale_head`); empty if the
+            calibration is outside the weights.
         calibration: Converts log-odds to spans.
         origin: Provenance: base weights, data and its fingerprint, versions.
     """
@@ -30,6 +33,7 @@ class Settings:
     labels: tuple[str, ...]
     max_length: Tokens
     token_support: Switch = False
+    head: Line = ()
     calibration: SpanCalibration
     origin: dict[str, Any]
 
@@ -37,11 +41,12 @@ class Settings:
         layout: dict[str, Any] = {"max_length": self.max_length}
         if self.token_support:
             layout["token_support"] = True
+        head = {HEAD: list(self.head)} if self.head else {}
         return Sidecar(
             kind=TAGGER,
             labels=list(self.labels),
             layout=layout,
-            thresholds=asdict(self.calibration),
+            thresholds={**asdict(self.calibration), **head},
             origin=self.origin,
         )
 
@@ -49,8 +54,11 @@ class Settings:
     def from_sidecar(cls, sidecar: Sidecar) -> "Settings":
         if tuple(sidecar.labels) not in (tagger_labels(True), tagger_labels(False)):
             raise UserError(f"labels are {shorten(sidecar.labels)}, which no tagger has")
-        calibration = read_stored(SpanCalibration, sidecar.thresholds, "thresholds")
-        values = {"labels": tuple(sidecar.labels), "calibration": calibration, "origin": sidecar.origin}
+        thresholds = dict(sidecar.thresholds)
+        head = thresholds.pop(HEAD, [])
+        check_value(f"thresholds.{HEAD}", head, Line)
+        calibration = read_stored(SpanCalibration, thresholds, "thresholds")
+        values = {"labels": tuple(sidecar.labels), "head": head, "calibration": calibration, "origin": sidecar.origin}
         return read_stored(cls, {**sidecar.layout, **values}, "layout", complete=False)
 
 

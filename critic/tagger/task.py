@@ -15,7 +15,7 @@ from critic.tagger.options import TaggerOptions
 from critic.tagger.predictor import CHUNK, Tagger
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
-from critic.weights import check_length
+from critic.weights import check_length, find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
 from data_modules.encoding.encoder import Subset
 from data_modules.encoding.span_encoder import SpanEncoder
@@ -71,6 +71,8 @@ class TaggerTask:
     def calibrate(self, training: FinishedTraining[DataModule], model: Any) -> Calibrated[Tagger]:
         """Fits a calibration on the rows of validation with annotated spans.
 
+        A calibration that is linear in the log-odds of a token becomes part of the head.
+
         All windows of a long context are read, as in every later use of the model; training reads `max_windows`.
         """
         encoder, options = replace(self.encoder, max_windows=None), self.options
@@ -86,14 +88,25 @@ class TaggerTask:
             use_evidence=options.evidence,
             by_tokens=options.token_support,
         )
+        written, head = tagger.calibration, tuple[float, ...]()
+        is_linear = not (options.token_support or written.token_weights or model.config.num_labels > 2)
+        if is_linear and find_head(model).bias is not None:
+            head, written = (written.slope, written.bias), replace(written, slope=1.0, bias=0.0)
         settings = Settings(
             labels=tagger_labels(options.typed),
             max_length=self.encoder.max_length,
             token_support=options.token_support,
-            calibration=tagger.calibration,
+            head=head,
+            calibration=written,
             origin={**training.origin, **baseline_thresholds(candidates)},
         )
-        return Calibrated(predictor=tagger, sidecar=settings.to_sidecar(), examples=examples, fit=fit)
+        return Calibrated(
+            predictor=tagger,
+            sidecar=settings.to_sidecar(),
+            examples=examples,
+            fit=fit,
+            finish_model=lambda model: rescale_head(model, *head) if head else None,
+        )
 
     def _fitting_examples(self, training: FinishedTraining[DataModule]) -> list[Example]:
         return [example for subset in self._fitting_subsets(training) for example in subset.examples()]

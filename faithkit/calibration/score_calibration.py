@@ -7,13 +7,20 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.calibration.thresholds import apply_temperature, calibration_error, choose_threshold, fit_temperature
+from faithkit.calibration.thresholds import (
+    apply_temperature,
+    calibration_error,
+    choose_threshold,
+    fit_temperature,
+    logit,
+)
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Prediction
 from faithkit.settings.check import options
 from faithkit.settings.types import Hint, Range
 
 IS_HALLUCINATED = tuple(label == HALLUCINATED for label in LABELS)  # of the classes, those that mean hallucinated
 ABOVE_ALL_SCORES = float(np.nextafter(1, 2))  # the threshold of a fit that calls nothing, not even a probability of 1
+MARGIN = 1e-5  # of log-odds, above their rounding in fp32
 ResponseThreshold = Annotated[float, Range(ge=0, le=ABOVE_ALL_SCORES), Hint("use a number from 0 to 1")]
 
 
@@ -45,6 +52,16 @@ class ScoreCalibration:
             "num_rows": len(labels),
         }
         return cls(temperature=temperature.value, threshold=threshold.value, aim=aim), report
+
+    def line(self, odds: NDArray[Any]) -> tuple[float, float]:
+        """Returns slope and bias that move the threshold to a probability of 0.5, with the same labels of these rows.
+
+        P = sigmoid(slope * log-odds + bias): the slope is 1 / temperature, the bias subtracts the threshold's log-odds.
+        """
+        scaled, called = odds / self.temperature, self.scores(odds) >= self.threshold
+        lowest = scaled[~called].max(initial=-np.inf) + MARGIN  # matters where probabilities round to 0 or 1
+        highest = scaled[called].min(initial=np.inf) - MARGIN
+        return 1 / self.temperature, -float(np.clip(logit(self.threshold), lowest, highest))
 
     def scores(self, odds: NDArray[Any]) -> NDArray[np.float64]:
         """P(hallucinated) of each row, from its log-odds."""

@@ -125,12 +125,14 @@ class Calibrated(Generic[Predictor]):
         sidecar: The settings written to hf/ with the weights.
         examples: The examples that anything was fitted on.
         fit: What was fitted, for metrics.json.
+        finish_model: Changes the model before it is written to hf/.
     """
 
     predictor: Predictor
     sidecar: Sidecar
     examples: list[Example] = field(default_factory=list)
     fit: dict[str, Any] = field(default_factory=dict)
+    finish_model: Callable[[Any], object] = lambda _: None
 
 
 class Task(Protocol[Data, Predictor, Row]):
@@ -209,6 +211,7 @@ def finish_training(
         return {}, calibrated.fit
     if in_shards:
         best = load_best(training.module, training.run, task.model_class).eval()
+    calibrated.finish_model(best)
     write_folder(training.run.hf, best, task.tokenizer, calibrated.sidecar, training.seen(calibrated.examples))
     if (adapters := getattr(training.module, "adapters", None)) is not None:
         adapters.write(training.run)

@@ -2,7 +2,7 @@
 
 import copy
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
 from faithkit.training.checkpoints import best_weights, load_weights, model_state
+from faithkit.weights.card_metadata import card_metadata, describe_licences
 
 TOLERANCE = 1e-5
 SHOWN_METRICS = {
@@ -132,16 +133,14 @@ def trained_model(reloaded: Any, run: RunFolder) -> Any:
 def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, Any]]) -> str:
     """Writes a Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
     config, data = sidecar.origin["config"], sidecar.origin["data"]
+    shown = [(name, metric) for name, metric in metrics.items() if name.split("/", 2)[-1] in SHOWN_METRICS]
     labels = ", ".join(f"{index} = {label}" for index, label in enumerate(sidecar.labels))
     sizes = data.get("sizes", {})
     trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
     fingerprints = "\n".join(f"- `{name}`: `{value}`" for name, value in data.get("fingerprints", {}).items())
     lines = [
         "---",
-        "language: en",
-        "library_name: transformers",
-        *([f"pipeline_tag: {card.pipeline}"] if card.pipeline else []),
-        f"tags: [{card.tags}]",
+        card_metadata(sidecar, shown, title=card.title, pipeline=card.pipeline, tags=card.tags),
         "---",
         "",
         f"# {card.title}",
@@ -164,11 +163,15 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
         "",
         fingerprints or "- not recorded",
         "",
+        "Licences:",
+        "",
+        *describe_licences(sidecar),
+        "",
         "## Metrics",
         "",
         "| test set | metric | value | 95% interval | n |",
         "|---|---|---|---|---|",
-        *_metric_rows(metrics),
+        *_metric_rows(shown),
         "",
         *([card.thresholds, ""] if card.thresholds else []),
         "## Limits",
@@ -179,13 +182,8 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
     return "\n".join(lines)
 
 
-def _metric_rows(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    rows = []
-    for name, metric in metrics.items():
+def _metric_rows(metrics: Sequence[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
+    for name, metric in metrics:
         split, dataset, short = name.split("/", 2)
-        if short in SHOWN_METRICS:
-            interval = f"{metric['low']:.3f} to {metric['high']:.3f}" if "low" in metric else "-"
-            rows.append(
-                f"| {split}/{dataset} | {short} | {metric['value']:.3f} | {interval} | {metric.get('n', '-')} |"
-            )
-    return rows
+        interval = f"{metric['low']:.3f} to {metric['high']:.3f}" if "low" in metric else "-"
+        yield f"| {split}/{dataset} | {short} | {metric['value']:.3f} | {interval} | {metric.get('n', '-')} |"

@@ -15,7 +15,7 @@ from faithkit_workflows.reproduction.paper_prompts import check_prompts
 from faithkit_workflows.settings import blocks
 from faithkit_workflows.settings.preflight import check_package, read_kind, suggest_path
 
-PLAIN, GRAPH, INT8_GRAPH = FORMATS = ("transformers", "onnx", "onnx_int8")
+PLAIN, GRAPH, INT8_GRAPH, ONE_LOGIT = FORMATS = ("transformers", "onnx", "onnx_int8", "one_logit")
 
 
 class ReportSettings(blocks.Script):
@@ -54,6 +54,11 @@ class ExportSettings(blocks.Script):
             "output_dir is not set",
             "set output_dir=DIR, or push_to=OWNER/NAME, or format=onnx",
         ),
+        types.Conflict(
+            lambda s: s.format == ONE_LOGIT and (s.output_dir is None or s.push_to is not None),
+            "format=one_logit writes a folder for servers, and pushes nothing",
+            "set output_dir=DIR, and leave push_to out",
+        ),
         types.requires("dry_run", "push_to=OWNER/NAME"),
     )
     ineffective = (types.no_effect("private", without="push_to"),)
@@ -67,7 +72,7 @@ class ExportSettings(blocks.Script):
             if kind in (GENERATOR, JUDGE):
                 problem = f"format={self.format} is for encoders, and this is a {kind}"
                 yield UserError(problem, place=self.checkpoint, hint="leave format out")
-            for package in ("onnx", "onnxscript", "onnxruntime"):
+            for package in ("onnx", "onnxscript", "onnxruntime") if self.format != ONE_LOGIT else ():
                 yield from check_package(f"format={self.format}", package, "onnx")
         if self.push_to is not None and not self.dry_run and not has_token():
             problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"

@@ -1,5 +1,6 @@
 """A tagger's run becomes a folder that plain transformers loads, with a card whose code gives our probabilities."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from critic import Tagger
 from critic.export import export
 from critic.logistic import sigmoid
 from critic.requests import Request
+from critic.tagger.calibration_features import Answers
 from critic.tagger.settings import tagger_labels
+from tests.running import train_here
 
 CONTEXT, ANSWER = "the river is long and the city is old", "the king plays music in the city"
 
@@ -23,16 +26,35 @@ def exported(trained_tagger: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     return folder
 
 
-def test_the_cards_own_code_gives_our_probabilities(exported: Path, trained_tagger: Path) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", (exported / "README.md").read_text(), re.DOTALL)
-    scope: dict[str, Any] = {"FOLDER": str(exported), "context": CONTEXT, "answer": ANSWER}
+def run_card(folder: Path) -> dict[str, Any]:
+    """Runs the code of a model card, and returns its variables."""
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    scope: dict[str, Any] = {"FOLDER": str(folder), "context": CONTEXT, "answer": ANSWER}
     exec(code, scope)  # noqa: S102 - our own card
-    theirs = scope["probability"][scope["in_answer"]].detach().numpy()
-    tagger = Tagger.load(str(trained_tagger))
+    scope["found"] = scope["probability"][scope["in_answer"]].detach().numpy()
+    return scope
+
+
+def test_the_cards_own_code_gives_our_probabilities(exported: Path, trained_tagger: Path) -> None:
+    scope, tagger = run_card(exported), Tagger.load(str(trained_tagger))
     odds, _, _ = tagger.odds([Request(CONTEXT, "", ANSWER)])
     fitted = tagger.calibration  # the card's code looks at each token by itself, and has four digits
-    np.testing.assert_allclose(theirs, sigmoid(fitted.slope * odds + fitted.bias), atol=1e-3)
+    np.testing.assert_allclose(scope["found"], sigmoid(fitted.slope * odds + fitted.bias), atol=1e-3)
     assert list(scope["model"].config.id2label.values()) == list(tagger_labels(True))
+
+
+def test_a_calibration_of_log_odds_alone_is_in_the_head(tagger_options: list[str], tmp_path: Path) -> None:
+    train_here(*tagger_options, f"run_dir={tmp_path / 'run'}", "model.evidence=false", "model.typed=false")
+    assert export(str(tmp_path / "run"), str(tmp_path / "out")).difference <= 1e-5
+    scope, tagger = run_card(tmp_path / "out"), Tagger.load(tmp_path / "run")
+    odds, start, end = tagger.odds([Request(CONTEXT, "", ANSWER)])
+    probability = tagger.calibration.probabilities(Answers.of([Request(CONTEXT, "", ANSWER)], odds, start, end))
+    np.testing.assert_allclose(scope["found"], probability, atol=1e-6)
+    assert len(json.loads((tmp_path / "out" / "faithkit.json").read_text())["thresholds"]["head"]) == 2
+    predicted = (tmp_path / "run" / "predictions" / "embedded-ragtruth.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in predicted[:8]]
+    tagged = [tagger.predict(row["knowledge"], row["response"], row.get("history")) for row in rows]
+    assert [one.score for one in tagged] == pytest.approx([row["score"] for row in rows], abs=1e-5)
 
 
 def test_the_card_names_data_metrics_thresholds_and_limits(exported: Path) -> None:
