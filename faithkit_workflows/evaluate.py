@@ -71,7 +71,7 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
             loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
     else:
         evaluate(run, config)
-    print_summary(run, ReportOptions.of(config), suggest_after_evaluation(run))
+    print_summary(run, ReportOptions.of(config), suggest_after_evaluation(run, config["checkpoint"]))
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":

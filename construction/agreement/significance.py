@@ -118,7 +118,7 @@ def compare_column(
             rows = Groups.of(groups[item] for item in shared)
             first, second = (np.array([side[item] for item in shared]) for side in (of, scores[best]))
             statistics = (mean_statistic(rows, {"mean": values}) for values in (first, second))
-            difference = paired_difference(rows, *statistics, num_resamples=num_resamples)["mean"]
+            difference = paired_difference(rows, *statistics, kinds=kind, num_resamples=num_resamples)["mean"]
             changed = first - second
             p = float(wilcoxon(changed, zero_method="pratt").pvalue) if changed.any() else float("nan")
             compared = replace(compared, difference=difference, p_wilcoxon=p)

@@ -12,7 +12,7 @@ the model.
 [('majority', 'the tested rows'), ('word overlap', '2 rows'), ('response length', '2 rows')]
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from faithkit.baselines.counted_features import CountedFeatures, fit_counted_features
 from faithkit.baselines.word_overlap import (
+    LengthRule,
     fit_length,
     fit_overlap,
     length_predictions,
@@ -27,13 +28,14 @@ from faithkit.baselines.word_overlap import (
     random_predictions,
 )
 from faithkit.calibration.thresholds import choose_threshold
+from faithkit.embedded_name import data_path, display_name
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 
 AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by spans
 HEADLINE = AIMS[0]
 NUM_FOLDS = 5  # for fitting and testing on the same rows
-BASELINES, OVERLAP = "baselines", "word_overlap"  # keys of a model's folder
-MEDIAN = "nothing: the median of the tested rows"
+BASELINES, OVERLAP, LENGTH = "baselines", "word_overlap", "response_length"  # keys of a model's folder
+MEDIAN = "no labelled rows: the median of the tested ones"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,10 @@ class BaselineData:
     Args:
         rows: The rows; empty where only thresholds are known.
         name: The rows' name in tables.
+        sources: The display names of their datasets.
+        fits_tested: The tested rows are of these datasets; a threshold from others may be far off.
         thresholds: Thresholds of word overlap by aim, as a model's folder keeps them of its validation rows.
+        length: The rule of response length, from the same place.
         learn: Fits boosted trees on the rows too; the validation rows of a training are too few for that.
         counted: Trees fitted on the model's training rows, with a threshold from its validation rows.
         model_predictions: The model's predictions of the rows, to fit its threshold on them as well.
@@ -51,7 +56,10 @@ class BaselineData:
 
     rows: Sequence[Example] = ()
     name: str = ""
+    sources: frozenset[str] = frozenset()
+    fits_tested: bool = False
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    length: LengthRule | None = None
     learn: bool = False
     counted: CountedFeatures | None = None
     model_predictions: Mapping[str, Prediction] = field(default_factory=dict)
@@ -81,9 +89,17 @@ class Baseline:
 
 
 def baseline_thresholds(rows: Sequence[Example]) -> dict[str, Any]:
-    """Fits the thresholds of word overlap on the model's validation rows, as its folder keeps them below `origin`."""
+    """Fits word overlap and response length on the model's validation rows, as its folder keeps them below `origin`."""
     known = [row for row in rows if row.label]
-    return {BASELINES: {OVERLAP: {aim: fit_overlap(known, aim) for aim in AIMS} | {"num_rows": len(known)}}}
+    overlap, rule = {aim: fit_overlap(known, aim) for aim in AIMS}, fit_length(known)
+    facts = {"num_rows": len(known), "sources": sorted({row.source for row in known})}
+    return {BASELINES: {OVERLAP: overlap | facts, LENGTH: rule._asdict() if rule else None}}
+
+
+def source_names(sources: Iterable[str], config: Mapping[str, Any] | None) -> frozenset[str]:
+    """Names the datasets of a training's rows for display, by its configuration."""
+    path = data_path((config or {}).get("data") or {})
+    return frozenset(display_name(source, path) for source in sources)
 
 
 def read_baseline_thresholds(origin: Mapping[str, Any]) -> BaselineData:
@@ -94,7 +110,14 @@ def read_baseline_thresholds(origin: Mapping[str, Any]) -> BaselineData:
         return BaselineData()
     values = {aim: found.get(aim) for aim in AIMS}
     thresholds = {aim: float(value) for aim, value in values.items() if isinstance(value, int | float)}
-    return BaselineData(thresholds=thresholds, name=f"{found.get('num_rows')} validation rows of the training")
+    sources, rule = source_names(found.get("sources") or (), origin.get("config")), kept.get(LENGTH)
+    of = f" on {', '.join(sorted(sources))}" if sources else ""
+    return BaselineData(
+        thresholds=thresholds,
+        length=LengthRule(float(rule["threshold"]), bool(rule["longer"])) if rule else None,
+        name=f"{found.get('num_rows')} validation rows of the training{of}",
+        sources=sources,
+    )
 
 
 def predict_baselines(
@@ -108,7 +131,7 @@ def predict_baselines(
     positives = sum(example.label == HALLUCINATED for example in examples)
     majority = HALLUCINATED if 2 * positives > len(examples) else FAITHFUL
     constant = {example.id: Prediction(id=example.id, label=majority) for example in examples}
-    threshold, rule = data.fit_overlap(), fit_length(data.rows)
+    threshold, rule = data.fit_overlap(), data.length or fit_length(data.rows)
     overlap, length = overlap_predictions(examples, threshold=threshold), length_predictions(examples, rule)
     found = [
         ("majority", "majority", constant, "the tested rows"),

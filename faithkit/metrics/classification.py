@@ -112,7 +112,7 @@ def compare_outcomes(
 ) -> dict[str, Difference]:
     """Subtracts the second's metrics from the first's, tested on the same resamples of groups."""
     statistics = classification_statistic(first), classification_statistic(second)
-    return paired_difference(first.groups, *statistics, num_resamples=num_resamples, seed=seed)
+    return paired_difference(first.groups, *statistics, kinds=CLASSIFICATION, num_resamples=num_resamples, seed=seed)
 
 
 def classification_statistic(outcomes: Outcomes) -> Statistic:

@@ -33,7 +33,7 @@ from faithkit.metrics.classification import Ranking, safe_ratio
 from faithkit.metrics.outcomes import align_predictions, scores_of
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
 from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
-from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR
+from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
 Runs = list[tuple[int, int]]  # stretches [start, end) that do not overlap, in order
@@ -192,7 +192,13 @@ def compare_spans(
     """Subtracts the second's metrics from the first's, tested on the same resamples of sources."""
     ours, theirs = join_spans(examples, first), join_spans(examples, second)
     statistics = span_statistic(ours), span_statistic(theirs)
-    return paired_difference(ours.groups, *statistics, num_resamples=num_resamples, seed=seed)
+    kinds = span_kinds(statistics[0](np.ones((1, ours.groups.count))))
+    return paired_difference(ours.groups, *statistics, kinds=kinds, num_resamples=num_resamples, seed=seed)
+
+
+def span_kinds(names: Iterable[str]) -> dict[str, MetricKind]:
+    """Declares the kinds of span metrics by name: shares of counted characters, responses or pairs, but for the ECE."""
+    return {name: CALIBRATION_ERROR if name.rpartition("/")[2] == ECE else ACCURACY for name in names}
 
 
 def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
@@ -207,7 +213,7 @@ def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, se
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
     marked = (outcomes.type_marked > 0).sum(axis=0)
     counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
-    kinds = {name: CALIBRATION_ERROR if name.rpartition("/")[2] == ECE else ACCURACY for name in counts}
+    kinds = span_kinds(counts)
     options = {"num_resamples": num_resamples, "seed": seed}
     result = bootstrap(outcomes.groups, span_statistic(outcomes), kinds=kinds, n=counts, **options)
     parts = [note for note in result.notes if "/" in note.partition(" ")[0]]

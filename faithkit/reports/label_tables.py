@@ -30,8 +30,9 @@ from faithkit.pages.page_tables import (
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
-from faithkit.statistics.bootstrap import Difference, resample
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.bootstrap import Difference, Resamples, resample
+from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
+from faithkit.statistics.metric import CLASSIFICATION, Metric
 
 # The fields of `meta` that divide a dataset, the paper's first; and those that only hallucinated examples have.
 PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
@@ -218,7 +219,7 @@ def label_report(
     data = baseline_data or BaselineData()
     scored = classification_metrics(outcomes, num_resamples=num_resamples)
     baselines = predict_baselines(examples, data, predictions)
-    compared = _compare_baselines(examples, outcomes, baselines, num_resamples)
+    compared, drawn = _compare_baselines(examples, outcomes, baselines, num_resamples)
     metrics = dict(scored.metrics)
     for baseline, found, differences in compared:
         metrics = {f"{baseline.key}_{name}": metric for name, metric in found.items()} | metrics
@@ -240,8 +241,10 @@ def label_report(
         use = f"to use it: faithkit score ... threshold={refitted.threshold:.4f}"
         notes = (*notes, f"threshold fitted on {escape_terminal(refitted.fitted_on)}; {use}")
         facts = {"threshold": refitted.threshold}
+    is_read = scored.metrics["unparsed_rate"].value <= TOO_MANY_UNPARSED
     return Report(
         metrics=metrics,
+        conclusion=conclude_on_labels(compared, drawn, fits_tested=data.fits_tested) if is_read else None,
         headline=(headline_table(scored.metrics, compared, title=title),),
         tables=tuple(tables),
         notes=notes,
@@ -254,18 +257,47 @@ def label_report(
 
 def _compare_baselines(
     examples: Sequence[Example], outcomes: Outcomes, baselines: Sequence[Baseline], num_resamples: int
-) -> list[Compared]:
-    """Scores baselines on the rows of the model, and subtracts their metrics from the model's."""
+) -> tuple[list[Compared], dict[str, Resamples]]:
+    """Scores baselines on the rows of the model, and subtracts their metrics from the model's.
+
+    Also returns the resamples of each by key, those of the model as `MODEL`.
+    """
     model = resample(outcomes.groups, classification_statistic(outcomes), num_resamples=num_resamples)
-    compared = []
+    compared, drawn = [], {MODEL: model}
     for baseline in baselines:
         other = outcomes.with_predictions(baseline.predictions[example.id] for example in examples)
         found = classification_metrics(other, num_resamples=num_resamples).metrics
-        resampled = resample(other.groups, classification_statistic(other), num_resamples=num_resamples)
-        differences = model.subtract(resampled)
+        drawn[baseline.key] = resample(other.groups, classification_statistic(other), num_resamples=num_resamples)
+        differences = model.subtract(drawn[baseline.key], CLASSIFICATION)
         shown = {name: found[name] for name in SHOWN_OF_BASELINE if name in found}
         compared.append((baseline, shown, {name: differences[name] for name in shown if name in differences}))
-    return compared
+    return compared, drawn
+
+
+def conclude_on_labels(
+    compared: Sequence[Compared], drawn: Mapping[str, Resamples], *, fits_tested: bool
+) -> Conclusion | None:
+    """Concludes whether the model has a higher macro-F1 than the strongest baseline; None if no difference is defined.
+
+    With baselines fitted on rows that fitted a second threshold of the model, this threshold is compared.
+
+    Args:
+        fits_tested: Thresholds are from rows of the tested datasets. Otherwise the model must have a higher AUROC than
+            the strongest baseline by AUROC too, which no threshold decides.
+    """
+    refitted = next((baseline for baseline, _, _ in compared if baseline.threshold is not None), None)
+    ours = drawn[refitted.key if refitted else MODEL]
+    tests = []
+    for metric, shown in ({HEADLINE: "macro-F1"} | ({} if fits_tested else {"auroc": "AUROC"})).items():
+        simple = [(found[metric].value, one) for one, found, _ in compared if one is not refitted and metric in found]
+        if not simple:
+            continue
+        _, strongest = max(simple, key=lambda pair: pair[0])
+        if (difference := ours.subtract(drawn[strongest.key], CLASSIFICATION).get(metric)) is not None:
+            remark = "needs no threshold" if metric != HEADLINE else ""
+            tests.append(Test(metric=shown, other=strongest.name, difference=difference, remark=remark))
+    name = "the model with the fitted threshold" if refitted else "the model"
+    return conclude(name, *tests, title=STRONGEST) if tests else None
 
 
 def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *, title: str) -> Table:
@@ -283,6 +315,9 @@ def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *,
     others = [f"{head} {_plain(model[name])}" for name, head in IN_CAPTION.items() if name in model]
     lines = [f"model: {', '.join(others) if is_read else NOT_SHOWN}"]
     lines.append(f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired")
+    fitted = {one.key: one.fitted_on for one, _, _ in compared}
+    both = "word overlap and response length"
+    lines.append(f"thresholds of {both}: chosen on {escape_terminal(fitted['overlap'])}")
     heads = ("macro-F1", "AUROC", "model - baseline", "p")
     return new_number_table(f"{title}, percent", "system", heads, rows(), caption=lines, no_wrap=["AUROC", "p"])
 

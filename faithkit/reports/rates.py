@@ -203,7 +203,7 @@ def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, d
             continue
         name = "/".join(part for part in case.name.split("/") if part != SELF)
         every = paired_difference(
-            turns.groups, rate_statistic(turns), rate_statistic(other), num_resamples=num_resamples
+            turns.groups, rate_statistic(turns), rate_statistic(other), kinds=ERROR_RATE, num_resamples=num_resamples
         )
         found[name] = {rate: every[rate] for rate in RATES if rate in every}
     return found

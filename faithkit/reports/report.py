@@ -20,6 +20,7 @@ from faithkit.pages.page_tables import escape_terminal, metrics_table, new_numbe
 from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
 from faithkit.records import Example, Prediction
+from faithkit.statistics.conclusion import Conclusion
 from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
@@ -33,6 +34,7 @@ class Report:
     """Metrics by name without split and dataset, with tables and notes in the order in which they are shown.
 
     Args:
+        conclusion: Whether the model is better than the strongest simple baseline, or than another system.
         headline: The tables that are always shown, usually one; empty for the first of `tables`.
         samples: The examples of the last table as plain rows of equal columns, for loggers.
         lines: Where the predictions are from; shown before the notes.
@@ -45,6 +47,7 @@ class Report:
     """
 
     metrics: dict[str, Metric]
+    conclusion: Conclusion | None = None
     headline: tuple[Table, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()

@@ -41,10 +41,13 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Row, add_provenance, build_sample
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
 from faithkit.statistics.bootstrap import Difference, paired_difference
+from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 
 DATASET_METRICS = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
+# What decides which responses are better: whether they are faithful, by the strongest metric that was computed.
+MAIN_RESPONSE_METRICS = (CRITIC_RATE, "q2_nli", "bertscore_f1", "knowledge_f1")
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, or by dataset
 JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
 CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
@@ -244,7 +247,7 @@ def response_report(
     for name, (_, found) in measured.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
     shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in measured.items()}
-    tables = [systems_table(shown, title=title)]
+    tables, conclusion = [systems_table(shown, title=title)], None
     judged = {"predictions": (columns.columns, scored.metrics)} | measured
     if paired.against is not None:
         theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
@@ -252,6 +255,7 @@ def response_report(
         metrics |= {f"against/{name}": metric for name, metric in found.items()}
         for name, difference in differences.items():
             metrics |= difference.to_metrics(name)
+        conclusion = conclude_on_responses("the predictions", "against", differences)
         judged["against"] = (theirs.columns, found)
         sides = scored.metrics, found, differences
         tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
@@ -269,6 +273,7 @@ def response_report(
     answers = [(e, Prediction(id=e.id, text=text)) for e, text in zip(paired.examples, paired.texts, strict=True)]
     report = Report(
         metrics=metrics,
+        conclusion=conclusion,
         headline=headline,
         tables=tuple(tables),
         notes=notes,
@@ -295,8 +300,19 @@ def compare_systems(
 ) -> tuple[dict[str, Metric], dict[str, Difference]]:
     """Measures the second system, and subtracts its metrics from the first's on the same groups (Koehn 2004)."""
     theirs = second.scored(num_resamples=num_resamples).metrics
-    found = paired_difference(first.groups, first.statistic, second.statistic, num_resamples=num_resamples)
+    found = paired_difference(
+        first.groups, first.statistic, second.statistic, kinds=first.kinds, num_resamples=num_resamples
+    )
     return theirs, {name: difference for name, difference in found.items() if name in theirs}
+
+
+def conclude_on_responses(first: str, second: str, differences: Mapping[str, Difference]) -> Conclusion | None:
+    """Concludes whether responses are better by the first of `MAIN_RESPONSE_METRICS`; None without any of them."""
+    name = next((name for name in MAIN_RESPONSE_METRICS if name in differences), None)
+    if name is None:
+        return None
+    metric = RESPONSE_METRICS[name]
+    return conclude(first, Test(metric=metric.title, other=second, difference=differences[name], scale=metric.scale))
 
 
 def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) -> None:

@@ -15,7 +15,9 @@ from faithkit.metrics.span_metrics import (
     SpanOutcomes,
     join_spans,
     merge_spans,
+    overall_statistic,
     score_span_outcomes,
+    span_kinds,
     span_metrics,
 )
 from faithkit.pages.page_tables import (
@@ -32,6 +34,8 @@ from faithkit.pages.page_tables import (
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
 from faithkit.records import UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.reports.report import Report, Row, Rows, build_sample, select_rows
+from faithkit.statistics.bootstrap import resample
+from faithkit.statistics.conclusion import STRONGEST, Test, conclude
 from faithkit.statistics.metric import Metric
 
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, ours first
@@ -218,6 +222,7 @@ def _caption(systems: Systems, name: str, published: Sequence[PublishedDetector]
 
 
 WHOLE, EMPTY, MISMATCH = "all characters", "no spans", "words not in context"
+CHAR_F1 = "char_f1"
 PREFIXES = {WHOLE: "all_characters_", EMPTY: "no_spans_", MISMATCH: "mismatch_"}  # of the baselines' metrics
 ANY_SPAN = "model, any span"  # a response is hallucinated when a span is predicted in it
 SHOWN = ("response_f1", "response_precision", "response_recall", "char_f1", "char_precision", "char_recall")
@@ -276,10 +281,16 @@ def span_report(
         WHOLE: whole_predictions(examples),
         EMPTY: empty_predictions(examples),
     }
-    systems = {"model": scored.metrics}
+    systems, tests = {"model": scored.metrics}, {}
+    model = resample(outcomes.groups, overall_statistic(outcomes), num_resamples=num_resamples)
     for name, found in baselines.items():
         systems[name] = span_metrics(examples, found, num_resamples=num_resamples).metrics
         metrics |= prefix_metrics(PREFIXES[name], systems[name])
+        theirs = overall_statistic(join_spans(examples, found))
+        other = resample(outcomes.groups, theirs, num_resamples=num_resamples)
+        if (difference := model.subtract(other, span_kinds(model.values)).get(CHAR_F1)) is not None:
+            metrics |= difference.to_metrics(f"{PREFIXES[name]}{CHAR_F1}")
+            tests[name] = Test(metric="character F1", other=name, difference=difference)
     published = dataset if are_comparable(examples) else ""
     both_rules = {"model": systems["model"], ANY_SPAN: by_any_span(systems["model"])}
     tables = [
@@ -304,9 +315,12 @@ def span_report(
         tables.append(marked_table(chosen, predictions, title="predictions to judge, spans in [[ ]]"))
     shown = {name: found for name, found in systems.items() if name != EMPTY}
     unread = sum(predictions[example.id].label == UNPARSED for example in examples)
+    is_read = unread <= TOO_MANY_UNPARSED * len(examples)
+    strongest = max(tests, key=lambda name: systems[name][CHAR_F1].value) if tests and is_read else None
     return Report(
         metrics=metrics,
-        headline=(headline_table(shown, title=title, is_read=unread <= TOO_MANY_UNPARSED * len(examples)),),
+        conclusion=conclude("the model", tests[strongest], title=STRONGEST) if strongest else None,
+        headline=(headline_table(shown, title=title, is_read=is_read),),
         tables=tuple(tables),
         notes=scored.notes,
         samples=tuple(_sample(example, predictions[example.id]) for example in chosen),

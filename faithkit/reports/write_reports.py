@@ -10,8 +10,9 @@ from rich.table import Table
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import CRITIC, GENERATOR, TAGGER
-from faithkit.embedded_name import EMBEDDED, data_path
+from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.files.atomic import write_text
+from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.outcomes import REPORTED_UNPARSED
@@ -22,6 +23,7 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report
 from faithkit.reports.report import Provenance, Report, Row, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
+from faithkit.statistics.conclusion import MIN_ROWS, Verdict, read_verdict
 from faithkit.statistics.metric import Metric
 
 REPORT, PAGE = "report.md", "answers.html"
@@ -88,16 +90,18 @@ def detection_reports(
         origins: Where the predictions of each test set are from; None leaves it out.
     """
     reports: Reports = {}
+    data = baseline_data or BaselineData()
     for name, (examples, predictions) in sets.items():
         reports[name] = []
         if not examples:
             continue
         by_id = {prediction.id: prediction for prediction in predictions}
         title, origin = f"{split}/{name}", origins[name] if origins else None
+        tested = {display_name(example.source, EMBEDDED if _is_embedded(meta) else None) for example in examples}
         options: dict[str, Any] = {
             "title": title,
             "dataset": "" if _is_embedded(meta) else name,
-            "baseline_data": baseline_data,
+            "baseline_data": replace(data, fits_tested=tested <= data.sources),
             "num_resamples": num_resamples,
             "num_examples": num_examples,
         }
@@ -132,6 +136,8 @@ def write_run_results(
         for report in found:
             metrics |= full_names(split, name, report.metrics)
             facts |= {name: report.facts} if report.facts else {}
+        if conclusion := _main_report(found).conclusion if found else None:
+            facts[name] = {**facts.get(name, {}), "conclusion": conclusion.to_dict()}
     write_results(run.metrics, metrics, {**meta, "test_sets": facts} if facts else meta)
     write_reports(run, reports, ReportOptions.of(meta.get("config") or {}))
     return metrics
@@ -150,7 +156,7 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
             continue
         parts = _ReportParts.of(found)
         print_tables(*parts.headline, *(parts.tables if options.verbose else ()))
-        for line in parts.lines if options.verbose else [*parts.unparsed, *_shorten(parts.alerts)]:
+        for line in parts.lines if options.verbose else [*parts.first, *_shorten(parts.alerts)]:
             print(escape_terminal(line))
         text += [*map(to_markdown, parts.headline), *(f"{escape_markdown(line)}\n" for line in parts.lines)]
         text += map(to_markdown, parts.tables)
@@ -174,6 +180,11 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
         write_page(options.page_path(run), sets, title=title, about=_about(run, reports), texts=options.texts)
 
 
+def _main_report(reports: Sequence[Report]) -> Report:
+    """Chooses the report that is shown first: of spans before labels, if any is predicted."""
+    return reports[-1] if reports[-1].tables else reports[0]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ReportParts:
     """All tables and lines of a test set, the most important first.
@@ -183,7 +194,7 @@ class _ReportParts:
         tables: The others.
         without_samples: The others without those of examples.
         alerts: The lines that are always shown, at most `MAX_ALERTS` of them.
-        unparsed: The shares of unparsed replies, always shown too.
+        first: The conclusion and the shares of unparsed replies, always shown too.
     """
 
     headline: Sequence[Table]
@@ -191,11 +202,12 @@ class _ReportParts:
     without_samples: Sequence[Table]
     lines: Sequence[str]
     alerts: Sequence[str]
-    unparsed: Sequence[str]
+    first: Sequence[str]
 
     @classmethod
     def of(cls, reports: Sequence[Report]) -> "_ReportParts":
-        main = reports[-1] if reports[-1].tables else reports[0]  # spans before labels, if any is predicted
+        main = _main_report(reports)
+        concluded = [f"conclusion: {main.conclusion.text}"] if main.conclusion else []
         ordered = [main, *(report for report in reports if report is not main)]
         headline = main.headline or main.tables[:1]
         notes = [f"note: {note}" for report in ordered for note in report.notes]
@@ -205,9 +217,9 @@ class _ReportParts:
             headline=headline,
             tables=[table for report in ordered for table in report.tables if table not in headline],
             without_samples=[table for table in figures if table not in headline],
-            lines=_unique([*unparsed, *(line for report in ordered for line in report.lines), *notes]),
+            lines=_unique([*concluded, *unparsed, *(line for report in ordered for line in report.lines), *notes]),
             alerts=_unique([*main.alerts, *notes]),
-            unparsed=_unique(unparsed),
+            first=_unique([*concluded, *unparsed]),
         )
 
 
@@ -266,15 +278,44 @@ def suggest_after_training(run: RunFolder, config: Mapping[str, Any]) -> list[Co
     return [
         ("score your rows", f"faithkit score FILE checkpoint={path}"),
         ("test it elsewhere", f"faithkit evaluate benchmark={benchmark} benchmark.path=FILE checkpoint={path}"),
-        ("publish it", f"faithkit export checkpoint={path} output_dir=DIR"),
+        *suggest_by_verdict(folder, path, kind or CRITIC),
     ]
 
 
-def suggest_after_evaluation(run: RunFolder) -> list[Command]:
-    """Suggests a comparison with other runs, if there are metrics to compare."""
+def suggest_after_evaluation(run: RunFolder, checkpoint: str | None = None) -> list[Command]:
+    """Suggests a comparison with other runs, if there are metrics to compare, and what the verdict on a run suggests.
+
+    Args:
+        checkpoint: The evaluated model.
+    """
     if not run.metrics.exists():
         return []
-    return [("compare with another run", f"faithkit report runs=[{shlex.quote(str(run.path))},RUN]")]
+    compare = ("compare with another run", f"faithkit report runs=[{shlex.quote(str(run.path))},RUN]")
+    sidecar = sidecar_of(checkpoint)
+    if checkpoint is None or sidecar is None or sidecar.kind == GENERATOR:
+        return [compare]
+    return [compare, *suggest_by_verdict(run, shlex.quote(checkpoint), sidecar.kind)]
+
+
+def suggest_by_verdict(run: RunFolder, checkpoint: str, kind: str) -> list[Command]:
+    """Suggests to publish a model that is better than the strongest baseline, and what to try with another one.
+
+    Args:
+        run: The run with its conclusions.
+        checkpoint: The model, quoted for a shell.
+    """
+    verdict = read_verdict(read_strict_json(run.metrics, hint="")["meta"]) if run.metrics.exists() else None
+    if verdict is Verdict.BETTER:
+        return [("publish it", f"faithkit export checkpoint={checkpoint} output_dir=DIR")]
+    if verdict is Verdict.TOO_FEW:
+        test = f"faithkit evaluate benchmark=pairs benchmark.path=FILE checkpoint={checkpoint}"
+        return [(f"test it on {MIN_ROWS} rows or more", test)]
+    if verdict is None:
+        return []
+    return [
+        ("train it on your rows, docs/own_data.md", f"faithkit train model={kind} data=pairs data.path=FILE"),
+        ("or choose another recipe, docs/models.md", "faithkit models"),
+    ]
 
 
 def suggest_after_generation(run: RunFolder, config: Mapping[str, Any]) -> list[Command]:

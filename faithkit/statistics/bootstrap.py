@@ -38,13 +38,20 @@ class ScoredMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The difference of two systems on the same groups; `p_value` is two-sided."""
+    """The difference of two systems on the same groups; `p_value` is two-sided.
+
+    Args:
+        n: The number of rows.
+        higher_is_better: The direction of the metric; None if neither end is better.
+    """
 
     value: float
     low: float
     high: float
     p_value: float
     n: int
+    num_groups: int
+    higher_is_better: bool | None = None
 
     @property
     def metric(self) -> Metric:
@@ -112,13 +119,13 @@ class Resamples:
     num_groups: int
     num_defining: Mapping[str, int]
 
-    def subtract(self, other: "Resamples") -> dict[str, Difference]:
-        """Computes the differences from another system, metric by metric."""
+    def subtract(self, other: "Resamples", kinds: Kinds) -> dict[str, Difference]:
+        """Computes the differences from another system, metric by metric, within the range of each."""
         names = [name for name in self.values if name in other.values]
-        found = {name: self._subtract(other, name) for name in names}
+        found = {name: self._subtract(other, name, _kind_of(name, kinds).of_differences) for name in names}
         return {name: difference for name, difference in found.items() if difference is not None}
 
-    def _subtract(self, other: "Resamples", name: str) -> Difference | None:
+    def _subtract(self, other: "Resamples", name: str, kind: MetricKind) -> Difference | None:
         value, samples = self.values[name] - other.values[name], self.samples[name] - other.samples[name]
         finite = samples[np.isfinite(samples)]
         if not np.isfinite(value) or not len(finite):
@@ -133,10 +140,15 @@ class Resamples:
             differing = max(1, round(-np.log(missing))) if missing else self.num_groups
             count = self.num_groups
             spread = Spread(float(finite.std()), count, count, min(defining, differing), defining)
-        low, high = difference_interval(value, spread)
-        p_value = two_sided_p(value, spread, self.num_groups)
+        low, high = map(kind.clip, difference_interval(value, spread))
         return Difference(
-            value=value, low=float(min(low, value)), high=float(max(high, value)), p_value=p_value, n=self.num_rows
+            value=value,
+            low=float(min(low, value)),
+            high=float(max(high, value)),
+            p_value=two_sided_p(value, spread, self.num_groups),
+            n=self.num_rows,
+            num_groups=self.num_groups,
+            higher_is_better=kind.higher_is_better,
         )
 
     def measure_spread(self, name: str) -> Spread:
@@ -171,7 +183,7 @@ def bootstrap(
     defining = count_defining_groups(statistic, groups.count, constant) if constant and groups.count > 1 else {}
     metrics, notes = {}, []
     for name, value in drawn.values.items():
-        kind = kinds if isinstance(kinds, MetricKind) else kinds[name]
+        kind = _kind_of(name, kinds)
         samples = drawn.samples[name][np.isfinite(drawn.samples[name])]
         if not np.isfinite(value):
             notes.append(f"{name} is left out: it is not defined on this data")
@@ -191,6 +203,10 @@ def bootstrap(
     return ScoredMetrics(metrics=metrics, notes=tuple(notes))
 
 
+def _kind_of(name: str, kinds: Kinds) -> MetricKind:
+    return kinds if isinstance(kinds, MetricKind) else kinds[name]
+
+
 def _interval(
     kind: MetricKind, value: float, spread: Spread, samples: Values, num_defining: int | None, num_groups: int
 ) -> tuple[float, float]:
@@ -204,15 +220,15 @@ def _interval(
 
 
 def paired_difference(
-    groups: Groups, first: Statistic, second: Statistic, *, num_resamples: int = 1000, seed: int = 0
+    groups: Groups, first: Statistic, second: Statistic, *, kinds: Kinds, num_resamples: int = 1000, seed: int = 0
 ) -> dict[str, Difference]:
     """Subtracts the second from the first, both on the same resamples (Koehn 2004, paired bootstrap).
 
-    Interval and p-value are Student's t. Neither is more certain than the sign test of the groups in which the systems
-    differ, where these are few.
+    Interval and p-value are Student's t, the interval within the range of the metric. Neither is more certain than the
+    sign test of the groups in which the systems differ, where these are few.
     """
     options = {"num_resamples": num_resamples, "seed": seed}
-    return resample(groups, first, **options).subtract(resample(groups, second, **options))
+    return resample(groups, first, **options).subtract(resample(groups, second, **options), kinds)
 
 
 def resample(groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0) -> Resamples:

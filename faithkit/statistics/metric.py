@@ -37,6 +37,12 @@ class MetricKind:
         """Moves a value into the range."""
         return min(max(value, self.low), self.high)
 
+    @property
+    def of_differences(self) -> "MetricKind":
+        """Declares the difference of two values: it is at most as large as the range, in the same direction."""
+        largest = self.high - self.low
+        return MetricKind(low=-largest, high=largest, higher_is_better=self.higher_is_better)
+
 
 NUMBER = MetricKind()
 COST = MetricKind(low=0, higher_is_better=False)  # loss, perplexity
@@ -79,10 +85,13 @@ class Metric:
         return {name: number for name, number in items.items() if number is not None}
 
 
-def average_runs(values: Sequence[float], n: int | None = None) -> Metric:
-    """Averages several trainings, with Student's t interval; values in [0, 1] keep their interval there.
+def average_runs(values: Sequence[float], n: int | None = None, *, kind: MetricKind | None = None) -> Metric:
+    """Averages several trainings, with Student's t interval within the range of the metric.
 
     A single training has no interval.
+
+    Args:
+        kind: What the metric is; None for one that is not declared, whose interval stays in [0, 1] if its values do.
     """
     if len(values) == 1:
         return Metric(value=values[0], n=n)
@@ -90,7 +99,5 @@ def average_runs(values: Sequence[float], n: int | None = None) -> Metric:
 
     center = mean(values)
     margin = float(stdtrit(len(values) - 1, UPPER_QUANTILE)) * stdev(values) / len(values) ** 0.5
-    low, high = center - margin, center + margin
-    if all(0 <= value <= 1 for value in values):
-        low, high = max(low, 0.0), min(high, 1.0)
-    return Metric(value=center, low=low, high=high, n=n)
+    kind = kind or (PROPORTION if all(0 <= value <= 1 for value in values) else NUMBER)
+    return Metric(value=center, low=kind.clip(center - margin), high=kind.clip(center + margin), n=n)

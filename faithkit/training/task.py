@@ -17,7 +17,7 @@ import torch.distributed
 from numpy.typing import NDArray
 
 from faithkit.baselines.counted_features import CountedFeatures
-from faithkit.baselines.simple_detectors import BaselineData
+from faithkit.baselines.simple_detectors import BaselineData, source_names
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.files.run_folder import RunFolder
@@ -243,10 +243,12 @@ def report_detector(
         kept = [(e, p) for e, p in zip(examples, predictions, strict=True) if e.label is not None]
         labelled[name] = ([e for e, _ in kept], [p for _, p in kept])
         origins[name] = Provenance.of(name, labelled[name][0], training.models)
+    sources = source_names({row.source for row in fitted_on}, training.origin.get("config"))
+    name = f"{len(fitted_on):,} {parts} rows of {', '.join(sorted(sources))}"
     return detection_reports(
         labelled,
         meta=training.origin,
-        baseline_data=BaselineData(rows=fitted_on, name=f"{len(fitted_on):,} {parts} rows", counted=counted),
+        baseline_data=BaselineData(rows=fitted_on, name=name, sources=sources, counted=counted),
         num_resamples=training.num_resamples,
         num_examples=training.num_examples,
         origins=origins,

@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_statistic
+from faithkit.metrics.declared_kinds import KINDS
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.responses.response_columns import RESPONSE_KINDS
-from faithkit.metrics.span_metrics import join_spans, overall_statistic
-from faithkit.metrics.suppression import KINDS as SUPPRESSION_KINDS
+from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.records import Example
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
 from faithkit.statistics.bootstrap import Difference, Groups, Resamples, resample
-from faithkit.statistics.metric import ACCURACY, CLASSIFICATION, ERROR_RATE, LANGUAGE_MODEL, Metric, MetricKind
+from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Statistic, Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
 from faithkit_workflows.compare.test_sets import (
@@ -41,6 +40,7 @@ from faithkit_workflows.compare.test_sets import (
 # The tested metrics, as they are named in metrics.json after the test set.
 LABELS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "average_precision", "ece", "brier")
 SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
+PAIR_KINDS = {**KINDS, **span_kinds(SPANS)}
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ def compare_pairs(
                     second=second.name,
                     num_rows=len(rows),
                     num_groups=len({example.group for example in rows}),
-                    differences=drawn[first.name, ids].subtract(drawn[second.name, ids]),
+                    differences=drawn[first.name, ids].subtract(drawn[second.name, ids], PAIR_KINDS),
                     mcnemar=mcnemar_test(_right(rows, first), _right(rows, second)),
                 )
             )
@@ -164,15 +164,6 @@ def _right(rows: Sequence[Example], system: System) -> NDArray[np.bool_]:
 
 
 MISSING = "–"
-# The kinds of the main metrics. Span metrics are declared by count and not by name; `rate` is of hallucinated turns.
-KINDS: Mapping[str, MetricKind] = {
-    **dict.fromkeys(("char_f1", "response_f1"), ACCURACY),
-    "rate": ERROR_RATE,
-    **SUPPRESSION_KINDS,
-    **RESPONSE_KINDS,
-    **LANGUAGE_MODEL,
-    **CLASSIFICATION,
-}
 ConfusionMatrix = NDArray[np.int64]  # gold (faithful, hallucinated) x called (faithful, hallucinated, unparsed)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import SWEEP_FILE
+from faithkit.metrics.declared_kinds import kind_of
 from faithkit.runs.listing import Chosen, chosen_of, tested
 from faithkit.runs.run import Run, State
 from faithkit.runs.sweeps import FAILED, SweepJob, SweepRecord, read_sweep
@@ -157,8 +158,10 @@ def _row(settings: Mapping[str, str], runs: Sequence[RankedRun], test_name: str 
     if len(runs) == 1:
         validation, test = runs[0].chosen.metric, tests[0] if tests else None
     else:
-        validation = average_runs([one.chosen.metric.value for one in runs])
-        test = average_runs([one.value for one in tests]) if len(tests) == len(runs) else None
+        validation = average_runs([one.chosen.metric.value for one in runs], kind=kind_of(runs[0].chosen.monitor))
+        test = None
+        if test_name and len(tests) == len(runs):
+            test = average_runs([one.value for one in tests], kind=kind_of(test_name))
     return RankedRow(settings=settings, runs=runs, validation=validation, test=test)
 
 

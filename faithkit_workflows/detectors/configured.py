@@ -16,7 +16,7 @@ from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
 from faithkit.baselines.simple_detectors import BaselineData, read_baseline_thresholds
 from faithkit.detector import Detector
-from faithkit.embedded_name import EMBEDDED
+from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.errors import UserError
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
@@ -240,7 +240,9 @@ def read_fitting(
         path = run.predictions / f"{benchmark.name}-fit_on.jsonl"
         written = write_answers(path, rows, DetectorAnswerer(detector), chunk_size=config["save_every_num_rows"])
         predictions = {prediction.id: prediction for prediction in written}
-    return BaselineData(rows=rows, name=name, learn=True, model_predictions=predictions)
+    blocks = config["benchmark"]["fit_on"]
+    sources = frozenset(display_name(dataset_of(block), block["path"]) for block in blocks)
+    return BaselineData(rows=rows, name=name, sources=sources, learn=True, model_predictions=predictions)
 
 
 def read_fitting_rows(config: Mapping[str, Any], benchmark: Benchmark) -> tuple[list[Example], str]:

@@ -152,7 +152,7 @@ def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDoma
     differences = {
         key: difference
         for key in systems
-        if key != MODEL and (difference := draws[MODEL].subtract(draws[key]).get(RANKING)) is not None
+        if key != MODEL and (difference := draws[MODEL].subtract(draws[key], CLASSIFICATION).get(RANKING)) is not None
     }
     joined = join_outcomes(test.examples, test.predictions)
     coverage = measure_coverage(joined, num_resamples=num_resamples, seed=seed)
@@ -190,6 +190,7 @@ def average_domains(
         high=float(max(high, value)),
         p_value=min(1.0, 2 * (tail + 1) / (len(samples) + 1)),
         n=sum(one.num_rows for one in draws),
+        num_groups=sum(one.num_groups for one in draws),
     )
 
 

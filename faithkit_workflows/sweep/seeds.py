@@ -12,6 +12,7 @@ from rich.text import Text
 
 from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.files.saved_config import write_config
+from faithkit.metrics.declared_kinds import kind_of
 from faithkit.metrics.results import read_metrics, write_results
 from faithkit.pages.page_tables import metrics_table
 from faithkit.provenance.predicted_rows import read_predicted_rows
@@ -64,7 +65,10 @@ def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
     seeds: Sequence[int] = config["seeds"]
     found = [read_metrics(folder_of(run, seed).metrics) for seed in seeds]
     names = [name for name in found[0] if all(name in one for one in found)]
-    means = {name: average_runs([one[name]["value"] for one in found], found[0][name].get("n")) for name in names}
+    means = {
+        name: average_runs([one[name]["value"] for one in found], found[0][name].get("n"), kind=kind_of(name))
+        for name in names
+    }
     chosen = _mean_chosen([read_run(folder_of(run, seed).path) for seed in seeds])
     write_results(run.metrics, means, {"config": config, "seeds": list(seeds), **chosen})
     columns = {"mean": means}
@@ -122,5 +126,6 @@ def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:
     found = [chosen for run in runs if (chosen := chosen_of(run)) is not None]
     if len(found) < len(runs):
         return {}
-    mode, metric = "min" if found[0].is_lower_better else "max", average_runs([one.metric.value for one in found])
+    mode = "min" if found[0].is_lower_better else "max"
+    metric = average_runs([one.metric.value for one in found], kind=kind_of(found[0].monitor))
     return {"chosen": {"monitor": found[0].monitor, "mode": mode, **metric.to_dict()}}

@@ -11,13 +11,14 @@ from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import ERROR_RATE, NUMBER, PROPORTION, SIMILARITY, MetricKind
+from faithkit.statistics.metric import ERROR_RATE, PROPORTION, SIMILARITY, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
 PERCENT, PLAIN = 100.0, 1.0
 CRITIC_RATE = "critic_rate"
 BLEU_SCORE = MetricKind(low=0, high=100, higher_is_better=True)
 AMOUNT = MetricKind(low=0)
+COSINE = MetricKind(high=1, higher_is_better=True)  # rescaled, texts without anything in common may be far below 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,10 @@ RESPONSE_METRICS: Mapping[str, ResponseMetric] = {
     "q2_nli": ResponseMetric("Q2 NLI", SIMILARITY),
     "official_q2_f1": ResponseMetric("official Q2 F1", SIMILARITY),
     "official_q2_nli": ResponseMetric("official Q2 NLI", SIMILARITY),
-    "bertscore_precision": ResponseMetric("BERTScore P", NUMBER),  # texts without anything in common may be below 0
-    "bertscore_recall": ResponseMetric("BERTScore R", NUMBER),
-    "bertscore_f1": ResponseMetric("BERTScore F1", NUMBER),
-    "official_bertscore": ResponseMetric("official BERTScore", NUMBER),
+    "bertscore_precision": ResponseMetric("BERTScore P", COSINE),
+    "bertscore_recall": ResponseMetric("BERTScore R", COSINE),
+    "bertscore_f1": ResponseMetric("BERTScore F1", COSINE),
+    "official_bertscore": ResponseMetric("official BERTScore", COSINE),
     "knowledge_f1": ResponseMetric("knowledge F1", SIMILARITY),
     "official_f1": ResponseMetric("official F1", SIMILARITY),
     "official_bleu": ResponseMetric("official BLEU, knowledge", BLEU_SCORE, PLAIN),

@@ -14,7 +14,7 @@ from faithkit.baselines.simple_detectors import (
     read_baseline_thresholds,
     refit_threshold,
 )
-from faithkit.baselines.word_overlap import fit_overlap, overlap_predictions
+from faithkit.baselines.word_overlap import fit_length, fit_overlap, overlap_predictions
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import render_text
@@ -102,7 +102,7 @@ def test_a_score_at_the_threshold_is_called_hallucinated() -> None:
 def test_the_thresholds_that_a_folder_keeps_are_those_of_its_rows() -> None:
     kept = read_baseline_thresholds(baseline_thresholds(ROWS))
     assert kept.fit_overlap() == fit_overlap(ROWS) and kept.fit_overlap("f1") == fit_overlap(ROWS, "f1")
-    assert kept.name == "200 validation rows of the training"
+    assert kept.name == "200 validation rows of the training on made" and kept.length == fit_length(ROWS)
     for strange in ({}, {"baselines": 5}, {"baselines": {"word_overlap": [1]}}, {"baselines": {"word_overlap": {}}}):
         assert read_baseline_thresholds(strange).fit_overlap() is None
     assert read_baseline_thresholds(baseline_thresholds([])).fit_overlap() is None

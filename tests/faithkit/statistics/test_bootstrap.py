@@ -152,10 +152,10 @@ def test_a_paired_test_is_level_where_nothing_differs_and_finds_differences():
         both = rng.normal(size=120) * 5  # hard rows are hard for both: pairing removes this
         groups, first = mean_of(both + rng.normal(size=120), names)
         _, second = mean_of(both + rng.normal(size=120), names)
-        alarms += paired_difference(groups, first, second, num_resamples=200)["mean"].p_value < 0.05
+        alarms += paired_difference(groups, first, second, kinds=NUMBER, num_resamples=200)["mean"].p_value < 0.05
     assert alarms <= 18  # 7.5 expected
     _, better = mean_of(both + 1 + rng.normal(size=120), names)
-    found = paired_difference(groups, better, second, num_resamples=999)["mean"]
+    found = paired_difference(groups, better, second, kinds=NUMBER, num_resamples=999)["mean"]
     assert found.p_value < 1e-9
     assert 0.5 < found.low < found.value < found.high < 1.5
 
@@ -167,7 +167,7 @@ def test_a_difference_over_many_groups_has_about_students_p_value():
         values = rng.normal(size=600)
         values += shift - values.mean()
         both = [mean_statistic(groups, {"mean": column}) for column in (values, np.zeros(600))]
-        found = paired_difference(groups, *both, num_resamples=2000)["mean"]
+        found = paired_difference(groups, *both, kinds=NUMBER, num_resamples=2000)["mean"]
         assert found.value == pytest.approx(shift) and found.low < found.value < found.high
         assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.03)
 

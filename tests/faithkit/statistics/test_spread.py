@@ -7,7 +7,7 @@ from scipy import stats
 from faithkit.metrics.classification import classification_metrics, classification_statistic
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.statistics.bootstrap import Groups, Resamples, bootstrap, mean_statistic, resample
-from faithkit.statistics.metric import CALIBRATION_ERROR, NUMBER, PROPORTION, REDUCTION
+from faithkit.statistics.metric import CALIBRATION_ERROR, CLASSIFICATION, NUMBER, PROPORTION, REDUCTION
 from faithkit.statistics.spread import (
     Spread,
     compute_interval,
@@ -138,7 +138,7 @@ def test_groups_of_both_classes_count_equally_at_any_position(name: str) -> None
 @pytest.mark.parametrize("positives", [1, 2])
 def test_few_positive_rows_decide_nothing_however_many_others_there_are(positives: int, count: int) -> None:
     gold = np.arange(count) < positives
-    differences = resampled(gold, gold).subtract(resampled(gold, gold & False))
+    differences = resampled(gold, gold).subtract(resampled(gold, gold & False), CLASSIFICATION)
     for name in ("recall", "macro_f1" if positives == 2 else "balanced_accuracy"):
         assert differences[name].p_value >= 0.5 ** (positives - 1) - 1e-9, name
     assert differences["recall"].low <= 2 * 0.025**0.5 - 1 + 1e-9
@@ -149,7 +149,7 @@ def test_few_positive_rows_decide_nothing_however_many_others_there_are(positive
 def test_a_difference_in_few_rows_is_hardly_more_certain_than_the_sign_test(agreeing: int, count: int) -> None:
     gold = np.arange(count) < 150
     worse = np.where(np.arange(count) < agreeing, ~gold, gold)
-    difference = resampled(gold, gold, 2000).subtract(resampled(gold, worse, 2000))["accuracy"]
+    difference = resampled(gold, gold, 2000).subtract(resampled(gold, worse, 2000), CLASSIFICATION)["accuracy"]
     assert difference.p_value > 0.05 or agreeing == 8
     assert difference.p_value >= stats.binomtest(agreeing, agreeing).pvalue / (1 if count == 300 else 4)
     assert (difference.low > 0) == (agreeing > 5), "the interval agrees"
@@ -158,7 +158,7 @@ def test_a_difference_in_few_rows_is_hardly_more_certain_than_the_sign_test(agre
 @pytest.mark.parametrize("agreeing", [12, 15, 19, 20])
 def test_a_difference_in_most_groups_is_certain(agreeing: int) -> None:
     gold = np.ones(20, bool)
-    difference = resampled(gold, np.arange(20) < agreeing).subtract(resampled(gold, ~gold))["accuracy"]
+    difference = resampled(gold, np.arange(20) < agreeing).subtract(resampled(gold, ~gold), CLASSIFICATION)["accuracy"]
     assert difference.p_value < 1e-4 and difference.low > 0
 
 
@@ -168,7 +168,7 @@ def test_an_outlier_does_not_replace_all_groups() -> None:
     first, second = (
         resample(groups, mean_statistic(groups, {"length": each}), num_resamples=50) for each in (values, values * 0)
     )
-    assert first.subtract(second)["length"].p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    assert first.subtract(second, NUMBER)["length"].p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
 
 
 def test_the_error_is_carried_by_as_many_groups_as_move_the_value() -> None:

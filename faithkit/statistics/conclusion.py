@@ -1,0 +1,106 @@
+"""Concludes from paired differences whether one system is better than another, in words.
+
+The interval decides: one that contains 0 shows no difference. Fewer than `MIN_ROWS` rows or `MIN_GROUPS` groups show
+nothing, whatever the interval is, since it is rough there.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from faithkit.statistics.bootstrap import Difference
+
+MIN_ROWS, MIN_GROUPS = 30, 10
+STRONGEST = "the strongest simple baseline"
+
+
+class Verdict(StrEnum):
+    """What a difference shows, the least favourable first."""
+
+    WORSE = "worse than"
+    TOO_FEW = "too few rows to tell"
+    LEVEL = "level with"
+    BETTER = "better than"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Test:
+    """A metric of a system minus that of another.
+
+    Args:
+        scale: What the difference is multiplied by, 100 for points of percent.
+        remark: About the metric, in brackets.
+    """
+
+    __test__ = False  # pytest: this is not a test
+
+    metric: str
+    other: str
+    difference: Difference
+    scale: float = 100
+    remark: str = ""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Decides by the interval, in the direction of the metric."""
+        one = self.difference
+        if one.n < MIN_ROWS or one.num_groups < MIN_GROUPS:
+            return Verdict.TOO_FEW
+        if one.low <= 0 <= one.high:
+            return Verdict.LEVEL
+        return Verdict.BETTER if (one.value > 0) == (one.higher_is_better is not False) else Verdict.WORSE
+
+    @property
+    def text(self) -> str:
+        """Formats the difference: `macro-F1 +3.1 [1.0, 5.2]`."""
+        one = self.difference
+        value, low, high = (self.scale * number for number in (one.value, one.low, one.high))
+        remark = f" ({self.remark})" if self.remark else ""
+        return f"{self.metric}{remark} {value:+.1f} [{low:.1f}, {high:.1f}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """A verdict and the sentence that states it with its figures."""
+
+    verdict: Verdict
+    text: str
+
+    def to_dict(self) -> dict[str, str]:
+        """Converts to the form of metrics.json."""
+        return {"verdict": self.verdict.name.lower(), "text": self.text}
+
+
+def conclude(name: str, test: Test, *others: Test, title: str = "") -> Conclusion:
+    """Concludes from a test, and from others that may not be less favourable.
+
+    Args:
+        name: The system that the others are subtracted from.
+        title: What the other system of the first test is, such as the strongest simple baseline.
+    """
+    verdict = min((one.verdict for one in (test, *others)), key=list(Verdict).index)
+    rows, groups = test.difference.n, test.difference.num_groups
+    size = f"{rows:,} rows{f' in {groups:,} groups' if groups != rows else ''}"
+    other = f"{test.other}, {title}" if title else test.other
+    if verdict is Verdict.TOO_FEW:
+        needed = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed"
+        return Conclusion(verdict, f"{verdict} whether {name} is better than {other}: {size}; {needed}")
+    figures = [test.text, *(one.text + f" against {one.other}" * (one.other != test.other) for one in others)]
+    return Conclusion(verdict, f"{name} is {verdict} {other}, on {size}: {'; '.join(figures)}")
+
+
+def read_verdict(meta: Mapping[str, Any]) -> Verdict | None:
+    """Reads the least favourable verdict on the test sets of a run from `meta` of metrics.json; None without any."""
+    found = [one.verdict for one in read_conclusions(meta).values()]
+    return min(found, key=list(Verdict).index) if found else None
+
+
+def read_conclusions(meta: Mapping[str, Any]) -> dict[str, Conclusion]:
+    """Reads the conclusions of a run by test set, as `Conclusion.to_dict` writes them."""
+    found, sets = {}, meta.get("test_sets")
+    for name, facts in sets.items() if isinstance(sets, Mapping) else ():
+        stored = facts.get("conclusion") if isinstance(facts, Mapping) else None
+        if isinstance(stored, Mapping) and (verdict := str(stored.get("verdict")).upper()) in Verdict.__members__:
+            found[name] = Conclusion(Verdict[verdict], str(stored.get("text")))
+    return found
