@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import EncodedSplit, Subset
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.dataset import SPLITS, FilteringSource, Source, describe_files
 from faithkit.errors import UserError
+from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
 
 Load = Callable[[str], EncodedSplit]  # reads one official split

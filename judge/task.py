@@ -15,7 +15,6 @@ from data_modules.data_module import DataModule
 from data_modules.encoding.batching import Batches
 from data_modules.encoding.causal import branched_batch, causal_batch
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.encoding.ragged import Ragged
 from data_modules.encoding.tokens import fingerprint_of, load_tokenizer
 from faithkit.baselines.counted_features import MAX_ROWS, fit_counted_features
@@ -31,6 +30,7 @@ from faithkit.inference.messages import MessageTokens
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.metrics.classification import score_validation
 from faithkit.packing import use_packed_attention
+from faithkit.provenance.row_keys import group_hash
 from faithkit.provenance.seen_rows import read_seen
 from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
 from faithkit.reports.write_reports import Reports

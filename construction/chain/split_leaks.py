@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from construction.chain.steps import CHUNK_SIZE, batched
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.splits import divide_groups
 from faithkit.inference.decoding import seed_of
+from faithkit.provenance.row_keys import group_hash
 from faithkit.words import unicode_words
 
 MAX_TEXTS = 50_000

@@ -22,11 +22,11 @@ from construction.estimate.labels import (
     require_columns,
     score_names,
 )
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from data_modules.reading.shards import Shard, find_shards, opened, shown
 from faithkit import signals
 from faithkit.errors import UserError, shorten
+from faithkit.provenance.row_keys import group_hash
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Values

@@ -23,7 +23,7 @@ from data_modules.encoding.ragged import Ragged
 from data_modules.reading.dataset import Source, read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
-from faithkit.provenance.row_keys import RowKeys, row_keys
+from faithkit.provenance.row_keys import RowKeys, group_hash, row_keys
 from faithkit.words import VERSION as WORDS_VERSION
 
 RECORD, GROUP = "record", "group"
@@ -153,11 +153,6 @@ def _open(folder: Path, name: str, split: str) -> EncodedSplit:
     except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
         raise DamagedEntry(str(error)) from error
     return EncodedSplit(name, split, *rows, counts, rejects, fingerprint)
-
-
-def group_hash(group: str) -> int:
-    """Returns a group's name as a number that is the same in every process."""
-    return int.from_bytes(hashlib.blake2b(group.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 
 def content_hash(source: Source, split: str) -> str:

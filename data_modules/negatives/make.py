@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_modules.data_options import ENTITY_SWAP, GIVEN, KINDS, MADE, ORIGINAL, OTHER, VERBATIM
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.negatives.entity_swap import Finder, entity_swaps, find_entities, spacy_model
 from data_modules.reading.dataset import Records, Source, WrappedSource, read_examples
 from data_modules.reading.files import File
@@ -24,7 +23,7 @@ from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
-from faithkit.provenance.row_keys import text_key
+from faithkit.provenance.row_keys import group_hash, text_key
 from faithkit.records import Example
 from faithkit.words import VERSION as WORDS_VERSION
 from faithkit.words import best_sentences, unicode_content_words

@@ -16,7 +16,6 @@ import numpy as np
 
 from data_modules.datasets.audit import Audit
 from data_modules.datasets.wow import WizardOfWikipedia
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.dataset import Records, Source, read_examples
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.fields import text_group
@@ -26,7 +25,7 @@ from data_modules.reading.rows import check_text as check_field
 from data_modules.splits import divide_groups
 from data_modules.weak.synthetic_pairs import PROBABILITY, make_pairs
 from faithkit.errors import UserError
-from faithkit.provenance.row_keys import text_key
+from faithkit.provenance.row_keys import group_hash, text_key
 from faithkit.records import Example
 from faithkit.settings.check import check_value
 from faithkit.settings.types import Count, NonNegativeInt, Share, Text, Texts

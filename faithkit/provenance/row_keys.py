@@ -35,6 +35,11 @@ class RowKeys(NamedTuple):
     group: "NDArray[np.uint64]"
 
 
+def group_hash(group: str) -> int:
+    """Returns a group's name as a number that is the same in every process."""
+    return int.from_bytes(hashlib.blake2b(group.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+
+
 def row_keys(examples: Iterable[Example]) -> RowKeys:
     """Computes the keys of examples, which may be of any number: none is held."""
     import numpy as np

@@ -11,12 +11,41 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint, TQDMProgressBar
 from pytorch_lightning.callbacks.progress.tqdm_progress import Tqdm
+from pytorch_lightning.plugins.io import CheckpointIO
 
 from faithkit import signals
 from faithkit.errors import UserError
+from faithkit.files.atomic import delete
 from faithkit.files.run_folder import RunFolder, resume_hint
 from faithkit.signals import Interrupted
-from faithkit.training.checkpoints import check_fits
+from faithkit.training.checkpoint_io import keep_previous, write_checkpoint
+from faithkit.training.checkpoints import check_fits, read_checkpoint
+
+
+class DurableCheckpoints(CheckpointIO):
+    """Writes and reads Lightning's checkpoints under every strategy."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Writes a file.
+
+        Args:
+            storage_options: Where the previous checkpoint is kept; None keeps none.
+        """
+        path = Path(path)
+        if storage_options is not None:
+            keep_previous(path, storage_options)
+        elif path.is_dir():
+            delete(path)  # a file cannot replace a folder
+        write_checkpoint(path, checkpoint)
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Reads tensors and plain values only, whatever `weights_only` is."""
+        return read_checkpoint(Path(path), map_location=map_location)
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Removes nothing: our files have fixed names, and the path may come from a checkpoint's content."""
 
 
 class LastCheckpoint(Checkpoint):

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytorch_lightning.plugins.io import CheckpointIO
-
 from faithkit.errors import UserError
 from faithkit.files.atomic import delete
 from faithkit.files.run_folder import RunFolder
 from faithkit.settings.types import KEPT_CHECKPOINTS
-from faithkit.training.checkpoint_io import DamagedCheckpoint, keep_previous, read_file, verify_file, write_checkpoint
+from faithkit.training.checkpoint_io import DamagedCheckpoint, read_file, verify_file
 
 # The parts that Lightning restores a training from, with their types.
 PARTS: dict[str, Any] = {
@@ -49,32 +47,6 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = False
     from faithkit.training.sharded_checkpoints import read_sharded
 
     return read_sharded(path, map_location=map_location)
-
-
-class DurableCheckpoints(CheckpointIO):
-    """Writes and reads Lightning's checkpoints under every strategy."""
-
-    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Writes a file.
-
-        Args:
-            storage_options: Where the previous checkpoint is kept; None keeps none.
-        """
-        path = Path(path)
-        if storage_options is not None:
-            keep_previous(path, storage_options)
-        elif path.is_dir():
-            delete(path)  # a file cannot replace a folder
-        write_checkpoint(path, checkpoint)
-
-    def load_checkpoint(
-        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
-    ) -> dict[str, Any]:
-        """Reads tensors and plain values only, whatever `weights_only` is."""
-        return read_checkpoint(Path(path), map_location=map_location)
-
-    def remove_checkpoint(self, path: str | Path) -> None:
-        """Removes nothing: our files have fixed names, and the path may come from a checkpoint's content."""
 
 
 def find_resume_point(run: RunFolder) -> ResumePoint | None:

@@ -15,8 +15,15 @@ from pytorch_lightning.strategies import DDPStrategy
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.hardware import best_precision
-from faithkit.training.callbacks import BestCheckpoint, FiniteLoss, LastCheckpoint, ProgressBar, progress_callback
-from faithkit.training.checkpoints import DurableCheckpoints, ResumePoint, find_resume_point
+from faithkit.training.callbacks import (
+    BestCheckpoint,
+    DurableCheckpoints,
+    FiniteLoss,
+    LastCheckpoint,
+    ProgressBar,
+    progress_callback,
+)
+from faithkit.training.checkpoints import ResumePoint, find_resume_point
 from faithkit.training.training_options import TIMEOUT_SECONDS
 
 FSDP = "fsdp"  # of trainer.strategy

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
             threshold=DEFAULT_THRESHOLD if role == CHECKPOINT else None,
             reason="it was not trained with faithkit",
         )
-    seen = read_seen(folder)
+    can_read = find_spec("pyarrow") is not None  # an environment for scoring alone has none
+    seen = read_seen(folder) if can_read else None
+    unknown = "it has no record of the rows that it has seen" if can_read else "pyarrow, which reads them, is not installed"
     return UsedModel(
         role=role,
         path=path,
@@ -65,7 +68,7 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
         weights=_hash(folder, stored.get("hashes")),
         threshold=_threshold(stored),
         seen=seen,
-        reason="" if seen else "it has no record of the rows that it has seen",
+        reason="" if seen else unknown,
     )
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from data_modules.build import build_source
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import divide_groups
 from faithkit.errors import UserError, choice_hint
+from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
 from faithkit_workflows.settings.benchmark_blocks import ALL, DEV, HELD, JOINED, DomainOptions
 

@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from data_modules.datasets.pair_columns import field_of
-from data_modules.encoding.encoding_cache import group_hash
 from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import CLASSES, Outcomes
 from faithkit.pages.page_tables import escape_terminal, format_percent, new_number_table
+from faithkit.provenance.row_keys import group_hash
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric

@@ -13,12 +13,12 @@ from construction.estimate.labels import PROBABILITY
 from data_modules.datasets.pair_columns import AUTO, REQUIRED, Columns, check_column, find_columns
 from data_modules.datasets.pair_labels import LabelReader
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from data_modules.reading.saved_datasets import SavedSplit, saved_splits
 from data_modules.reading.table_files import text_format
 from faithkit.errors import UserError
 from faithkit.files.atomic import dumps
+from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
 
 SOURCE, SPLIT = "own rows", "all"

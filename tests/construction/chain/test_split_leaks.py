@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from construction.chain.split_leaks import Division, TextInSplit, find_shared_texts
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.splits import divide_groups
+from faithkit.provenance.row_keys import group_hash
 
 LONG = "The lighthouse at Marrow Point was built in 1871 from granite that came by ship from the north"
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from data_modules.build import build_data, build_mix
-from data_modules.encoding.encoding_cache import group_hash
 from data_modules.negatives import make
 from data_modules.negatives.make import (
     KINDS,
@@ -27,7 +26,7 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan
 from faithkit.errors import UserError
-from faithkit.provenance.row_keys import text_key
+from faithkit.provenance.row_keys import group_hash, text_key
 from faithkit.records import Example
 from tests.data_modules.negatives.corpus import corpus, example, ruled
 from tests.data_modules.official.dialogues import FAITHDIAL

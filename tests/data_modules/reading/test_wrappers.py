@@ -62,7 +62,7 @@ def test_records_pass_all_wrappers_and_the_dropped_are_counted(rare: Rare) -> No
 def test_a_part_holds_the_groups_that_the_division_gives_it(rare: Rare) -> None:
     import numpy as np
 
-    from data_modules.encoding.encoding_cache import group_hash
+    from faithkit.provenance.row_keys import group_hash
 
     examples = list(read_examples(rare, "train", ReadReport()))
     rows = divide_groups(np.array([group_hash(e.group) for e in examples], np.uint64), SHARES, 1)

@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_map_only
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
+from faithkit.training.callbacks import DurableCheckpoints
 from faithkit.training.checkpoint_io import DamagedCheckpoint, write_checkpoint
 from faithkit.training.checkpoints import (
-    DurableCheckpoints,
     check_fits,
     drop_checkpoints,
     find_resume_point,
