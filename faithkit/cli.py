@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from faithkit import signals
 from faithkit.errors import MAX_LINES, LimitExceeded, UserError, shorten
+from faithkit.packages import missing_name, missing_package
 from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys
 from faithkit.signals import Interrupted
 
@@ -166,6 +167,8 @@ def explain(error: BaseException) -> str | None:
         return _file_problem(f"no space left to write: {error.strerror}", error, hint)
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return _file_problem(*_explain_permission(error))
+    if isinstance(error, ModuleNotFoundError) and (package := missing_name(error)):
+        return str(missing_package("this command", package))
     if kind == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "out of memory\n  hint: lower data.batch_size or data.max_tokens, or model.max_length"
     if kind == "DistBackendError" or (kind == "RuntimeError" and "/gloo/" in str(error)):

@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from critic.runtime.onnx_model import GRAPH, INSTALL, ONNX, QUANTISED, check_graph_is_enough, import_runtime
+from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED, check_graph_is_enough, import_runtime
 from critic.runtime.precision import calibration_pairs, calibration_requests
 from critic.sequence.pair_odds import window_logits
 from critic.sequence.scorer import Critic
@@ -35,6 +35,7 @@ from faithkit.detector import TAGGER
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import read_stored, seal
+from faithkit.packages import needs_package
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
@@ -113,7 +114,7 @@ def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
     inputs = dict(tokenizer(*texts, padding=True, truncation=True, return_tensors="pt"))
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if PairTemplate.of(tokenizer).typed else [])]
     free = {0: "windows", 1: "tokens"}
-    with _quiet():
+    with _quiet(), needs_package("format=onnx"):
         try:
             torch.onnx.export(
                 _Logits(model, names).eval(),
@@ -127,8 +128,6 @@ def _export(folder: Path, path: Path, *, is_tagger: bool) -> None:
                 external_data=False,
                 verbose=False,
             )
-        except ModuleNotFoundError as error:
-            raise UserError(f"format=onnx needs the package {error.name}", hint=INSTALL) from error
         except torch.onnx.OnnxExporterError as error:
             reason = str(error).strip().partition("\n")[0][:160]
             problem = f"torch cannot export a {type(model).__name__} to ONNX: {reason}"

@@ -17,8 +17,8 @@ from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS
 from faithkit.errors import UserError, shorten
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import SIDECAR, read_stored, repair_hint
+from faithkit.packages import needs_package
 
-INSTALL = "pip install '.[onnx]'"
 ONNX = "onnx"  # the precision, the folder of the graph, and its key in faithkit.json
 GRAPH, QUANTISED = f"{ONNX}/model.onnx", f"{ONNX}/model_quantized.onnx"  # the usual names on the hub
 
@@ -71,10 +71,8 @@ class OnnxModel:
 
 def import_runtime() -> Any:
     """Imports onnxruntime, an optional package."""
-    try:
+    with needs_package("precision=onnx"):
         import onnxruntime
-    except ImportError as error:
-        raise UserError("precision=onnx needs the package onnxruntime", hint=INSTALL) from error
     return onnxruntime
 
 

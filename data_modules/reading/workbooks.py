@@ -14,6 +14,7 @@ from zipfile import ZipFile, is_zipfile
 
 from data_modules.reading.formats import Broken, Parsed, check_header
 from faithkit.errors import UserError, shorten
+from faithkit.packages import install_hint
 
 XLSX = ".xlsx"
 MAX_BYTES = 1 << 30  # of all files in the archive, unpacked: a small archive can claim any size
@@ -35,7 +36,7 @@ def parse_xlsx(path: Path) -> Iterator[Parsed]:
     try:
         from openpyxl import load_workbook
     except ImportError as error:
-        hint = f'pip install "faithkit[xlsx]"; or {CSV_HINT}'
+        hint = f"{install_hint('openpyxl')}; or {CSV_HINT}"
         raise UserError("reading .xlsx needs the package openpyxl", place=str(path), hint=hint) from error
     _check_archive(path)
     try:

@@ -29,6 +29,7 @@ from faithkit.inference.openai_server import (
     weigh_choices,
 )
 from faithkit.inference.text import Form, Reply, Request, check_requests
+from faithkit.packages import needs_package
 
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0
@@ -250,11 +251,9 @@ class OpenAiEngine:
 
 def _import_openai() -> Any:
     """Imports the client, which takes seconds, only when a server is used."""
-    try:
+    with needs_package("engine=openai"):
         import aiohttp  # noqa: F401 - of DefaultAioHttpClient
         import openai
-    except ImportError as error:
-        raise UserError("engine=openai needs the package openai[aiohttp]", hint="pip install '.[openai]'") from error
     return openai
 
 

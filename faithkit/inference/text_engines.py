@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from faithkit.errors import UserError
 from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.text import AUTO, ENGINES, OPENAI, TRANSFORMERS, VLLM, LocalOptions, TextEngine
+from faithkit.packages import install_hint
 from faithkit.settings.check import options
 from faithkit.settings.types import (
     PRECISIONS,
@@ -68,7 +69,7 @@ def build_text_engine(options: EngineOptions) -> TextEngine:
         name = _best_local() if options.name == AUTO else options.name
         if name == TRANSFORMERS and options.num_gpus > 1:
             problem = f"vLLM alone divides a model over GPUs, and engine.num_gpus is {options.num_gpus}"
-            raise UserError(problem, place=f"engine={options.name}", hint="pip install '.[vllm]', and engine=vllm")
+            raise UserError(problem, place=f"engine={options.name}", hint=f"{install_hint(VLLM)}, and engine=vllm")
         local = {name: getattr(options, name) for name in LOCAL_OPTIONS}
         engine = load_local(options.model, LocalOptions(engine=name, **local))
     if options.cache is None:

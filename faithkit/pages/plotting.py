@@ -5,8 +5,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faithkit.errors import UserError
 from faithkit.files.atomic import atomic_file, disk_errors
+from faithkit.packages import needs_package
 from faithkit.pages.page_tables import escape_terminal
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ STYLE: dict[Any, Any] = {
 
 def require_plots() -> None:
     """Raises a UserError where matplotlib is not installed."""
-    try:
+    with needs_package("a plot"):
         import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise UserError("plots need matplotlib, which is not installed", hint="pip install '.[plots]'") from error
 
 
 def save_figure(figure: "Figure", path: Path) -> Path:

@@ -1,5 +1,6 @@
 """Reads runs into pandas data frames.
 
+from faithkit.packages import needs_package
 from faithkit import runs
 metrics = runs.to_pandas("runs/*")  # one row per run and metric
 metrics.pivot_table(index="run", columns="metric", values="value")
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.errors import shorten
 from faithkit.files.jsonl import parse_lines
+from faithkit.packages import needs_package
 from faithkit.runs.reading import find_runs, name_runs_uniquely, read_curves
 from faithkit.runs.run import Run, differing_settings, parts_of
 
@@ -34,7 +36,8 @@ def to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
     Args:
         runs: Folders, patterns, or runs from `find_runs`. Runs with the same name are named by their folders.
     """
-    import pandas as pd
+    with needs_package("a DataFrame"):
+        import pandas as pd
 
     found = _named(runs)
     settings = differing_settings(list(found.values()))
@@ -63,7 +66,8 @@ def predictions_to_pandas(runs: Runs = EVERY, *, file: str | None = None) -> "pd
         runs: As in `to_pandas`.
         file: Reads only the predictions with this name, such as `begin`.
     """
-    import pandas as pd
+    with needs_package("a DataFrame"):
+        import pandas as pd
 
     rows: list[dict[str, Any]] = []
     problems: list[str] = []
@@ -82,7 +86,8 @@ def curves_to_pandas(runs: Runs = EVERY) -> "pd.DataFrame":
     Args:
         runs: As in `to_pandas`.
     """
-    import pandas as pd
+    with needs_package("a DataFrame"):
+        import pandas as pd
 
     curves = ((name, read_curves(run.curves)) for name, run in _named(runs).items() if run.curves)
     rows = [(run, name, *point) for run, found in curves for name, points in found.items() for point in points]

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import ADAPTER_CONFIG, ADAPTER_WEIGHTS, is_adapter, read_stored
+from faithkit.packages import needs_package
 from faithkit.settings.check import check_value
 from faithkit.settings.types import ALL_LINEAR, MAX_ALPHA, Range, Rank, Text
 from faithkit.weights.load import REPAIR_HINT
@@ -147,10 +148,8 @@ def add_adapters(
     Raises:
         UserError: peft is not installed, or the model has no such modules.
     """
-    try:
+    with needs_package("a LoRA adapter"):
         from peft import LoraConfig, get_peft_model
-    except ImportError as error:
-        raise UserError("LoRA adapters need the package peft", hint="pip install '.[lora]'") from error
     layers = linear_layers(model)
     modules = layers if target_modules == ALL_LINEAR else list(target_modules)
     options: dict[str, Any] = {"r": rank, "lora_alpha": alpha, "lora_dropout": dropout, "use_rslora": rslora}

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ from faithkit.detector import detector_kinds
 from faithkit.files.hashes import hash_files
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, read_stored
+from faithkit.packages import is_missing
 from faithkit.provenance.seen_rows import SeenRows, read_seen
 from faithkit.weights.resolve import fetch_folder, hub_file, is_hub_name
 
@@ -58,9 +58,9 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
             threshold=DEFAULT_THRESHOLD if role == CHECKPOINT else None,
             reason="it was not trained with faithkit",
         )
-    can_read = find_spec("pyarrow") is not None  # an environment for scoring alone has none
-    seen = read_seen(folder) if can_read else None
-    unknown = "it has no record of the rows that it has seen" if can_read else "pyarrow, which reads them, is not installed"
+    is_unreadable = is_missing("pyarrow")  # an environment for scoring alone has none
+    seen = None if is_unreadable else read_seen(folder)
+    unknown = "pyarrow is not installed" if is_unreadable else "it has no record of the rows that it has seen"
     return UsedModel(
         role=role,
         path=path,

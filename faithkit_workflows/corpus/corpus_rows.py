@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.metrics.responses.ngrams import measure_copying
+from faithkit.packages import needs_package
 from faithkit.records import HALLUCINATED, Example
 from faithkit.words import words_and_marks
 
@@ -144,7 +145,8 @@ class CorpusRows:
 
     def to_frame(self) -> "pd.DataFrame":
         """Returns a row for each example: NUMBERS, NaN where missing; its task and part; and its facets as texts."""
-        import pandas as pd
+        with needs_package("a table of statistics"):
+            import pandas as pd
 
         frame = pd.DataFrame({name: np.array(column) for name, column in self.numbers.items()})
         names, facets = self.part_names(), {f"by {name}": values for name, values in self.facets.items()}

@@ -242,7 +242,7 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
 def check_engine(name: str | None) -> Iterator[UserError]:
     """Yields a problem for an engine whose package is not installed."""
     if name in (VLLM, OPENAI):
-        yield from check_package(f"engine={name}", name, name)
+        yield from check_package(f"engine={name}", name)
 
 
 def check_model(key: str, engine: str | None, model: str | None) -> Iterator[UserError]:
@@ -262,7 +262,7 @@ def check_answering(settings: Any) -> Iterator[UserError]:
     except UserError as error:
         yield error
     if settings.ray.engine == VLLM:
-        yield from check_package("ray.engine=vllm", VLLM, VLLM)
+        yield from check_package("ray.engine=vllm", VLLM)
     yield from check_shards(settings, table["path"])
 
 
@@ -285,7 +285,7 @@ def check_shards(settings: Any, data: str) -> Iterator[UserError]:
 
 def check_cluster(address: str | None) -> Iterator[UserError]:
     """Yields problems for a missing Ray, and for an address that is not one of a cluster."""
-    yield from check_package("engine=ray", RAY, RAY)
+    yield from check_package("engine=ray", RAY)
     if address is None or address in ("auto", "local"):
         return
     host, _, port = address.rpartition(":")

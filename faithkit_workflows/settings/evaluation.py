@@ -225,6 +225,7 @@ class EvaluateSettings(blocks.ExtensibleScript):
         yield from preflight.check_file("against", self.against)
         yield from preflight.check_output_file("html", self.html)
         if isinstance(block, Responses):
+            yield from preflight.check_package("a benchmark of responses", "sacrebleu")
             yield from engines.check_checkpoint("checkpoint", self.checkpoint, "generator")
         elif _detects(self) or (isinstance(block, Rates) and not self.engine.name):
             yield from engines.check_checkpoint("checkpoint", self.checkpoint, *DETECTORS)

@@ -18,6 +18,7 @@ from data_modules.reading.files import is_address, is_glob
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
+from faithkit.packages import is_missing, missing_package
 from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import CONFIGS, resolve
 
@@ -151,22 +152,22 @@ def check_weights(key: str, name: str | None) -> Iterator[UserError]:
             yield UserError(f"{key}: {error.problem}", hint=error.hint)
 
 
-def check_package(setting: str, package: str, extra: str) -> Iterator[UserError]:
+def check_package(setting: str, package: str) -> Iterator[UserError]:
     """Yields a problem for an optional package that a setting needs and that is not installed."""
-    if package not in sys.modules and find_spec(package) is None:
-        yield UserError(f"{setting} needs the package {package}", hint=f"pip install '.[{extra}]'")
+    if is_missing(package):
+        yield missing_package(setting, package)
 
 
 def check_precision(key: str, precision: str) -> Iterator[UserError]:
     """Yields a problem for a precision that needs a package which is not installed."""
     if precision == "onnx":
-        yield from check_package(f"{key}=onnx", "onnxruntime", "onnx")
+        yield from check_package(f"{key}=onnx", "onnxruntime")
 
 
 def check_plots(key: str, plots: bool) -> Iterator[UserError]:
     """Yields a problem where plots are asked for without the package that draws them."""
     if plots:
-        yield from check_package(f"{key}=true", "matplotlib", "plots")
+        yield from check_package(f"{key}=true", "matplotlib")
 
 
 def check_class(key: str, target: str) -> Iterator[UserError]:
@@ -208,7 +209,7 @@ def check_accelerator(key: str, accelerator: str) -> Iterator[UserError]:
 def check_loggers(key: str, loggers: Any) -> Iterator[UserError]:
     """Yields problems for loggers without their package or account."""
     if loggers.tensorboard is not None:
-        yield from check_package(f"{key}=tensorboard", "tensorboard", "tensorboard")
+        yield from check_package(f"{key}=tensorboard", "tensorboard")
     if loggers.wandb is not None and not loggers.wandb.offline and not has_wandb_account():
         problem = f"{key}=wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
         yield UserError(problem, hint="logger.wandb.offline=true needs none; or run `wandb login`")

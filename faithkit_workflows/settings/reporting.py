@@ -33,7 +33,7 @@ class ReportSettings(blocks.Script):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.runs is not None and self.html is not None:
-            yield from check_package("html", "matplotlib", "report")
+            yield from check_package("html", "matplotlib")
 
 
 class ExportSettings(blocks.Script):
@@ -73,7 +73,7 @@ class ExportSettings(blocks.Script):
                 problem = f"format={self.format} is for encoders, and this is a {kind}"
                 yield UserError(problem, place=self.checkpoint, hint="leave format out")
             for package in ("onnx", "onnxscript", "onnxruntime") if self.format != ONE_LOGIT else ():
-                yield from check_package(f"format={self.format}", package, "onnx")
+                yield from check_package(f"format={self.format}", package)
         if self.push_to is not None and not self.dry_run and not has_token():
             problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
             yield UserError(problem, hint="dry_run=true needs none")
@@ -113,4 +113,4 @@ class ReproduceSettings(blocks.Script):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if not self.dry_run and any(name == ALL or "figure" in name for name in self.table):
-            yield from check_package("table", "matplotlib", "plots")
+            yield from check_package("table", "matplotlib")

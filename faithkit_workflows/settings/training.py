@@ -213,4 +213,4 @@ class TrainSettings(blocks.ExtensibleScript):
         yield from preflight.check_weights("model.weights", getattr(model, "weights", None))
         yield from preflight.check_prompts("model", getattr(model, "ask", None), getattr(model, "prompts", None))
         if getattr(model, "lora_rank", None) is not None:
-            yield from preflight.check_package("model.lora_rank", "peft", "lora")
+            yield from preflight.check_package("model.lora_rank", "peft")

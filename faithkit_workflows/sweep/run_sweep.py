@@ -204,10 +204,9 @@ def is_interval(override: Any) -> bool:
 
 
 def _missing_packages(options: Sweep) -> list[UserError]:
-    found = [] if options.search != OPTUNA else list(check_package("sweep=optuna", "optuna", "sweep"))
-    if options.launcher != JOBLIB:
-        found += check_package(f"sweep.launcher={options.launcher}", "submitit", "sweep")
-    return found
+    found = [] if options.search != OPTUNA else list(check_package("sweep=optuna", "optuna"))
+    launcher = "joblib" if options.launcher == JOBLIB else "submitit"
+    return [*found, *check_package(f"sweep.launcher={options.launcher}", launcher)]
 
 
 def _check_search(plan: Plan, monitors: list[tuple[str, str]]) -> None:

@@ -119,9 +119,9 @@ def test_a_model_without_a_graph_says_how_to_write_one(trained: Path) -> None:
 
 def test_the_missing_package_is_named(with_graph: Path, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(UserError, match=r"onnxruntime(.|\n)*pip install '.\[onnx\]'"):
+    with pytest.raises(UserError, match=r'onnxruntime(.|\n)*pip install "faithkit\[onnx\]"'):
         Critic.load(with_graph, precision="onnx")
-    with pytest.raises(UserError, match=r"onnxruntime(.|\n)*pip install '.\[onnx\]'"):
+    with pytest.raises(UserError, match=r'onnxruntime(.|\n)*pip install "faithkit\[onnx\]"'):
         export_graph(str(trained), int8=False)
     assert not (trained / "hf" / ONNX).exists()
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.metrics.classification import safe_ratio
+from faithkit.packages import needs_package
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Statistic, Values
 from faithkit.token_overlap import greedy_runs, lcs_length
@@ -43,7 +44,8 @@ def bleu_counts(responses: Sequence[str], references: Sequence[str]) -> Values:
 
 def tokenize(texts: Sequence[str]) -> list[list[str]]:
     """Splits texts by sacrebleu's `13a` (mteval-v13a), many texts in a call: its rules do not reach across a space."""
-    from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+    with needs_package("BLEU"):
+        from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
     tokenizer = Tokenizer13a()
     tokens: list[list[str]] = []

@@ -223,7 +223,7 @@ def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monk
 
 def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(UserError, match=r"pip install '\.\[openai\]'"):
+    with pytest.raises(UserError, match=r'pip install "faithkit\[openai\]"'):
         OpenAiEngine(MODEL, ServerOptions(base_url="http://localhost:1/v1"))
 
 

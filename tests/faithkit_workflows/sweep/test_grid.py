@@ -9,7 +9,6 @@ import pytest
 from faithkit.errors import UserError
 from faithkit.runs.sweeps import SweepRecord, write_sweep
 from faithkit.signals import Interrupted
-from faithkit_workflows.settings import preflight
 from faithkit_workflows.sweep.sweep_search import make_job
 from tests.faithkit_workflows.sweep.sweeping import Failure, Trainings, line_of, sweep_here
 
@@ -44,11 +43,13 @@ def test_a_wrong_sweep_is_explained(arguments, words, tmp_path, monkeypatch):
     assert trainings is None or not trainings.started
 
 
-@pytest.mark.parametrize(("package", "argument"), [("optuna", OPTUNA), ("submitit", "sweep.launcher=submitit_slurm")])
+@pytest.mark.parametrize(
+    ("package", "argument"),
+    [("optuna", OPTUNA), ("submitit", "sweep.launcher=submitit_slurm"), ("joblib", "sweep.launcher=joblib")],
+)
 def test_a_missing_package_is_named_with_the_command_that_installs_it(package, argument, tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, package, raising=False)
-    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=rf"needs the package {package}(.|\n)*pip install '.\[sweep\]'"):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UserError, match=rf'needs the package {package}(.|\n)*pip install "faithkit\[sweep\]"'):
         sweep_here(None, "model.dropout=0.0,0.1", argument, f"run_dir={tmp_path / 'sweep'}")
 
 
