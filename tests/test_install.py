@@ -8,10 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.test_model_folder import write_critic, write_tagger
 from tests.running import ROOT, SMALL
 
 OURS = {"faithkit", "critic", "generation", "judge", "data_modules", "construction", "faithkit_workflows"}
 DECOYS = ("common", "evaluation", "inference", "tests", "configs", "utils", "speed")
+# What requirements-score.lock leaves out.
+NOT_FOR_SCORING = (
+    *("lightning", "pytorch_lightning", "torchmetrics", "wandb", "spacy", "pandas", "datasets", "sacrebleu", "crepes"),
+    *("sklearn", "scipy", "joblib", "pyarrow"),
+)
 COMMANDS = ("train", "evaluate", "generate", "score", "chat", "export", "construct", "reproduce")
 
 
@@ -104,3 +110,25 @@ def test_it_trains_and_scores_rows_of_ones_own(installed: Path, elsewhere: Path,
     assert scored.returncode == 0, scored.stderr
     header, row = (elsewhere / "scored" / "my rows.scored.csv").read_text().splitlines()
     assert header == "knowledge,response,label,probability,spans" and row.startswith("The river is long.,It is long.,")
+
+
+def test_scoring_needs_none_of_what_training_needs(tmp_path: Path) -> None:
+    table, out, critic, tagger = (tmp_path / name for name in ("rows.csv", "scored", "critic", "tagger"))
+    write_critic(critic)
+    write_tagger(tagger)
+    table.write_text("knowledge,response\nThe river is long.,It is long.\nThe city is old.,It is new.\n")
+    code = f"""
+import sys
+sys.modules |= dict.fromkeys({NOT_FOR_SCORING})
+from faithkit import Critic, Tagger
+from faithkit.__main__ import main
+pair = dict(knowledge="The river is long.", response="It is long.")
+Critic.load({str(critic)!r}).score(**pair).label
+Tagger.load({str(tagger)!r}).predict(**pair).spans
+sys.argv[1:] = ["score", {str(table)!r}, "checkpoint={tagger}", "run_dir={out}"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and "answers called hallucinated" in done.stdout, done.stderr
+    verdicts = [row.split(",")[2] for row in (out / "rows.scored.csv").read_text().splitlines()]
+    assert verdicts[0] == "label" and len(verdicts) == 3 and set(verdicts[1:]) <= {"faithful", "hallucinated"}

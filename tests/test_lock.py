@@ -10,9 +10,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from faithkit.packages import EXTRAS
 from tests.running import ROOT
+from tests.test_install import NOT_FOR_SCORING
 
 FILES = ("requirements.lock", "requirements-torch.lock", "requirements-cpu.lock", "requirements-dev.lock")
+SCORE = "requirements-score.lock"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the packages for CUDA are of Linux")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -39,11 +42,34 @@ def assert_satisfied(dependencies: Iterable[str], lock: dict[str, Requirement]) 
 def test_every_dependency_is_locked_to_a_version_that_it_allows(torch: str) -> None:
     files = ("requirements.lock", torch, "requirements-dev.lock")
     assert_satisfied(PROJECT["dependencies"], locked(*files[:2]))
-    assert_satisfied(PROJECT["optional-dependencies"]["dev"], locked(*files))
+    for extra, wanted in PROJECT["optional-dependencies"].items():
+        if extra not in ("all", "vllm", "docs"):
+            assert_satisfied(wanted, locked(*files))
 
 
-def test_the_lock_is_closed() -> None:
-    lock = locked("requirements.lock", "requirements-cpu.lock", "requirements-dev.lock")
+def test_an_upper_bound_has_a_comment_with_its_reason() -> None:
+    lines = (ROOT / "pyproject.toml").read_text().splitlines()
+    assert not [line for line in lines if re.search(r'"[\w\[\]-]+[^"]*(<|==)', line) and "#" not in line]
+
+
+def test_all_has_every_extra_that_fits_together() -> None:
+    extras = PROJECT["optional-dependencies"]
+    (everything,) = map(Requirement, extras["all"])
+    assert everything.extras == extras.keys() - {"all", "vllm", "docs", "bench", "dev"}
+    for package, extra in EXTRAS.items():
+        names = {canonicalize_name(Requirement(line).name) for line in extras.get(extra, PROJECT["dependencies"])}
+        assert {"sklearn": "scikit-learn", "aiohttp": "openai"}.get(package, package.replace("_", "-")) in names
+
+
+def test_scoring_takes_the_versions_of_the_other_locks_without_what_training_needs() -> None:
+    score, others = locked(SCORE), locked("requirements.lock", "requirements-cpu.lock")
+    assert [(name, pin.specifier) for name, pin in score.items() if others[name].specifier != pin.specifier] == []
+    assert not score.keys() & {*NOT_FOR_SCORING, "pytorch-lightning", "scikit-learn", "scipy", "pyarrow"}
+
+
+@pytest.mark.parametrize("files", [("requirements.lock", "requirements-cpu.lock", "requirements-dev.lock"), (SCORE,)])
+def test_the_lock_is_closed(files: tuple[str, ...]) -> None:
+    lock = locked(*files)
     for name, pin in lock.items():
         try:
             installed = distribution(name)
@@ -54,7 +80,7 @@ def test_the_lock_is_closed() -> None:
             assert_satisfied(installed.requires or (), lock)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", (*FILES, SCORE))
 def test_a_lock_file_has_hashes_alone(file: str) -> None:
     text = (ROOT / file).read_text()
     packages = re.findall(r"^[A-Za-z0-9].*\n(?:[ \t].*\n)*", text, re.MULTILINE)

@@ -20,16 +20,17 @@ is not a corrected rate.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, stdtrit
 
 from faithkit.errors import UserError
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.statistics.bootstrap import Groups, bootstrap
 from faithkit.statistics.metric import ACCURACY, ERROR_RATE, UPPER_QUANTILE, Metric
+from faithkit.statistics.quantiles import student_quantile
 from faithkit.statistics.spread import Values
 
 MOST_UNDEFINED = 0.01  # of the resamples: above, nothing is known about the rate
@@ -179,7 +180,7 @@ def _levels(count: int) -> tuple[float, float]:
     """The quantiles of a 95% interval, farther out for few groups: Student's t (Hesterberg 2015, expanded)."""
     if count < 2:
         return 0.0, 1.0
-    low = float(ndtr(np.sqrt(count / (count - 1)) * stdtrit(count - 1, 1 - UPPER_QUANTILE)))
+    low = NormalDist().cdf(-((count / (count - 1)) ** 0.5) * student_quantile(UPPER_QUANTILE, count - 1))
     return low, 1 - low
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from math import inf, isfinite
 from statistics import mean, stdev
 
+from faithkit.statistics.quantiles import student_quantile
+
 UPPER_QUANTILE = 0.975  # of a 95% interval
 
 
@@ -95,9 +97,7 @@ def average_runs(values: Sequence[float], n: int | None = None, *, kind: MetricK
     """
     if len(values) == 1:
         return Metric(value=values[0], n=n)
-    from scipy.special import stdtrit
-
     center = mean(values)
-    margin = float(stdtrit(len(values) - 1, UPPER_QUANTILE)) * stdev(values) / len(values) ** 0.5
+    margin = student_quantile(UPPER_QUANTILE, len(values) - 1) * stdev(values) / len(values) ** 0.5
     kind = kind or (PROPORTION if all(0 <= value <= 1 for value in values) else NUMBER)
     return Metric(value=center, low=kind.clip(center - margin), high=kind.clip(center + margin), n=n)

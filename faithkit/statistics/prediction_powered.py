@@ -35,12 +35,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from faithkit.errors import UserError
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.metric import UPPER_QUANTILE, Metric
-from faithkit.statistics.spread import Values, exact_interval, proportion_interval
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import Values, exact_interval, proportion_interval, t_quantile
 
 MIN_GROUPS = 20
 MIN_OF_EACH = 5
@@ -218,7 +217,7 @@ def _effective_labels(sums: LabelSums) -> float:
     if not (0 < share < 1 and np.isfinite(error) and error > 0 and groups > 1):
         return min(groups, float(weight**2 / ww))
     worth = min(share * (1 - share) / error**2, labels)
-    return worth * float((stdtrit(max(labels - 1, 1), UPPER_QUANTILE) / stdtrit(groups - 1, UPPER_QUANTILE)) ** 2)
+    return worth * (t_quantile(labels) / t_quantile(groups)) ** 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,13 +253,13 @@ def plan_labels(sums: LabelSums, width: float) -> LabelPlan:
     error = sums.error(None)
     has_error = np.isfinite(error) and sums.num_groups >= MIN_GROUPS
     effect = max(1.0, error**2 / (unexplained / present + explained)) if has_error else 1.0
-    least_width = float(2 * stdtrit(max(num - 1, 1), UPPER_QUANTILE) * np.sqrt(effect * variance / num))
+    least_width = float(2 * t_quantile(num) * np.sqrt(effect * variance / num))
     wanted = (width / (2 * 1.96)) ** 2 / effect - explained
     if wanted <= 0 or unexplained / wanted > num:
         return LabelPlan(num_labels=None, least_width=least_width)
     count = unexplained / wanted
     for _ in range(20):  # Student's t depends on the number itself
-        half = width / (2 * stdtrit(max(count - 1, 2), UPPER_QUANTILE))
+        half = width / (2 * t_quantile(max(count, 3)))
         count = unexplained / max(half**2 / effect - (variance - unexplained) / num, 1e-12)
     needed = int(np.ceil(max(count, MIN_GROUPS, MIN_OF_EACH / min(share, 1 - share))))
     return LabelPlan(num_labels=needed if needed <= num else None, least_width=least_width)
