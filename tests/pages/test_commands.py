@@ -70,7 +70,8 @@ def check_make(target: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
 
 
 def check_pip(verb: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert verb == "install"
+    assert verb in ("install", "sync")
+    assert all((ROOT / word).exists() for word in arguments if word.endswith(".lock"))
     for extra in re.findall(r"\[(.+?)\]", " ".join(arguments)):
         assert extra in EXTRAS
 
@@ -94,8 +95,10 @@ def checker(words: list[str]) -> tuple[Callable[[str, list[str], pytest.MonkeyPa
             return check_script, [script.removesuffix(".py"), *rest]
         case ["make", *rest]:
             return check_make, rest
-        case ["pip", *rest]:
+        case ["pip", *rest] | ["uv", "pip", *rest]:
             return check_pip, rest
+        case ["uv", "venv"]:
+            return check_pip, ["install"]
         case ["pytest", *rest]:
             return check_pytest, rest or ["-q"]
     raise AssertionError(f"no test knows this command: {shlex.join(words)}")
