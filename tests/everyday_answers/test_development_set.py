@@ -1,7 +1,8 @@
-"""The development and test sets of everyday answers are complete, consistent and without leaks in opening words."""
+"""The sets of everyday answers are complete, consistent and without leaks in opening words."""
 
 import re
 from collections import Counter, defaultdict
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from faithkit.files.jsonl import read_jsonl
 from tests.running import ROOT
 
 FOLDER = ROOT / "tests" / "everyday_answers"
-CONTEXTS = {"development": ("dev", 65), "test": ("test", 33)}  # prefix of the ids and number of contexts
+# prefix of the ids and number of contexts
+CONTEXTS = {"development": ("dev", 65), "test": ("test", 33), "fitting": ("fit", 56)}
 STYLES = {"product", "medicine", "news", "hr", "legal"}
 ERRORS = {"number", "date", "unit", "entity", "role", "negation", "contradiction", "addition"}
 TEXTS = ("knowledge", "question", "response")
@@ -73,9 +75,9 @@ def test_the_opening_word_does_not_tell_the_label(rows: list[dict[str, Any]], op
 
 
 def test_the_sets_share_no_text() -> None:
-    development, test = map(read_set, CONTEXTS)
-    for text in ("id", "knowledge"):
-        assert not {row[text] for row in development} & {row[text] for row in test}
+    for first, second in combinations(map(read_set, CONTEXTS), 2):
+        for text in ("id", "knowledge"):
+            assert not {row[text] for row in first} & {row[text] for row in second}
 
 
 def test_a_fifth_to_two_fifths_of_the_development_set_is_made_by_rules() -> None:
