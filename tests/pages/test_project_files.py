@@ -16,7 +16,9 @@ WORKFLOW = yaml.safe_load((ROOT / "docs" / "faithfulness.yml").read_text(encodin
 
 
 def test_citation_and_changelog_name_this_version() -> None:
-    newest = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    versions = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert versions[0] == "Unreleased"
+    newest = versions[1]
     assert str(CITATION["version"]) == newest == PROJECT["version"]
     assert (CITATION["title"], CITATION["license"]) == (PROJECT["name"], PROJECT["license"])
 
