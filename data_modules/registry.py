@@ -6,7 +6,8 @@ from typing import Any
 
 from data_modules.reading.dataset import Source
 from faithkit.errors import UserError
-from faithkit.targets import DATASETS, ENTRY_POINTS
+from faithkit.plugins import DATASETS as ENTRY_POINTS
+from faithkit.targets import DATASETS
 
 
 class _Sources(Mapping[str, type[Source]]):
@@ -62,7 +63,7 @@ def find_dataset(name: str | None, target: str | None = None) -> type[Source]:
 def _checked(place: str, load: Callable[[], object]) -> type[Source]:
     try:
         found = load()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:  # TypeError: not even a text
+    except Exception as error:  # its module may raise anything
         hint = "install its package, and name the class as package.module.Class"
         raise UserError(f"cannot import the dataset {place!r}: {error}", hint=hint) from error
     if not (isinstance(found, type) and issubclass(found, Source)):

@@ -17,6 +17,7 @@ from faithkit.records import Example, Turn, passage_text
 
 MOST = 2**31 - 1  # of any count: what fits into the arrays that are planned with it
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
+KNOWLEDGE, CONTEXT = "knowledge", "context"
 TEXT_HINT = 'give a text, such as "The Danube is long."'
 PASSAGES_HINT = 'give a text or a list of passages, such as ["The Danube is long.", "It ends in the Black Sea."]'
 # How Python, numpy and pandas write a missing value.
@@ -32,13 +33,21 @@ def wrong(name: str, expected: str, value: Any, hint: str, place: str | None = N
 
 
 def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Makes a public method explain unknown and missing arguments, when it is called even if it is a generator."""
+    """Makes a public method explain unknown and missing arguments, when it is called even if it is a generator.
+
+    `context=` is another name of an argument `knowledge`.
+    """
     signature = inspect.signature(method)
     names = [name for name in signature.parameters if name not in ("self", "cls")]
 
     @wraps(method)
     def explained(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         __tracebackhide__ = True  # pytest shows the caller's line
+        if CONTEXT in kwargs and KNOWLEDGE in names:
+            if KNOWLEDGE in kwargs:
+                problem = f"{method.__qualname__}: {CONTEXT} and {KNOWLEDGE} are two names of one argument"
+                raise UserError(problem, hint="leave one of them out")
+            kwargs[KNOWLEDGE] = kwargs.pop(CONTEXT)
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:

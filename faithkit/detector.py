@@ -9,17 +9,19 @@ A kind of detector is declared once, here or by an entry point of the group `fai
 
 Its class then works wherever a detector is named: as `checkpoint=FOLDER` of a folder whose `faithkit.json` has this
 kind, or as `checkpoint=overlap:ARGUMENT`, which calls
-`OverlapDetector.load("ARGUMENT", precision=..., batch_tokens=...)`.
+`OverlapDetector.load("ARGUMENT", precision=..., batch_tokens=...)`. Without an entry point a command names the class:
+`checkpoint=my_package.overlap:OverlapDetector:ARGUMENT`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from faithkit.errors import UserError
+from faithkit.plugins import DETECTORS as ENTRY_POINTS
+from faithkit.plugins import load_object, load_plugins, object_name
 from faithkit.records import Example, Prediction
 
 if TYPE_CHECKING:  # numpy is imported later
@@ -28,7 +30,6 @@ if TYPE_CHECKING:  # numpy is imported later
 CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"
 DETECTORS = (CRITIC, TAGGER, JUDGE)
 TRAINED = frozenset({CRITIC, TAGGER, GENERATOR, JUDGE})  # the kinds of models trained here
-ENTRY_POINTS = "faithkit.detectors"
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of an entailment model's probabilities
 
 
@@ -104,30 +105,30 @@ BUILT_IN = {
 
 @cache
 def detector_kinds() -> Mapping[str, DetectorKind]:
-    """Returns every kind by its name: those of this project, then those of installed packages.
-
-    Raises:
-        UserError: An entry point does not name a `DetectorKind`.
-    """
-    kinds = dict(BUILT_IN)
-    for point in entry_points(group=ENTRY_POINTS):
-        kind = point.load()
-        if not isinstance(kind, DetectorKind):
-            raise UserError(
-                f"entry point {point.name!r} is not a DetectorKind", place=point.value, hint="see docs/extending.md"
-            )
-        kinds.setdefault(kind.name, kind)
-    return kinds
+    """Returns every kind by its name: those of this project, then those of installed packages."""
+    return BUILT_IN | {
+        kind.name: kind for kind in load_plugins(ENTRY_POINTS, DetectorKind).values() if kind.name not in BUILT_IN
+    }
 
 
 def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
-    """Splits `NAME:ARGUMENT` into the kind with this name and its argument; None for any other checkpoint.
+    """Splits `NAME:ARGUMENT` or `module:Class:ARGUMENT` into kind and argument; None for any other checkpoint.
 
     Models that are trained here are named by their folder alone, which records what they were trained on.
     """
     name, separator, argument = checkpoint.partition(":")
-    kind = detector_kinds().get(name) if separator and name not in TRAINED else None
-    return (kind, argument) if kind else None
+    if not separator or name in TRAINED:
+        return None
+    if kind := detector_kinds().get(name):
+        return kind, argument
+    if (target := object_name(checkpoint)) is None:
+        return None
+    found = load_object(target)
+    if not isinstance(found, DetectorKind):
+        if missing := [method for method in ("load", "predict_examples") if not hasattr(found, method)]:
+            raise UserError(f"{target} is no detector: it has no {missing[0]}", hint="see docs/extending.md")
+        found = DetectorKind(name=target, target=target)
+    return found, checkpoint[len(target) + 1 :]
 
 
 class Entailment(Protocol):

@@ -14,8 +14,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from faithkit.errors import UserError, shorten
-
-ENTRY_POINTS = "faithkit.datasets"  # the group in which other packages declare datasets: name = module:Class
+from faithkit.plugins import DATASETS as ENTRY_POINTS
+from faithkit.plugins import OBJECT, object_name, plugin_names
 
 TARGETS = (
     "critic.sequence.task.CriticTask",
@@ -61,9 +61,7 @@ def check_names(config: Mapping[str, Any], named: Sequence[str], *, place: str |
         named: Classes and datasets that the user named in this command: see `named_in`.
         place: The file of the configuration.
     """
-    from importlib.metadata import entry_points
-
-    outsiders = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - DATASETS.keys()
+    outsiders = plugin_names(ENTRY_POINTS) - DATASETS.keys()
     allowed = {*TARGETS, *DATASETS.values(), *named}
     found = [(key, target) for key, target in _targets(config) if target not in allowed]
     found += [(key, name) for key, name in _datasets(config) if name in outsiders and name not in named]
@@ -83,26 +81,31 @@ def named_in(overrides: Sequence[str], candidates: Mapping[str, Any]) -> list[st
 
 def find_outside_code(stored: Sequence[str]) -> str | None:
     """Finds an override in a stored command that may name code of another package."""
-    from importlib.metadata import entry_points
-
-    outsiders = {entry.name for entry in entry_points(group=ENTRY_POINTS)} - DATASETS.keys()
+    outsiders = plugin_names(ENTRY_POINTS) - DATASETS.keys()
     words = "|".join(
         ["_target_", r"^\+*extensions=", *(rf"(?<![\w.]){re.escape(name)}(?![\w.])" for name in outsiders)]
     )
-    return next((shorten(text) for text in stored if re.search(words, text)), None)
+    return next((shorten(text) for text in stored if re.search(words, text) or _names_object(text)), None)
+
+
+def _names_object(text: str) -> bool:
+    return any(object_name(match[0]) for match in OBJECT.finditer(text))
 
 
 def _targets(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields each `_target_` with its key, at any depth; the representation of one that is not a text."""
+    """Yields each `_target_` and `module:Class` with its key, at any depth; what is no text by its representation."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             here = f"{key}.{name}" if key else str(name)
             if name == "_target_" and item is not None:
                 yield here, item if isinstance(item, str) else repr(item)
-            yield from _targets(item, here)
+            else:
+                yield from _targets(item, here)
     elif isinstance(value, list | tuple):
         for number, item in enumerate(value):
             yield from _targets(item, f"{key}[{number}]")
+    elif isinstance(value, str) and (name := object_name(value)):
+        yield key, name
 
 
 def _datasets(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

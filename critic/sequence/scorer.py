@@ -111,9 +111,9 @@ class Critic:
         critic = Critic.load("runs/...")
         critic.score(knowledge="The Danube flows through ten countries.", response="It flows through twelve.")
 
-    `score` takes one response or a list, `stream` any number of responses, `predict_examples` records of a dataset.
-    Knowledge may have any length. The score of a response does not depend on its batch: probabilities agree up to float
-    rounding (1e-6 in fp32), and so do labels, unless a probability is that close to the threshold.
+    `score` (also `predict`) takes one response or a list, `stream` any number of responses, `predict_examples` records
+    of a dataset. Knowledge may have any length. The score of a response does not depend on its batch: probabilities
+    agree up to float rounding (1e-6 in fp32), and so do labels, unless a probability is that close to the threshold.
 
     Args:
         model: A sequence classifier of transformers with the labels faithful and hallucinated.
@@ -253,7 +253,7 @@ class Critic:
 
         Args:
             knowledge: A text, or a list of passages, which are joined by spaces; for a list of responses a list of
-                these.
+                these. `context=` is another name.
             response: A text, or a list of texts.
             history: The turns before the response. Critics do not read it; it is checked, so that critic and tagger
                 have the same interface.
@@ -266,6 +266,8 @@ class Critic:
         single, requests = read_requests(knowledge, response, history, join_passages)
         scores = self._scores(requests, *read_cuts(threshold, abstain_at))
         return scores[0] if single else scores
+
+    predict = score  # as a tagger has it
 
     @arguments.explain_keywords
     def stream(

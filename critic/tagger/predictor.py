@@ -226,7 +226,7 @@ class Tagger:
 
         Args:
             knowledge: A text, or a list of passages, which are numbered as in RAGTruth ("passage 1:..."); for a list
-                of responses a list of these.
+                of responses a list of these. `context=` is another name.
             response: A text, or a list of texts.
             history: The turns before the response, the oldest first: texts, `Turn`s, (speaker, text) pairs, or one text
                 for the last turn; for a list of responses a list of these.

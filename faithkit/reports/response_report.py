@@ -22,9 +22,9 @@ from faithkit.metrics.responses.measure_responses import (
 from faithkit.metrics.responses.response_columns import (
     CRITIC_RATE,
     PERCENT,
-    RESPONSE_METRICS,
     MetricColumns,
     PairedResponses,
+    response_metrics,
 )
 from faithkit.pages.page_tables import (
     add_fields,
@@ -56,7 +56,7 @@ CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues
 def systems_table(systems: Systems, *, title: str) -> Table:
     """Shows one column per system and one row per metric that any of them has."""
     caption = [f"{CAPTION}; n = {list_sizes(systems.values())}"]
-    names = [name for name, metric in RESPONSE_METRICS.items() if metric.title]
+    names = [name for name, metric in response_metrics().items() if metric.title]
     return new_number_table(title, "metric", systems, _metric_rows(systems, names), caption=caption)
 
 
@@ -64,7 +64,7 @@ def _metric_rows(systems: Systems, names: Iterable[str]) -> Iterator[list[str]]:
     """Makes a row of each metric that any of the systems has."""
     for name in names:
         if any(name in metrics for metrics in systems.values()):
-            metric = RESPONSE_METRICS[name]
+            metric = response_metrics()[name]
             yield [metric.title, *(_cell(metrics.get(name), metric.scale) for metrics in systems.values())]
 
 
@@ -82,7 +82,7 @@ def differences_table(
         judges: Further judges; their rates are compared too.
     """
     rates = {f"{judge.key}_rate": (f"{judge.name}: hallucinated", PERCENT) for judge in judges}
-    titles = {name: (metric.title, metric.scale) for name, metric in RESPONSE_METRICS.items()}
+    titles = {name: (metric.title, metric.scale) for name, metric in response_metrics().items()}
     rows = (
         [
             escape_terminal(shown),

@@ -20,7 +20,7 @@ from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseExce
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
 from faithkit.files.run_folder import SWEEP_FILE, script_of
 from faithkit.settings.check import check_settings, find_problems
-from faithkit.settings.overrides import compose_config, parse_overrides, repeated_keys, sweep_values
+from faithkit.settings.overrides import NO_CHOICE, compose_config, parse_overrides, repeated_keys, sweep_values
 
 MAX_CHECKED_JOBS = 100  # of a sweep, before its first job runs: about ten seconds
 OPTIONS = ("--help", "--multirun", "--cfg", "--resolve")
@@ -94,7 +94,8 @@ class CommandLine:
         with open_dict(cfg):
             del cfg["hydra"]
         if problems:
-            raise join_problems([*problems, *self._value_problems(cfg)])
+            is_other = any(NO_CHOICE in one.problem for one in problems)  # the values are those of another choice
+            raise join_problems([*problems, *([] if is_other else self._value_problems(cfg))])
         return cfg
 
     def _value_problems(self, cfg: Any) -> list[UserError]:

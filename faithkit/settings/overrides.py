@@ -15,9 +15,11 @@ from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from faithkit.errors import UserError, choice_hint, nearest, shorten
+from faithkit.plugins import DATASETS, object_name, plugin_names
 from faithkit.settings.config_files import choices_of
 
-OPEN_BLOCK = "options"
+OPEN_BLOCK, BENCHMARK, DETECTION = "options", "benchmark", "_detection"
+NO_CHOICE = "has no choice"
 LIST_HINT = "the items of a list are numbered: data.parts.0.path=PATH"
 EVERY_KEY = "see every key with --cfg job"
 
@@ -65,6 +67,7 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
     Returns:
         The configuration with the block `hydra`, and a problem for each override that cannot be applied.
     """
+    overrides = _with_outside_benchmark(configs, overrides)
     last = {override.key_or_group: override for override in overrides}
     groups = {key: override for key, override in last.items() if _is_choice(configs, override)}
     problems: list[UserError] = []
@@ -85,6 +88,24 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
     return cfg, problems
 
 
+def _with_outside_benchmark(configs: Path, overrides: Sequence[Override]) -> list[Override]:
+    """Replaces `benchmark=NAME` or `benchmark=module:Class` by the keys that read this dataset of another package."""
+    kept, added = list[Override](), list[str]()
+    for override in overrides:
+        is_plain = override.key_or_group == BENCHMARK and not (override.is_sweep_override() or override.is_delete())
+        name = override.value() if is_plain else None
+        if not isinstance(name, str) or name in (DETECTION, *choices_of(BENCHMARK, configs)):
+            kept.append(override)
+        elif target := object_name(name):
+            name = target.rpartition(":")[2]
+            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}", f"+{BENCHMARK}._target_={target}"]
+        elif name in plugin_names(DATASETS):
+            added = [f"{BENCHMARK}={DETECTION}", f"{BENCHMARK}.name={name}"]
+        else:
+            kept.append(override)
+    return [*parse_overrides(added)[0], *kept]
+
+
 def _is_choice(configs: Path, override: Override) -> bool:
     """Reports whether an override chooses from a group; a block of keys for a group's name sets values."""
     is_group = (configs / override.key_or_group).is_dir()
@@ -102,8 +123,11 @@ def _choice_problems(configs: Path, override: Override) -> Iterator[UserError]:
     for name in chosen:
         if name is None:
             yield UserError(f"{group}=null chooses nothing", hint=f"leave {group} out, or write '~{group}'")
-        elif name not in known:
-            yield UserError(f"{group} has no choice {shorten(name)}", hint=choice_hint(name, known))
+        elif name not in known and (group, name) != (
+            BENCHMARK,
+            DETECTION,
+        ):
+            yield UserError(f"{group} {NO_CHOICE} {shorten(name)}", hint=choice_hint(name, known))
     if len({str(name) for name in chosen}) < len(chosen):
         yield UserError(f"{group}: {override.input_line} names a choice twice", hint="name each once")
 

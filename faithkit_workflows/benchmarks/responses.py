@@ -20,7 +20,7 @@ from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
-from faithkit.metrics.responses.response_columns import PairedResponses
+from faithkit.metrics.responses.response_columns import PairedResponses, add_metrics
 from faithkit.records import Prediction
 from faithkit.reports.response_report import report_responses
 from faithkit.reports.write_reports import EvaluationResult
@@ -53,6 +53,7 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     block, batch_tokens = config["benchmark"], config["batch_tokens"]
     names, detector, bert_score, baseline, q2, official = block["bert_score"], None, None, None, None, None
     check_precision(config["precision"])
+    add_metrics(block.get("metrics") or ())
     options = {"precision": config["precision"], "batch_tokens": batch_tokens}
     if block["critic"]:
         detector = load_detector(block["critic"], labels=config.get("labels"), **options)

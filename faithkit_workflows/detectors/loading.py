@@ -120,6 +120,9 @@ def load_detector(
         raise UserError(
             f"{name} is for a {takers}, and this is a {kind.name}", place=checkpoint, hint=f"leave {name} out"
         )
+    if kind is BUILT_IN[JUDGE] and stored_judge(path)[1] is None:
+        problem = "%s is a language model that was not trained to find hallucinations"
+        log.warning(f"{problem}: check its verdicts on labelled rows; `faithkit models` lists detectors", path)
     detector: Detector = kind.load_class().load(path, **given)
     return detector
 

@@ -90,6 +90,7 @@ class Responses(Benchmark):
     baselines: Annotated[list[str], types.SomeOf(RESPONSE_BASELINES, least=0)]
     critic: blocks.DetectorPath
     judges: list[types.Text] = Field(default_factory=list)
+    metrics: Annotated[list[types.Text], types.Hint("use a list of module:NAME")] = Field(default_factory=list)
     judge_labels: list[blocks.LabelledSet] = Field(default_factory=list)
     bert_score: BertScore | None
     nli: types.Text | None

@@ -16,6 +16,7 @@ from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
+from faithkit.targets import check_names
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.preflight import check_output_folder, check_package
@@ -204,7 +205,9 @@ def read_detector_file(path: str) -> dict[str, Any]:
         UserError: It is not plain data, a key is wrong, or it names no detector, or two that are no cascade.
     """
     try:
-        found = check_settings(read_config(Path(path).expanduser()), DetectorFile)
+        config = read_config(Path(path).expanduser())
+        check_names(config, (), place=path)
+        found = check_settings(config, DetectorFile)
     except UserError as error:
         hint = error.hint if error.hint and "config.yaml" not in error.hint else FILE_HINT
         raise UserError(error.problem, place=error.place or path, hint=hint) from error

@@ -11,7 +11,10 @@ from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES, find_dataset
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
-from tests.running import compose, evaluate_here, train_here
+from faithkit.settings.command_line import CommandLine
+from faithkit_workflows import evaluate
+from faithkit_workflows.settings.engines import read_detector_file
+from tests.running import ROOT, compose, evaluate_here, train_here
 
 MODULE = """
 from collections.abc import Iterator
@@ -50,6 +53,7 @@ class Other:
     def __init__(self, **options):
         raise AssertionError("only datasets may be called")
 """
+SETTINGS = "faithkit_workflows.settings.evaluation:EvaluateSettings"
 ENTRY_POINTS = """[faithkit.datasets]
 desk_lamps = lamp_data:Lamps
 snli = lamp_data:Other
@@ -108,6 +112,21 @@ def test_it_trains_and_is_a_benchmark(lamps: Path, tiny_bert: Path, tmp_path: Pa
         evaluate_here(*block, f"checkpoint={run}", f"run_dir={folder}")
         metrics = json.loads((folder / "metrics.json").read_text())["metrics"]
         assert metrics["test/mine/macro_f1"]["n"] == 12
+    for name in ("desk_lamps", "lamp_data:Lamps"):
+        folder = tmp_path / name.replace(":", "-")
+        typed = [f"benchmark={name}", f"benchmark.path='{lamps}'", f"checkpoint={run}", f"run_dir={folder}"]
+        command = CommandLine(ROOT / "configs", "evaluate", [*typed, "num_resamples=20"], SETTINGS)
+        cfg = command.compose()
+        list(command.check(cfg))
+        evaluate.main(cfg)
+        metrics = json.loads((folder / "metrics.json").read_text())["metrics"]
+        assert metrics[f"test/{name.rpartition(':')[2]}/macro_f1"]["n"] == 12
+
+
+def test_a_detector_file_cannot_name_code(lamps: Path, tmp_path: Path) -> None:
+    (tmp_path / "detector.yaml").write_text("checkpoint: lamp_data:Other:0.5\n")
+    with pytest.raises(UserError, match="names code that is not this project's: 'lamp_data:Other'"):
+        read_detector_file(str(tmp_path / "detector.yaml"))
 
 
 @pytest.mark.parametrize(

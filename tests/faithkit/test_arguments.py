@@ -37,6 +37,18 @@ def test_a_wrong_call_is_explained(args: tuple[str, ...], keywords: dict[str, st
     assert (refused.value.problem, refused.value.hint) == (problem, hint)
 
 
+@explain_keywords
+def judge(knowledge: str, response: str) -> str:
+    """Judges."""
+    return f"{knowledge}: {response}"
+
+
+def test_context_is_another_name_of_knowledge() -> None:
+    assert judge(context="a", response="b") == judge("a", "b")  # type: ignore[call-arg]
+    with pytest.raises(UserError, match="context and knowledge are two names of one argument"):
+        judge(knowledge="a", context="a", response="b")  # type: ignore[call-arg]
+
+
 def test_an_error_of_the_method_itself_is_not_taken_for_a_wrong_call() -> None:
     @explain_keywords
     def broken() -> int:

@@ -22,6 +22,7 @@ CONSTRUCT = "engine=transformers engine.model=smollm2-135m "
 WRONG = [
     ("train", "modle=critic", "modle: there is no such key|did you mean model"),
     ("train", "model=critik", "model has no choice 'critik'|did you mean critic"),
+    ("evaluate", "benchmark=lanterns benchmark.path=/nowhere", "benchmark has no choice 'lanterns'"),
     ("train", "optimizer.lrr=1", "optimizer.lrr: there is no such key|did you mean optimizer.lr"),
     ("train", "batch_size=4", "batch_size: there is no such key|model.batch_size"),
     ("train", "data.parts.0.path=x", "data.parts is a list"),

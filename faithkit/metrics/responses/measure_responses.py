@@ -22,7 +22,13 @@ from faithkit.metrics.responses.ngrams import (
 )
 from faithkit.metrics.responses.official import OfficialMetrics
 from faithkit.metrics.responses.q2 import Q2, Q2Scores
-from faithkit.metrics.responses.response_columns import CRITIC_RATE, RESPONSE_KINDS, MetricColumns, PairedResponses
+from faithkit.metrics.responses.response_columns import (
+    CRITIC_RATE,
+    RESPONSE_KINDS,
+    MetricColumns,
+    PairedResponses,
+    response_metrics,
+)
 from faithkit.records import HALLUCINATED, UNPARSED, Example
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Statistic, Values
@@ -175,7 +181,7 @@ def measure_responses(
     columns: dict[str, Values] = {}
     notes: list[str] = []
     details: list[dict[str, Any]] = [{} for _ in examples]
-    kinds = dict(RESPONSE_KINDS)
+    kinds = {name: metric.kind for name, metric in response_metrics().items()}
     for judge in models.judges:
         found = critic_rate(judge.detector, examples, responses, key=judge.key, progress=progress)
         kinds |= {f"{judge.key}_{name}": RESPONSE_KINDS[f"{CRITIC}_{name}"] for name in ("rate", "score")}
@@ -207,6 +213,9 @@ def measure_responses(
     columns |= extractive_fragments(responses, knowledge)
     columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
     columns |= fallback_rates(responses, gold)
+    for name, metric in response_metrics().items():
+        if metric.compute is not None:
+            columns[name] = np.asarray(metric.compute(examples, responses), np.float64)
     if empty := sum(not text.strip() for text in responses):
         notes.append(f"{empty} of {len(responses)} responses are empty")
     return MetricColumns(

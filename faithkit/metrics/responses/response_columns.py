@@ -1,7 +1,8 @@
 """Responses joined with their examples, and the metrics measured of them, each with its declaration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from faithkit.errors import UserError
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
+from faithkit.plugins import METRICS, load_object, load_plugins
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.metric import ERROR_RATE, PROPORTION, SIMILARITY, MetricKind
@@ -28,11 +30,13 @@ class ResponseMetric:
     Args:
         title: Its row in tables; empty where it is only in metrics.json and the scores file.
         scale: What its values are multiplied by in tables.
+        compute: For a metric of another package: makes the value of each response, NaN where it does not apply.
     """
 
     title: str
     kind: MetricKind
     scale: float = PERCENT
+    compute: Callable[[Sequence[Example], Sequence[str]], Values] | None = None
 
 
 # In the order of the tables. A new metric needs a line here.
@@ -65,6 +69,27 @@ RESPONSE_METRICS: Mapping[str, ResponseMetric] = {
     "fallback_unanswerable": ResponseMetric("  if unanswerable", PROPORTION),
     "fallback_answerable": ResponseMetric("  if answerable", PROPORTION),
 }
+
+
+@cache
+def response_metrics() -> dict[str, ResponseMetric]:
+    """Returns every metric of responses by name: also those of entry points of `faithkit.metrics`, and named ones."""
+    return {**RESPONSE_METRICS, **{n: m for n, m in load_plugins(METRICS, ResponseMetric).items() if m.compute}}
+
+
+def add_metrics(names: Sequence[str]) -> None:
+    """Adds metrics that a command names as `module:NAME`; each has the lower-case NAME.
+
+    Raises:
+        UserError: An object cannot be imported, or is not a metric with `compute`.
+    """
+    for name in names:
+        metric = load_object(name)
+        if not isinstance(metric, ResponseMetric) or metric.compute is None:
+            raise UserError(f"{name} is not a ResponseMetric with compute=", hint="see docs/extending.md")
+        response_metrics()[name.rpartition(":")[2].lower()] = metric
+
+
 RESPONSE_KINDS: Mapping[str, MetricKind] = {name: metric.kind for name, metric in RESPONSE_METRICS.items()}
 
 

@@ -12,9 +12,14 @@ from tests.running import ROOT
 
 PACKAGE = '''
 from faithkit.detector import DetectorKind
+from faithkit.metrics.responses.response_columns import ResponseMetric
 from faithkit.records import Prediction
+from faithkit.statistics.metric import PROPORTION
 
 KIND = DetectorKind(name="shouting", target="shouting:ShoutingDetector")
+ASKS_BACK = ResponseMetric(
+    "asks back", PROPORTION, compute=lambda examples, responses: [text.endswith("?") for text in responses]
+)
 
 
 class ShoutingDetector:
@@ -42,10 +47,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for PYTHONPATH with the package and its metadata, as pip installs them."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "shouting.py").write_text(PACKAGE)
+    (folder / "capitals.py").write_text("from shouting import *\n")  # whose name is no kind
     metadata = folder / "shouting-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[faithkit.detectors]\nshouting = shouting:KIND\n")
+    (metadata / "entry_points.txt").write_text(
+        "[faithkit.detectors]\nshouting = shouting:KIND\nbroken = no_such_module:KIND\nother = shouting:ASKS_BACK\n"
+        "[faithkit.metrics]\nasks_back = shouting:ASKS_BACK\n"
+    )
     return folder
 
 
@@ -68,21 +77,34 @@ def test_evaluate_a_cascade_best_of_n_and_a_test_use_it(site: Path, tmp_path: Pa
     ]
     table.write_text("\n".join(["knowledge,response,label", *rows]) + "\n")
     command = ["-m", "faithkit", "evaluate", "benchmark=pairs", f"benchmark.path={table}", "checkpoint=shouting:0.5"]
-    run(site, tmp_path, *command, "run_dir=evaluated", "num_resamples=20")
+    done = run(site, tmp_path, *command, "run_dir=evaluated", "num_resamples=20")
+    assert "plug-in broken (no_such_module:KIND) is left out: ModuleNotFoundError" in done.stderr
+    assert "plug-in other (shouting:ASKS_BACK) is left out: it is no DetectorKind" in done.stderr
     metrics = json.loads((tmp_path / "evaluated" / "metrics.json").read_text())["metrics"]
     assert metrics["test/pairs/accuracy"]["value"] == 1.0
     code = """
 import pytest
 from faithkit import Cascade, assert_faithful
+from faithkit.errors import UserError
+from faithkit.metrics.responses.measure_responses import MetricModels, measure_responses
+from faithkit.metrics.responses.response_columns import add_metrics
 from faithkit.records import Example
 from faithkit_workflows.detectors.loading import load_detector
 
-detector = load_detector("shouting:0.5", precision="32-true", batch_tokens=None)
+detector = load_detector("capitals:ShoutingDetector:0.5", precision="32-true", batch_tokens=None)
 place = {"source": "s", "split": "t", "group": "g", "knowledge": "k"}
 rows = [Example(id=text, response=text, **place) for text in ("NO", "no")]
 cascade = Cascade.fit(detector, detector, rows, budget=1.0)
 assert [found.label for found in cascade.predict_examples(rows)] == ["hallucinated", "faithful"]
 assert_faithful("the river is long", "it is long", by="shouting:0.5")
+examples = [Example(id=str(i), response="r", **place) for i in range(2)]
+for add in ([], ["capitals:ASKS_BACK"]):
+    add_metrics(add)
+    assert list(measure_responses(examples, ["Who?", "I."], MetricModels()).columns["asks_back"]) == [1.0, 0.0]
+with pytest.raises(UserError, match="not a ResponseMetric with compute="):
+    add_metrics(["capitals:KIND"])
+with pytest.raises(UserError, match="capitals:Prediction is no detector: it has no load"):
+    load_detector("capitals:Prediction", precision="32-true", batch_tokens=None)
 with pytest.raises(AssertionError, match="IT IS"):
     assert_faithful(["k", "k"], ["fine", "IT IS"], ["who?", None], by="shouting:0.5")
 """
