@@ -311,7 +311,7 @@ def conclude_on_responses(first: str, second: str, differences: Mapping[str, Dif
     name = next((name for name in MAIN_RESPONSE_METRICS if name in differences), None)
     if name is None:
         return None
-    metric = RESPONSE_METRICS[name]
+    metric = response_metrics()[name]
     return conclude(first, Test(metric=metric.title, other=second, difference=differences[name], scale=metric.scale))
 
 

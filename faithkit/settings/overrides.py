@@ -123,10 +123,7 @@ def _choice_problems(configs: Path, override: Override) -> Iterator[UserError]:
     for name in chosen:
         if name is None:
             yield UserError(f"{group}=null chooses nothing", hint=f"leave {group} out, or write '~{group}'")
-        elif name not in known and (group, name) != (
-            BENCHMARK,
-            DETECTION,
-        ):
+        elif name not in known and (group, name) != (BENCHMARK, DETECTION):
             yield UserError(f"{group} {NO_CHOICE} {shorten(name)}", hint=choice_hint(name, known))
     if len({str(name) for name in chosen}) < len(chosen):
         yield UserError(f"{group}: {override.input_line} names a choice twice", hint="name each once")
