@@ -39,7 +39,12 @@ def compare(config: dict[str, Any]) -> None:
     from faithkit.runs.reading import find_runs, name_runs_uniquely
     from faithkit_workflows.compare.comparison import compare_runs
     from faithkit_workflows.compare.comparison_page import write_comparison_page
-    from faithkit_workflows.compare.comparison_tables import comparison_tables, problem_lines, sweep_lines
+    from faithkit_workflows.compare.comparison_tables import (
+        comparison_tables,
+        conclusion_lines,
+        problem_lines,
+        sweep_lines,
+    )
 
     runs = name_runs_uniquely(find_runs(config["runs"]))
     against, names = config["against"], [run.name for run in runs]
@@ -50,6 +55,8 @@ def compare(config: dict[str, Any]) -> None:
     for sweep in comparison.sweeps:
         print(*sweep_lines(sweep), sep="\n")
     for line in problem_lines(comparison.problems):
+        print(line)
+    for line in conclusion_lines(comparison, against=against):
         print(line)
     title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
     if config["html"]:

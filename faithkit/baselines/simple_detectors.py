@@ -35,7 +35,7 @@ AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by span
 HEADLINE = AIMS[0]
 NUM_FOLDS = 5  # for fitting and testing on the same rows
 BASELINES, OVERLAP, LENGTH = "baselines", "word_overlap", "response_length"  # keys of a model's folder
-MEDIAN = "no labelled rows: the median of the tested ones"
+MEDIAN = "the tested rows without labels, their median"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,11 +111,11 @@ def read_baseline_thresholds(origin: Mapping[str, Any]) -> BaselineData:
     values = {aim: found.get(aim) for aim in AIMS}
     thresholds = {aim: float(value) for aim, value in values.items() if isinstance(value, int | float)}
     sources, rule = source_names(found.get("sources") or (), origin.get("config")), kept.get(LENGTH)
-    of = f" on {', '.join(sorted(sources))}" if sources else ""
+    on = f" on {', '.join(sorted(sources))}" if sources else ""
     return BaselineData(
         thresholds=thresholds,
         length=LengthRule(float(rule["threshold"]), bool(rule["longer"])) if rule else None,
-        name=f"{found.get('num_rows')} validation rows of the training{of}",
+        name=f"{found.get('num_rows')} validation rows of the training{on}",
         sources=sources,
     )
 
@@ -142,8 +142,7 @@ def predict_baselines(
     if data.learn and (counted := fit_counted_features_by_folds(data.rows)) is not None:
         found.append(("counted", "counted features", counted.predictions(examples), data.name))
     if data.counted is not None:
-        where = f"the training rows, its threshold on {data.name}"
-        found.append(("counted", "counted features", data.counted.predictions(examples), where))
+        found.append(("counted", "counted features", data.counted.predictions(examples), data.name))
     baselines = [Baseline(key=key, name=name, predictions=rows, fitted_on=on) for key, name, rows, on in found]
     if data.model_predictions and predictions and (refitted := refit_threshold(predictions, data)) is not None:
         baselines.append(refitted)

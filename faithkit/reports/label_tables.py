@@ -52,6 +52,8 @@ NAMES = 17  # characters of a system's name: a wide interval is wrapped rather t
 OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
 MAX_PUBLISHED = 3  # systems of a part; faithkit/published has all
 MODEL = "model"
+RANKING = "AUROC, without a threshold,"
+FITTED = ("overlap", "length", "counted")  # baselines with a threshold
 Systems = dict[str, dict[str, Metric]]  # metrics by system, the model first
 
 
@@ -230,7 +232,7 @@ def label_report(
     # Three columns fit 80 characters: the model, the more frequent class and word overlap; the others are below.
     columns = {"model": {name: metric for name, metric in scored.metrics.items() if name in SHOWN}}
     columns |= {baseline.name: found for baseline, found, _ in compared[:2]}
-    tables = [metrics_table(columns, title=title), _baselines_table(compared, title=title)]
+    tables = [metrics_table(columns, title=title)]
     tables += part_tables(parts, whole=scored.metrics, title=title, dataset=dataset, source=examples[0].source)
     chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if num_examples:
@@ -288,14 +290,13 @@ def conclude_on_labels(
     refitted = next((baseline for baseline, _, _ in compared if baseline.threshold is not None), None)
     ours = drawn[refitted.key if refitted else MODEL]
     tests = []
-    for metric, shown in ({HEADLINE: "macro-F1"} | ({} if fits_tested else {"auroc": "AUROC"})).items():
+    for metric, shown in ({HEADLINE: "macro-F1"} | ({} if fits_tested else {"auroc": RANKING})).items():
         simple = [(found[metric].value, one) for one, found, _ in compared if one is not refitted and metric in found]
         if not simple:
             continue
         _, strongest = max(simple, key=lambda pair: pair[0])
         if (difference := ours.subtract(drawn[strongest.key], CLASSIFICATION).get(metric)) is not None:
-            remark = "needs no threshold" if metric != HEADLINE else ""
-            tests.append(Test(metric=shown, other=strongest.name, difference=difference, remark=remark))
+            tests.append(Test(metric=shown, other=strongest.name, difference=difference))
     name = "the model with the fitted threshold" if refitted else "the model"
     return conclude(name, *tests, title=STRONGEST) if tests else None
 
@@ -315,9 +316,11 @@ def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *,
     others = [f"{head} {_plain(model[name])}" for name, head in IN_CAPTION.items() if name in model]
     lines = [f"model: {', '.join(others) if is_read else NOT_SHOWN}"]
     lines.append(f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired")
-    fitted = {one.key: one.fitted_on for one, _, _ in compared}
-    both = "word overlap and response length"
-    lines.append(f"thresholds of {both}: chosen on {escape_terminal(fitted['overlap'])}")
+    fitted: dict[str, list[str]] = {}
+    for baseline, _, _ in compared:
+        if baseline.key in FITTED:
+            fitted.setdefault(baseline.fitted_on, []).append(baseline.name)
+    lines += (f"threshold of {', '.join(names)}: chosen on {escape_terminal(on)}" for on, names in fitted.items())
     heads = ("macro-F1", "AUROC", "model - baseline", "p")
     return new_number_table(f"{title}, percent", "system", heads, rows(), caption=lines, no_wrap=["AUROC", "p"])
 
@@ -329,15 +332,6 @@ def _test(differences: Mapping[str, Difference]) -> tuple[str, str]:
 
 def _plain(metric: Metric | None) -> str:
     return format_percent(metric, bounds=False)
-
-
-def _baselines_table(compared: Sequence[Compared], *, title: str) -> Table:
-    """Shows the macro-F1 of each baseline and the difference from it, and the rows that it was fitted on."""
-    rows = ([one.name, format_percent(found[HEADLINE]), *_test(differences)] for one, found, differences in compared)
-    lines = [f"{baseline.name}: fitted on {escape_terminal(baseline.fitted_on)}" for baseline, _, _ in compared]
-    lines.append("paired, on the same resamples of groups; p two-sided, uncorrected")
-    title, heads = f"{title}: model - baseline, macro-F1 in percent", ("macro-F1", "model - baseline", "p")
-    return new_number_table(title, "baseline", heads, rows, caption=lines, no_wrap=["p"])
 
 
 def columns_report(

@@ -235,6 +235,8 @@ def add_provenance(
         }
         tables.append(build_table(shown, title=f"{title}, without leaked rows"))
         metrics |= {f"{WITHOUT_LEAKED}{name}": metric for name, metric in found.items()}
+    if leaked.all():  # of rows that the model knows nothing is concluded
+        report = replace(report, conclusion=None)
     if not report.headline and not report.tables:  # the tables are those of another report of the same rows
         return replace(report, metrics=metrics, facts=facts)
     place = 0 if report.headline else 1

@@ -12,11 +12,10 @@ from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import CRITIC, GENERATOR, TAGGER
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.files.atomic import write_text
-from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.outcomes import REPORTED_UNPARSED
-from faithkit.metrics.results import full_names, write_results
+from faithkit.metrics.results import full_names, read_meta, write_results
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
 from faithkit.records import Example, Prediction
@@ -278,7 +277,7 @@ def suggest_after_training(run: RunFolder, config: Mapping[str, Any]) -> list[Co
     return [
         ("score your rows", f"faithkit score FILE checkpoint={path}"),
         ("test it elsewhere", f"faithkit evaluate benchmark={benchmark} benchmark.path=FILE checkpoint={path}"),
-        *suggest_by_verdict(folder, path, kind or CRITIC),
+        *suggest_by_verdict(read_meta(folder.metrics), str(folder.path)),
     ]
 
 
@@ -291,29 +290,27 @@ def suggest_after_evaluation(run: RunFolder, checkpoint: str | None = None) -> l
     if not run.metrics.exists():
         return []
     compare = ("compare with another run", f"faithkit report runs=[{shlex.quote(str(run.path))},RUN]")
-    sidecar = sidecar_of(checkpoint)
-    if checkpoint is None or sidecar is None or sidecar.kind == GENERATOR:
-        return [compare]
-    return [compare, *suggest_by_verdict(run, shlex.quote(checkpoint), sidecar.kind)]
+    return [compare, *suggest_by_verdict(read_meta(run.metrics), checkpoint)]
 
 
-def suggest_by_verdict(run: RunFolder, checkpoint: str, kind: str) -> list[Command]:
-    """Suggests to publish a model that is better than the strongest baseline, and what to try with another one.
+def suggest_by_verdict(meta: Mapping[str, Any], checkpoint: str | None) -> list[Command]:
+    """Suggests to publish a detector that is better than the strongest baseline, and what to try with another one.
 
     Args:
-        run: The run with its conclusions.
-        checkpoint: The model, quoted for a shell.
+        meta: Of metrics.json, with the conclusions.
+        checkpoint: The model; no folder here, such as a hub name, gets no suggestion.
     """
-    verdict = read_verdict(read_strict_json(run.metrics, hint="")["meta"]) if run.metrics.exists() else None
-    if verdict is Verdict.BETTER:
-        return [("publish it", f"faithkit export checkpoint={checkpoint} output_dir=DIR")]
-    if verdict is Verdict.TOO_FEW:
-        test = f"faithkit evaluate benchmark=pairs benchmark.path=FILE checkpoint={checkpoint}"
-        return [(f"test it on {MIN_ROWS} rows or more", test)]
-    if verdict is None:
+    sidecar, verdict = sidecar_of(checkpoint), read_verdict(meta)
+    if sidecar is None or verdict is None or sidecar.kind == GENERATOR:
         return []
+    path = shlex.quote(str(checkpoint))
+    if verdict is Verdict.BETTER:
+        return [("publish it", f"faithkit export checkpoint={path} output_dir=DIR")]
+    if verdict is Verdict.TOO_FEW:
+        test = f"faithkit evaluate benchmark=pairs benchmark.path=FILE checkpoint={path}"
+        return [(f"test it on {MIN_ROWS} rows or more", test)]
     return [
-        ("train it on your rows, docs/own_data.md", f"faithkit train model={kind} data=pairs data.path=FILE"),
+        ("train it on your rows, docs/own_data.md", f"faithkit train model={sidecar.kind} data=pairs data.path=FILE"),
         ("or choose another recipe, docs/models.md", "faithkit models"),
     ]
 

@@ -30,7 +30,6 @@ class Test:
 
     Args:
         scale: What the difference is multiplied by, 100 for points of percent.
-        remark: About the metric, in brackets.
     """
 
     __test__ = False  # pytest: this is not a test
@@ -39,7 +38,6 @@ class Test:
     other: str
     difference: Difference
     scale: float = 100
-    remark: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -56,8 +54,7 @@ class Test:
         """Formats the difference: `macro-F1 +3.1 [1.0, 5.2]`."""
         one = self.difference
         value, low, high = (self.scale * number for number in (one.value, one.low, one.high))
-        remark = f" ({self.remark})" if self.remark else ""
-        return f"{self.metric}{remark} {value:+.1f} [{low:.1f}, {high:.1f}]"
+        return f"{self.metric} {value:+.1f} [{low:.1f}, {high:.1f}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,20 @@ from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.declared_kinds import KINDS
 from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.responses.response_columns import (
+    RESPONSE_KINDS,
+    RESPONSE_METRICS,
+    ResponseMetric,
+    defined_means,
+)
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.records import Example
+from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
-from faithkit.statistics.bootstrap import Difference, Groups, Resamples, resample
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.bootstrap import Difference, Groups, Resamples, paired_difference, resample
+from faithkit.statistics.conclusion import Conclusion, Test, conclude
+from faithkit.statistics.metric import ACCURACY, Metric
 from faithkit.statistics.spread import Statistic, Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
 from faithkit_workflows.compare.test_sets import (
@@ -59,6 +67,7 @@ class Pair:
 
     Args:
         differences: The first minus the second, by metric.
+        mcnemar: None for generated responses, which no label judges.
         corrected: Their p-values, corrected by Holm.
     """
 
@@ -68,8 +77,23 @@ class Pair:
     num_rows: int
     num_groups: int
     differences: dict[str, Difference]
-    mcnemar: McNemar
+    mcnemar: McNemar | None
     corrected: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that decides: a tagger's characters, or else labels, or else what was measured of responses."""
+        return next(
+            name for name in ("char_f1", *LABELS, *MAIN_RESPONSE_METRICS, *RESPONSE_KINDS) if name in self.differences
+        )
+
+    def conclude(self) -> Conclusion:
+        """Concludes in words which system is better."""
+        name = self.main_metric
+        shown, difference = RESPONSE_METRICS.get(name, ResponseMetric(name, ACCURACY)), self.differences[name]
+        return conclude(
+            self.first, Test(metric=shown.title, other=self.second, difference=difference, scale=shown.scale)
+        )
 
 
 def compare_pairs(
@@ -82,10 +106,12 @@ def compare_pairs(
         drawn: dict[tuple[str, frozenset[str]], Resamples] = {}  # of a system on rows, which pairs share
         for both in combinations(systems, 2):
             rows = test_set.select_judged(*both)
+            if not rows and (pair := _compare_responses(test_set, *both, num_resamples)):
+                pairs.append(pair)
+            elif not rows and test_set.is_labelled:
+                names = " and ".join(system.name for system in both)
+                problems.append(f"{test_set.name}: {names} have no labelled row in common")
             if not rows:
-                if test_set.is_labelled:
-                    names = " and ".join(system.name for system in both)
-                    problems.append(f"{test_set.name}: {names} have no labelled row in common")
                 continue
             ids = frozenset(example.id for example in rows)
             for system in both:
@@ -108,6 +134,25 @@ def compare_pairs(
             )
     correct_p_values(pairs)
     return pairs, problems
+
+
+def _compare_responses(test_set: TestSet, first: System, second: System, num_resamples: int) -> Pair | None:
+    """Compares what was measured of each response on the rows that both systems have; None without such rows."""
+    tables = [system.measured for system in (first, second)]
+    ids = [id_ for id_ in test_set.examples if all(id_ in table for table in tables)]
+    columns: list[dict[str, Values]] = [{}, {}]
+    for name in RESPONSE_KINDS:
+        values = np.array([[table[id_].get(name) for id_ in ids] for table in tables], np.float64)
+        shared = np.isfinite(values).all(axis=0)
+        if shared.any():
+            for column, row in zip(columns, values, strict=True):
+                column[name] = np.where(shared, row, np.nan)
+    if not columns[0]:
+        return None
+    groups = Groups.of(test_set.examples[id_].group for id_ in ids)
+    statistics = [defined_means(groups, each) for each in columns]
+    differences = paired_difference(groups, *statistics, kinds=RESPONSE_KINDS, num_resamples=num_resamples)
+    return Pair(test_set.name, first.name, second.name, len(ids), groups.count, differences, None)
 
 
 def _make_statistic(system: System, rows: Sequence[Example]) -> tuple[Statistic, str]:
@@ -145,8 +190,9 @@ def correct_p_values(pairs: Sequence[Pair]) -> None:
         corrected = _holm([pair.differences[name].p_value for pair in having])
         for pair, value in zip(having, corrected, strict=True):
             pair.corrected[name] = value
-    for pair, value in zip(pairs, _holm([pair.mcnemar.p_value for pair in pairs]), strict=True):
-        pair.mcnemar.corrected = value
+    tests = [pair.mcnemar for pair in pairs if pair.mcnemar is not None]
+    for test, value in zip(tests, _holm([test.p_value for test in tests]), strict=True):
+        test.corrected = value
 
 
 def _holm(p_values: Sequence[float]) -> list[float]:

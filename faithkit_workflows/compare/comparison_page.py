@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from faithkit.metrics.responses.response_columns import RESPONSE_KINDS
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
@@ -27,7 +28,7 @@ from faithkit.records import Example, Prediction
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Pair
 from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
-from faithkit_workflows.compare.comparison_tables import best_run_command
+from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking, shorten_number
 from faithkit_workflows.compare.test_sets import METRICS, sort_values, title_of
 
@@ -141,6 +142,8 @@ def _figure(image: bytes, text: str) -> str:
 def _summary(comparison: Comparison) -> str:
     counts = _count(len(comparison.runs), "run"), _count(len(comparison.sets), "test set")
     summary = f'<p class="summary">{counts[0]}, and {counts[1]} with their predictions.</p>'
+    if lines := [f"<li>{html.escape(line)}</li>" for line in conclusion_lines(comparison)]:
+        summary += f'<ul class="note">{"".join(lines)}</ul>'
     items = [f"<li>{html.escape(escape_terminal(problem, 300))}</li>" for problem in comparison.problems]
     first, rest = items[:MAX_PROBLEMS], items[MAX_PROBLEMS:]
     if not items:
@@ -193,7 +196,11 @@ def _choose_rows(one: ComparedSet, max_rows: int) -> list[tuple[Example, list[Pr
 def _table_data(comparison: Comparison) -> dict[str, Any]:
     """Collects everything but the answers as plain data, as page_files/report.js reads it."""
     names = [run.name for run in comparison.runs]
-    tested = [name for name in (*LABELS, *SPANS) if any(name in pair.differences for pair in comparison.pairs)]
+    tested = [
+        name
+        for name in (*LABELS, *SPANS, *RESPONSE_KINDS)
+        if any(name in pair.differences for pair in comparison.pairs)
+    ]
     return {
         "settings": list(comparison.settings),
         "runs": [
@@ -264,7 +271,7 @@ def _pair_data(pair: Pair) -> dict[str, Any]:
         "rows": pair.num_rows,
         "groups": pair.num_groups,
         "differences": differences,
-        "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected],
+        "mcnemar": [test.first_alone, test.second_alone, test.p_value, test.corrected] if test else None,
     }
 
 

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from faithkit.metrics.declared_kinds import kind_of
 from faithkit.pages.page_tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
+from faithkit.reports.write_reports import suggest_by_verdict
+from faithkit.runs.run import TRAIN
+from faithkit.statistics.conclusion import read_conclusions
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import LABELS, MISSING, Comparison, Pair
+from faithkit_workflows.compare.comparison import MISSING, Comparison, Pair
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking
 
 MAX_RUNS = 30  # of a table; the page has all
@@ -116,31 +120,39 @@ def _metrics_table(part: str, metrics: Mapping[int, Mapping[str, Metric]], compa
         values["response_f1"] = []
     names = [name for name in SHOWN if any(values[name])] or sorted({n for of_run in metrics.values() for n in of_run})
     first, *_ = names = names[:MAX_METRICS]
+    kind = kind_of(first)
+    is_lower_better = kind is not None and kind.higher_is_better is False
     places = sorted(
-        metrics, key=lambda place: -metrics[place][first].value if first in metrics[place] else float("inf")
+        metrics,
+        key=lambda place: (
+            (1 if is_lower_better else -1) * metrics[place][first].value if first in metrics[place] else float("inf")
+        ),
     )
     rows = (
         [_shorten(comparison.runs[place].name), *(_format(metrics[place].get(name)) for name in names)]
         for place in places[:MAX_RUNS]
     )
-    lines, title = [_further_runs(len(places)) or "95% intervals over groups"], f"{part}: the highest {first} first"
+    lines, title = (
+        [_further_runs(len(places)) or "95% intervals over groups"],
+        f"{part}: the {'lowest' if is_lower_better else 'highest'} {first} first",
+    )
     return new_number_table(title, "run", names, rows, caption=lines, min_width=16)
 
 
 def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:
-    shown = sorted(pairs, key=lambda pair: pair.differences[headline_metric(pair)].p_value)[:MAX_PAIRS]
+    shown = sorted(pairs, key=lambda pair: pair.differences[pair.main_metric].p_value)[:MAX_PAIRS]
     heads = ["difference", "p (Holm)", "only one right", "McNemar's p (Holm)"]
-    title = f"{name}: paired differences of {headline_metric(shown[0])}"
+    title = f"{name}: paired differences of {shown[0].main_metric}"
     table = new_number_table(title, "first\nminus second", heads, min_width=16)
     for pair in shown:
-        metric, test = headline_metric(pair), pair.mcnemar
+        metric, test = pair.main_metric, pair.mcnemar
         difference = pair.differences[metric]
         table.add_row(
             Text(f"{_shorten(pair.first)}\n{_shorten(pair.second)}"),
             format_metric(difference.metric, digits=3),
             f"{format_p(difference.p_value)}\n({format_p(pair.corrected[metric])})",
-            f"{test.first_alone:,}\n{test.second_alone:,}",
-            f"{format_p(test.p_value)}\n({format_p(test.corrected)})",
+            f"{test.first_alone:,}\n{test.second_alone:,}" if test else "-",
+            f"{format_p(test.p_value)}\n({format_p(test.corrected)})" if test else "-",
             end_section=True,
         )
     lines = [
@@ -153,9 +165,24 @@ def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:
     return table
 
 
-def headline_metric(pair: Pair) -> str:
-    """Chooses the metric of a pair for the terminal: a tagger's characters, or else the labels."""
-    return "char_f1" if "char_f1" in pair.differences else next(name for name in LABELS if name in pair.differences)
+def conclusion_lines(comparison: Comparison, *, against: str | None = None) -> Iterator[str]:
+    """States how each run compares with its baselines and the best system with the others, then the next command.
+
+    Args:
+        against: A run; only the pairs with it are stated.
+    """
+    for run in comparison.runs[:MAX_RUNS]:
+        for name, found in read_conclusions(run.meta).items():
+            yield escape_terminal(f"{run.name}, {name}: {found.text}")
+    best: dict[str, str] = {}  # the first pair of a test set has its best system
+    for pair in comparison.pairs:
+        if (against or best.setdefault(pair.test_set, pair.first)) in (pair.first, pair.second):
+            yield escape_terminal(f"{pair.test_set}: {pair.conclude().text}")
+    if comparison.sets:
+        run = comparison.sets[0].systems[0].run
+        checkpoint = str(run.folder if run.script == TRAIN else run.config.get("checkpoint") or "")
+        for purpose, command in suggest_by_verdict(run.meta, checkpoint):
+            yield escape_terminal(f"{purpose}: {command}")
 
 
 def _format(metric: Metric | None) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from faithkit.embedded_name import data_path, display_name
 from faithkit.errors import UserError
-from faithkit.files.jsonl import read_strict_json
+from faithkit.files.jsonl import read_jsonl, read_strict_json
 from faithkit.metrics.classification import measure_slices
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_parts import gold_label
@@ -28,11 +28,13 @@ class System:
 
     Args:
         name: The run's name, with the file's where a run has several for one test set.
+        measured: What an evaluation of generated responses measured of each, by id.
     """
 
     name: str
     run: Run
     predictions: Mapping[str, Prediction]
+    measured: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(slots=True)
@@ -81,10 +83,22 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
             read = read_predicted_rows(path)
             test_set.problems += [f"{system}: {problem}" for problem in read.problems]
             if read.rows:
-                _add(test_set, system, run, {id_: _with_source(row, stem, name) for id_, row in read.rows.items()})
+                rows = {id_: _with_source(row, stem, name) for id_, row in read.rows.items()}
+                measured = _read_measured(run.folder / "scores" / f"{stem}.jsonl", test_set.problems)
+                _add(test_set, System(system, run, {}, measured), rows)
     for test_set in found.values():
         _check(test_set)
     return sorted(found.values(), key=lambda one: (-len(one.systems), one.name))
+
+
+def _read_measured(path: Path, problems: list[str]) -> dict[str, dict[str, float]]:
+    """Reads the numbers of each response by id; none where responses were not measured."""
+    try:
+        rows = {str(row.get("id")): row for row in read_jsonl(path)} if path.is_file() else {}
+    except UserError as error:
+        problems.append(f"{path.name} of scores cannot be read: {error.problem}")
+        return {}
+    return {id_: {k: v for k, v in row.items() if isinstance(v, int | float)} for id_, row in rows.items()}
 
 
 def data_name(run: Run, dataset: str) -> str:
@@ -110,8 +124,9 @@ def _with_source(row: PredictedRow, stem: str, name: str) -> PredictedRow:
     return replace(row, example=replace(example, source=name))
 
 
-def _add(test_set: TestSet, name: str, run: Run, rows: Mapping[str, PredictedRow]) -> None:
-    """Adds a run's rows and completes the rows of earlier runs; rows that contradict them are left out."""
+def _add(test_set: TestSet, system: System, rows: Mapping[str, PredictedRow]) -> None:
+    """Adds a system's rows and completes the rows of earlier runs; rows that contradict them are left out."""
+    name = system.name
     predictions, num_other, num_differing = {}, 0, 0
     fields: set[str] = set()
     for id_, row in rows.items():
@@ -143,7 +158,7 @@ def _add(test_set: TestSet, name: str, run: Run, rows: Mapping[str, PredictedRow
         what = f"{num_differing:,} rows have other values of {names} {before}"
         test_set.problems.append(f"{name}: {what}: the earlier values are kept")
     if predictions:
-        test_set.systems.append(System(name, run, predictions))
+        test_set.systems.append(replace(system, predictions=predictions))
 
 
 def _values(example: Example, name: str, *, has_text: bool) -> dict[str, Any]:
@@ -186,8 +201,8 @@ def _check(test_set: TestSet) -> None:
     num_labelled = sum(gold_label(example) is not None for example in test_set.examples.values())
     predictions = (one for system in test_set.systems for one in system.predictions.values())
     if not num_labelled and all(one.label is None for one in predictions):
-        hint = "answers of generators are shown, and compared by their metrics; evaluate.py against=FILE tests a pair"
-        test_set.problems.append(hint)
+        if sum(bool(system.measured) for system in test_set.systems) < min(2, len(test_set.systems)):
+            test_set.problems.append("answers of generators are compared where `faithkit evaluate` has measured them")
     elif not num_labelled:
         test_set.problems.append("no row has a gold label: errors are unknown")
     elif num_labelled < total:

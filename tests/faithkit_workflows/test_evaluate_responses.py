@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.runs.reading import read_run
+from faithkit_workflows.compare.comparison import compare_runs
 from tests.running import evaluate_here
 
 NO_MODELS = ("benchmark.bert_score.encoder=null",)
@@ -100,6 +102,18 @@ def test_two_files_are_compared_by_a_paired_bootstrap(data, tmp_path, capsys):
     assert found["test/faithdial/difference/knowledge_f1"] == pytest.approx(difference) and difference > 0
     assert 0 < found["test/faithdial/p_value/knowledge_f1"] <= 1
     assert "paired" in capsys.readouterr().out
+
+
+def test_two_generators_are_compared_on_shared_rows(data, tmp_path, capsys):
+    good, bad = responses(tmp_path / "good.jsonl", GOOD), responses(tmp_path / "bad.jsonl", BAD)
+    for name, file in {"careful": good, "chatty": bad}.items():
+        evaluate_here("benchmark=faithdial", data, f"predictions={file}", f"run_dir={tmp_path / name}", *NO_MODELS)
+    runs = read_run(tmp_path / "chatty"), read_run(tmp_path / "careful")
+    [pair] = compare_runs(runs, num_resamples=50).pairs
+    difference = pair.differences[pair.main_metric]
+    expected = metrics(tmp_path / "careful")["test/faithdial/knowledge_f1"]
+    assert (pair.first, pair.main_metric, difference.n) == ("careful", "knowledge_f1", 6)
+    assert difference.value == pytest.approx(expected) and "too few rows to tell" in pair.conclude().text
 
 
 def test_a_detector_and_an_encoder_judge_the_responses(data, tmp_path, trained, tiny_bert):

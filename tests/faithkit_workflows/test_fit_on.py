@@ -53,7 +53,7 @@ def test_named_rows_fit_every_baseline_and_the_model_itself(
         assert found[f"test/begin/difference/{key}_macro_f1"]["value"] == pytest.approx(value)
         assert f"test/begin/p_value/{key}_macro_f1" in found
     told = " ".join(shown.out.split())
-    assert "rows of begin" in told and "model, threshold fitted" in told
+    assert "rows of begin" in told and "model, threshold" in told
     threshold = json.loads((folder / "metrics.json").read_text())["meta"]["test_sets"]["begin"]["threshold"]
     assert f"to use it: faithkit score ... threshold={threshold:.4f}" in told
     ours = [json.loads(line)["score"] for line in (folder / "predictions" / "begin.jsonl").read_text().splitlines()]

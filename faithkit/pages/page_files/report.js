@@ -55,7 +55,7 @@ function showPairs() {
     ];
     const cells = rows.map((row) => {
       const difference = row.differences[tested];
-      return [row.first, row.second, short(difference), pValue(difference?.[3]), pValue(difference?.[4]), whole(row.mcnemar[0]), whole(row.mcnemar[1]), pValue(row.mcnemar[2]), pValue(row.mcnemar[3]), whole(row.rows), whole(row.groups)];
+      return [row.first, row.second, short(difference), pValue(difference?.[3]), pValue(difference?.[4]), ...(row.mcnemar ? [whole(row.mcnemar[0]), whole(row.mcnemar[1]), pValue(row.mcnemar[2]), pValue(row.mcnemar[3])] : [null, null, null, null]), whole(row.rows), whole(row.groups)];
     });
     const pick = typeof choose === "function" ? ([first, second]) => look(name, first, second) : null;
     table(box("pairs-table"), heads, cells, { pick, sort: 3, way: 1 });
@@ -117,6 +117,7 @@ function showChosen() {
   const turned = ([value, low, high]) => (sign > 0 ? [value, low, high] : [-value, -high, -low]);
   table(box("pair-table"), [["metric", ""], ["first minus second", "with its 95% interval"], ["p", ""], ["p (Holm)", "corrected for all pairs of this report"]],
     report.tested.filter((one) => pair.differences[one]).map((one) => [spell(one), turned(pair.differences[one]), pValue(pair.differences[one][3]), pValue(pair.differences[one][4])]));
+  if (!pair.mcnemar) return;
   const [alone, other] = sign > 0 ? pair.mcnemar : [pair.mcnemar[1], pair.mcnemar[0]];
   box("pair-note").textContent = `${pair.rows.toLocaleString("en")} rows in ${pair.groups.toLocaleString("en")} groups. Only the first is right on ${alone.toLocaleString("en")} rows, only the second on ${other.toLocaleString("en")}: McNemar's p ${pValue(pair.mcnemar[2]).text}, by Holm ${pValue(pair.mcnemar[3]).text}.`;
 }

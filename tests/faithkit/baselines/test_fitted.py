@@ -143,7 +143,7 @@ def test_the_report_gives_what_the_model_has_over_each_baseline() -> None:
         expected = found["macro_f1"].value - found[f"{key}_macro_f1"].value
         assert difference.value == pytest.approx(expected) and difference.low < difference.value < difference.high
         assert 0 < found[f"p_value/{key}_macro_f1"].value <= 1
-    shown = render_text(*report.tables)
+    shown = render_text(*report.headline, *report.tables)
     assert "model - baseline" in shown and "200 rows" in shown and all(len(line) <= 80 for line in shown.splitlines())
 
 

@@ -107,7 +107,7 @@ def test_replies_that_cannot_be_read_are_counted_by_part() -> None:
 def test_a_dataset_without_parts_is_reported_as_before() -> None:
     examples = rows("begin")
     report = label_report(examples, said(examples), title="test/begin", num_resamples=20, num_examples=0)
-    assert len(report.tables) == 2 and not [name for name in report.metrics if name.startswith("task/")]
+    assert len(report.tables) == 1 and not [name for name in report.metrics if name.startswith("task/")]
 
 
 def test_published_figures_are_sorted_and_parted() -> None:

@@ -64,7 +64,7 @@ def test_few_rows_or_groups_decide_nothing() -> None:
 
 def test_with_a_threshold_from_other_data_the_ranking_must_be_better_too() -> None:
     found, text = verdict_of(rows(100), 10, fits_tested=False)
-    assert found is Verdict.WORSE and "macro-F1 +" in text and "AUROC (needs no threshold) -" in text
+    assert found is Verdict.WORSE and "macro-F1 +" in text and "AUROC, without a threshold, -" in text
 
 
 def test_of_perplexity_the_lower_is_better() -> None:
