@@ -12,7 +12,7 @@ from tests.running import ROOT
 
 FOLDER = ROOT / "tests" / "everyday_answers"
 # prefix of the ids and number of contexts
-CONTEXTS = {"development": ("dev", 65), "test": ("test", 33), "fitting": ("fit", 56)}
+CONTEXTS = {"development": ("dev", 65), "test": ("test", 33), "fitting": ("fit", 76)}
 STYLES = {"product", "medicine", "news", "hr", "legal"}
 ERRORS = {"number", "date", "unit", "entity", "role", "negation", "contradiction", "addition"}
 TEXTS = ("knowledge", "question", "response")
