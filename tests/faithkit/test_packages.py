@@ -39,7 +39,8 @@ def test_every_optional_package_is_named_with_the_command_that_installs_it(
     ],
 )
 def test_what_needs_it_says_so(package: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
+    for name in [package, *(name for name in sys.modules if name.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError) as raised:
         use()
     assert raised.value.hint == f'pip install "faithkit[{EXTRAS[package]}]"'
