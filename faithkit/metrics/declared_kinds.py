@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faithkit.metrics.responses.response_columns import RESPONSE_KINDS
+from faithkit.metrics.responses.response_columns import response_metrics
 from faithkit.metrics.suppression import KINDS as SUPPRESSION_KINDS
 from faithkit.statistics.metric import ACCURACY, CLASSIFICATION, ERROR_RATE, LANGUAGE_MODEL, PROPORTION, MetricKind
 
@@ -11,7 +11,6 @@ KINDS: Mapping[str, MetricKind] = {
     **dict.fromkeys(("char_f1", "response_f1"), ACCURACY),
     **dict.fromkeys(("hallucination_rate", "rate"), ERROR_RATE),
     **SUPPRESSION_KINDS,
-    **RESPONSE_KINDS,
     **LANGUAGE_MODEL,
     **CLASSIFICATION,
 }
@@ -28,5 +27,11 @@ def kind_of(name: str) -> MetricKind | None:
         return PROPORTION
     words = short.split("_")
     suffixes = ("_".join(words[place:]) for place in range(len(words)))
-    kind = next((KINDS[suffix] for suffix in suffixes if suffix in KINDS), None)
+    known = {**{name: metric.kind for name, metric in response_metrics().items()}, **KINDS}
+    kind = next((known[suffix] for suffix in suffixes if suffix in known), None)
     return kind.of_differences if kind and "difference" in parts else kind
+
+
+def is_lower_better(name: str) -> bool:
+    """Reports whether a metric is declared to be better where it is lower."""
+    return (kind := kind_of(name)) is not None and kind.higher_is_better is False

@@ -17,14 +17,9 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_statistic
-from faithkit.metrics.declared_kinds import KINDS
+from faithkit.metrics.declared_kinds import is_lower_better
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.responses.response_columns import (
-    RESPONSE_KINDS,
-    RESPONSE_METRICS,
-    ResponseMetric,
-    defined_means,
-)
+from faithkit.metrics.responses.response_columns import ResponseMetric, defined_means, response_metrics
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
@@ -32,7 +27,7 @@ from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
 from faithkit.statistics.bootstrap import Difference, Groups, Resamples, paired_difference, resample
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
-from faithkit.statistics.metric import ACCURACY, Metric
+from faithkit.statistics.metric import ACCURACY, CLASSIFICATION, Metric
 from faithkit.statistics.spread import Statistic, Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
 from faithkit_workflows.compare.test_sets import (
@@ -48,7 +43,7 @@ from faithkit_workflows.compare.test_sets import (
 # The tested metrics, as they are named in metrics.json after the test set.
 LABELS = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "average_precision", "ece", "brier")
 SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
-PAIR_KINDS = {**KINDS, **span_kinds(SPANS)}
+PAIR_KINDS = {**CLASSIFICATION, **span_kinds(SPANS)}
 
 
 @dataclass(slots=True)
@@ -83,14 +78,13 @@ class Pair:
     @property
     def main_metric(self) -> str:
         """The metric that decides: a tagger's characters, or else labels, or else what was measured of responses."""
-        return next(
-            name for name in ("char_f1", *LABELS, *MAIN_RESPONSE_METRICS, *RESPONSE_KINDS) if name in self.differences
-        )
+        first = ("char_f1", *LABELS, *MAIN_RESPONSE_METRICS)
+        return next(name for name in (*first, *self.differences) if name in self.differences)
 
     def conclude(self) -> Conclusion:
         """Concludes in words which system is better."""
         name = self.main_metric
-        shown, difference = RESPONSE_METRICS.get(name, ResponseMetric(name, ACCURACY)), self.differences[name]
+        shown, difference = response_metrics().get(name, ResponseMetric(name, ACCURACY)), self.differences[name]
         return conclude(
             self.first, Test(metric=shown.title, other=self.second, difference=difference, scale=shown.scale)
         )
@@ -141,7 +135,8 @@ def _compare_responses(test_set: TestSet, first: System, second: System, num_res
     tables = [system.measured for system in (first, second)]
     ids = [id_ for id_ in test_set.examples if all(id_ in table for table in tables)]
     columns: list[dict[str, Values]] = [{}, {}]
-    for name in RESPONSE_KINDS:
+    kinds = {name: metric.kind for name, metric in response_metrics().items()}
+    for name in kinds:
         values = np.array([[table[id_].get(name) for id_ in ids] for table in tables], np.float64)
         shared = np.isfinite(values).all(axis=0)
         if shared.any():
@@ -151,7 +146,7 @@ def _compare_responses(test_set: TestSet, first: System, second: System, num_res
         return None
     groups = Groups.of(test_set.examples[id_].group for id_ in ids)
     statistics = [defined_means(groups, each) for each in columns]
-    differences = paired_difference(groups, *statistics, kinds=RESPONSE_KINDS, num_resamples=num_resamples)
+    differences = paired_difference(groups, *statistics, kinds=kinds, num_resamples=num_resamples)
     return Pair(test_set.name, first.name, second.name, len(ids), groups.count, differences, None)
 
 
@@ -336,7 +331,7 @@ def _best_first(test_set: TestSet) -> list[System]:
     """Sorts systems by the first main metric that one of them has; systems without it come last."""
     metrics = [_test_metrics(system.run, test_set.name) for system in test_set.systems]
     main = next((name for name in MAIN if any(name in of_system for of_system in metrics)), "")
-    sign = 1 if main in KINDS and KINDS[main].higher_is_better is False else -1
+    sign = 1 if is_lower_better(main) else -1
 
     def key(item: tuple[System, Mapping[str, Metric]]) -> float:
         return sign * item[1][main].value if main in item[1] else np.inf

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from faithkit.metrics.responses.response_columns import RESPONSE_KINDS
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
@@ -196,11 +195,8 @@ def _choose_rows(one: ComparedSet, max_rows: int) -> list[tuple[Example, list[Pr
 def _table_data(comparison: Comparison) -> dict[str, Any]:
     """Collects everything but the answers as plain data, as page_files/report.js reads it."""
     names = [run.name for run in comparison.runs]
-    tested = [
-        name
-        for name in (*LABELS, *SPANS, *RESPONSE_KINDS)
-        if any(name in pair.differences for pair in comparison.pairs)
-    ]
+    known = dict.fromkeys(name for pair in comparison.pairs for name in pair.differences)
+    tested = sorted(known, key=lambda name: (*LABELS, *SPANS, name).index(name))  # others in their order
     return {
         "settings": list(comparison.settings),
         "runs": [

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.declared_kinds import kind_of
+from faithkit.metrics.declared_kinds import is_lower_better
 from faithkit.pages.page_tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
 from faithkit.reports.write_reports import suggest_by_verdict
 from faithkit.runs.run import TRAIN
@@ -120,22 +120,15 @@ def _metrics_table(part: str, metrics: Mapping[int, Mapping[str, Metric]], compa
         values["response_f1"] = []
     names = [name for name in SHOWN if any(values[name])] or sorted({n for of_run in metrics.values() for n in of_run})
     first, *_ = names = names[:MAX_METRICS]
-    kind = kind_of(first)
-    is_lower_better = kind is not None and kind.higher_is_better is False
+    end, sign = ("lowest", 1) if is_lower_better(first) else ("highest", -1)
     places = sorted(
-        metrics,
-        key=lambda place: (
-            (1 if is_lower_better else -1) * metrics[place][first].value if first in metrics[place] else float("inf")
-        ),
+        metrics, key=lambda place: sign * metrics[place][first].value if first in metrics[place] else float("inf")
     )
     rows = (
         [_shorten(comparison.runs[place].name), *(_format(metrics[place].get(name)) for name in names)]
         for place in places[:MAX_RUNS]
     )
-    lines, title = (
-        [_further_runs(len(places)) or "95% intervals over groups"],
-        f"{part}: the {'lowest' if is_lower_better else 'highest'} {first} first",
-    )
+    lines, title = [_further_runs(len(places)) or "95% intervals over groups"], f"{part}: the {end} {first} first"
     return new_number_table(title, "run", names, rows, caption=lines, min_width=16)
 
 
