@@ -79,7 +79,7 @@ class DataModule(pl.LightningDataModule):
         if not self._stream and not num_rows["train"]:
             raise self._no_examples("training", "lower data.validation_fraction or data.test_fraction")
         if not num_rows["validation"]:
-            raise self._no_examples("validation", "raise data.validation_fraction")
+            raise self._no_examples("validation", "set data.validation_fraction=0.5")
         if not num_rows["test"]:
             log.warning("no test examples, so the run ends without test metrics; data.test_fraction=0.1 takes some")
         self.encoder.fit(self.subsets["train"])
@@ -92,6 +92,8 @@ class DataModule(pl.LightningDataModule):
             return UserError(f"no {use} examples", hint="check data.path and data.split")
         is_table = any(part.source.name == USER_TABLE for part in self.parts.values())
         other = "name a column with more values: data.columns.group=COLUMN" if is_table else "add rows of other groups"
+        if self.split_plan.num_rows is not None:
+            other = "raise data.num_rows"
         # Groups are counted by part: two parts may use the same names for different groups.
         groups = {name: [s.encoded.groups[s.indices] for s in subsets if s.name == name] for name in divided}
         num_groups = sum(len(np.unique(np.concatenate(each))) for each in groups.values() if each)

@@ -6,6 +6,7 @@ how it is carried out and what it shows (`MAY_CHANGE`); all others are refused b
 
 import logging
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
@@ -54,8 +55,13 @@ def open_run(
         else:
             run, config = _begin(cfg, kind, schema, stack)
         os.environ[RUN_DIR_VARIABLE] = str(run.path.resolve())
+        is_new = not cfg.get("resume") and not config.get("run_dir")
         try:
             yield run, config
+        except UserError:
+            if is_new and process_rank() == 0 and not run.has_work():
+                shutil.rmtree(run.path, ignore_errors=True)  # a refused command leaves nothing
+            raise
         except Interrupted as error:
             raise Interrupted(str(error) or resume_hint(script_of(config), run.path)) from error
 

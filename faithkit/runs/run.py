@@ -115,6 +115,9 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield name, value
 
 
+TARGET = "._target_"
+
+
 def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
     """Finds the settings that differ, each with the value of every run; None for a run without the key.
 
@@ -128,6 +131,8 @@ def differing_settings(runs: Sequence[Run]) -> dict[str, list[Any]]:
         scripts = {run.script for run, config in zip(runs, configs, strict=True) if key in config}
         compared = {repr(c.get(key)) for run, c in zip(runs, configs, strict=True) if c and run.script in scripts}
         values = [config.get(key) for config in configs]
+        if key.endswith(TARGET):  # a class by its file, which has the name of its choice: objective=infonce
+            key, values = key.removesuffix(TARGET), [str(v).split(".")[-2:][0] if v else v for v in values]
         duplicate = (key.rpartition(".")[2], repr(values))
         if len(compared) > 1 and duplicate not in listed:
             listed.add(duplicate)

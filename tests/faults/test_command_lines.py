@@ -21,6 +21,7 @@ EVALUATE = "benchmark=begin checkpoint={critic} "
 CONSTRUCT = "engine=transformers engine.model=smollm2-135m "
 WRONG = [
     ("train", "modle=critic", "modle: there is no such key|did you mean model"),
+    ("train", "experiment=tagger_local_real data_dir=/nowhere", "data_dir=DIR must hold ragtruth"),
     ("train", "model=critik", "model has no choice 'critik'|did you mean critic"),
     ("evaluate", "benchmark=lanterns benchmark.path=/nowhere", "benchmark has no choice 'lanterns'"),
     ("train", "optimizer.lrr=1", "optimizer.lrr: there is no such key|did you mean optimizer.lr"),

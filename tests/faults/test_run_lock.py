@@ -17,12 +17,12 @@ from faithkit.files.run_lock import run_lock
 from tests.faults.processes import run_forked
 from tests.running import ROOT, SMALL, opened
 
+pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
 HOLDER = """
 import os, sys, time
 from pathlib import Path
 from faithkit.files.run_lock import run_lock
 
-pytestmark = pytest.mark.xdist_group("undisturbed")  # one process forks for all
 with run_lock(Path(sys.argv[1])):
     child = os.fork() if len(sys.argv) > 2 else 0
     if child or len(sys.argv) == 2:

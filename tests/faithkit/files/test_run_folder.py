@@ -22,6 +22,19 @@ def test_a_folder_holds_work_once_something_is_in_it_that_took_time(tmp_path: Pa
     assert run.has_work()
 
 
+def test_a_refused_command_leaves_no_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, left in ((None, False), ("predictions", True)):
+        with pytest.raises(UserError), opened("train") as (run, _):
+            if name:
+                (run.path / name).write_text("kept")
+            raise UserError("no rows")
+        assert run.path.exists() == left
+    with pytest.raises(UserError), opened("train", "run_dir=mine") as (run, _):
+        raise UserError("no rows")
+    assert run.path.exists()
+
+
 @pytest.mark.parametrize(
     ("variables", "rank"),
     [

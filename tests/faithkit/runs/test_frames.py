@@ -47,6 +47,12 @@ def test_settings_that_one_script_alone_has_do_not_differ(tmp_path: Path) -> Non
     assert list(differing_settings(runs.find_runs(tmp_path))) == ["data.name", "data.path"]
 
 
+def test_a_class_that_differs_is_named_as_it_was_chosen(tmp_path: Path) -> None:
+    for name, target in (("a", "generation.objectives.mle.Mle"), ("b", "generation.objectives.infonce.InfoNce")):
+        make_run(tmp_path / name, {**TRAINED, "objective": {"_target_": target}})
+    assert differing_settings(runs.find_runs(tmp_path)) == {"objective": ["mle", "infonce"]}
+
+
 def test_runs_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     for parent in ("a", "b"):
         make_run(tmp_path / parent / "seed1")

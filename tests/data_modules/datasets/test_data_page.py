@@ -1,0 +1,22 @@
+"""docs/data.md has the address of each dataset's loader, and the licence of model cards."""
+
+import re
+
+import pytest
+
+from data_modules.registry import SOURCES
+from faithkit.weights.card_metadata import DATASETS
+from tests.running import ROOT
+
+ROWS = re.findall(r"^\| (`.*?`) \| (\S+) \| (.*?) \|", (ROOT / "docs" / "data.md").read_text(), re.MULTILINE)
+TABLE = {name: (address, licence) for names, address, licence in ROWS for name in re.findall(r"`(\w+)`", names)}
+
+
+@pytest.mark.parametrize("name", sorted({*SOURCES, *DATASETS} - {"embedded", "pairs"}))
+def test_the_page_agrees_with_loader_and_card(name: str) -> None:
+    address, licence = TABLE[name]
+    if name not in ("weak_wow", "dropped_support"):  # made of another one
+        module = SOURCES[name].__module__.replace(".", "/")
+        assert address.rstrip("/") in (ROOT / f"{module}.py").read_text()
+    assert licence == DATASETS[name].get("licence", licence)
+    assert ("licence" in DATASETS[name]) == licence.islower() or licence in ("not confirmed", "several")
