@@ -7,7 +7,7 @@ from itertools import pairwise
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.baselines.simple_detectors import BaselineData
+from faithkit.baselines.simple_detectors import MEDIAN, BaselineData
 from faithkit.baselines.word_overlap import empty_predictions, mismatch_predictions, whole_predictions
 from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
@@ -45,11 +45,12 @@ OPEN, CLOSE = "[[", "]]"
 STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
 
 
-def headline_table(systems: Systems, *, title: str = "", is_read: bool = True) -> Table:
+def headline_table(systems: Systems, *, title: str = "", is_read: bool = True, notes: Sequence[str] = ()) -> Table:
     """Shows F1 by response and by character with intervals, and characters' precision and recall: fits 80 columns.
 
     Args:
         is_read: Most replies of the model could be read; otherwise its figures are not shown.
+        notes: Further lines of the caption.
     """
     columns = {
         "response_f1": "response F1",
@@ -69,6 +70,7 @@ def headline_table(systems: Systems, *, title: str = "", is_read: bool = True) -
         caption=[
             f"model, by response: {', '.join(found)}" if is_read else f"model: {NOT_SHOWN}",
             f"n = {ours['response_f1'].n:,}; 95% intervals over sources",
+            *notes,
         ],
         no_wrap=["prec.", "recall"],
     )
@@ -275,7 +277,9 @@ def span_report(
     metrics = select_metrics(scored.metrics)
     if not marks_any:
         return Report(metrics=metrics, notes=() if is_critic else (NOTHING_FOUND,), rescore=rescore, shown=SHOWN)
-    threshold = (baseline_data or BaselineData()).fit_overlap("f1")
+    data = baseline_data or BaselineData()
+    threshold = data.fit_overlap("f1")
+    chosen_on = f"threshold of {MISMATCH}, by response: chosen on {MEDIAN if threshold is None else data.name}"
     baselines = {
         MISMATCH: mismatch_predictions(examples, threshold=threshold),
         WHOLE: whole_predictions(examples),
@@ -320,7 +324,7 @@ def span_report(
     return Report(
         metrics=metrics,
         conclusion=conclude("the model", tests[strongest], title=STRONGEST) if strongest else None,
-        headline=(headline_table(shown, title=title, is_read=is_read),),
+        headline=(headline_table(shown, title=title, is_read=is_read, notes=[escape_terminal(chosen_on)]),),
         tables=tuple(tables),
         notes=scored.notes,
         samples=tuple(_sample(example, predictions[example.id]) for example in chosen),
