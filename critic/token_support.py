@@ -140,7 +140,7 @@ class TokenSupport:
     ) -> dict[tuple[int, int], Tensor]:
         """Computes the support of pairs of texts; states of knowledge are held for one batch."""
         windows: dict[int, dict[int, Tensor]] = defaultdict(dict)  # of each response, by first token
-        for number, start, states in self._encode({number: responses[number] for _, number in pairs}):
+        for number, start, states in self.encode_windows({number: responses[number] for _, number in pairs}):
             windows[number][start] = states
         response_states = {number: torch.cat([by[start] for start in sorted(by)]) for number, by in windows.items()}
         support = {pair: torch.full((len(responses[pair[1]]),), -1.0, device=self.model.device) for pair in pairs}
@@ -148,7 +148,7 @@ class TokenSupport:
         for text, number in pairs:
             if number in response_states:
                 responses_of[text].append(number)
-        for text, _, window in self._encode({text: knowledge[text] for text in responses_of}):
+        for text, _, window in self.encode_windows({text: knowledge[text] for text in responses_of}):
             for number in responses_of[text]:
                 in_window = token_support(response_states[number], window)
                 support[text, number] = torch.maximum(support[text, number], in_window)
@@ -158,7 +158,7 @@ class TokenSupport:
         }
 
     @torch.inference_mode()
-    def _encode(self, texts: Mapping[int, NDArray[np.int32]]) -> Iterator[tuple[int, int, Tensor]]:
+    def encode_windows(self, texts: Mapping[int, NDArray[np.int32]]) -> Iterator[tuple[int, int, Tensor]]:
         """Encodes texts in windows, and yields text number, first token and states [tokens, hidden] of each window."""
         windows = [(text, start) for text, ids in texts.items() for start in range(0, len(ids), self.window)]
         window_ids = [texts[text][start : start + self.window] for text, start in windows]

@@ -1,0 +1,356 @@
+"""Computes features of each word of a response: how well the context supports it, and what contradicts it.
+
+A word can occur in the context and still be wrong: the dose for children given for adults. So each value (a number with
+its unit, a date, a name, a word) is compared with its *rivals*, the other values of its kind in the context. The place
+of a value in the context fits if the other words of the response, and those of the question, are near it:
+
+    fit of context word k for response word i = weighted mean over other words j of max over k' of
+                                                cos(state of j, state of k') exp(-distance of k and k' / 8)
+
+Commas, clause words and sentence ends make the distance longer. The *margin* is the fit of the best rival less the fit
+of the value.
+
+Every sentence of the response is matched with the sentence of the context whose words are closest. Negations,
+opposites, quantifiers and modals are compared within this pair.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from critic.support.normal_forms import (
+    ANSWER,
+    CLAUSE_WORDS,
+    CONTENT,
+    DATE,
+    MODAL,
+    NAME,
+    NEGATION,
+    NUMBER,
+    QUANTIFIER,
+    STOP,
+    UNIT,
+    WORD,
+    Quantity,
+    Word,
+    are_opposites,
+    read_quantities,
+)
+
+KINDS = (ANSWER, WORD, NAME, NUMBER, DATE, UNIT, NEGATION, QUANTIFIER, MODAL)
+VALUES = (WORD, NAME, NUMBER, DATE, UNIT)
+WORD_FEATURES = (
+    "closest word",
+    "closest word of the matched sentence",
+    "closest equal word",
+    "in the context",
+    "in the matched sentence",
+    "known 4-grams",
+    "in the question",
+    "neither in the context nor in the question",
+    "value in the context",
+    "has rivals",
+    "fit of the value",
+    "fit of the best rival, value absent",
+    "margin",
+    "unit of no such quantity",
+    "number of no such quantity",
+    "negated on one side",
+    "negated in the response only",
+    "negated in the context only",
+    "opposite in the matched sentence",
+    "opposite in the context",
+    "opposite with equal negation",
+    "sentences differ in negation",
+    "response sentence negated only",
+    "context sentence negated only",
+    "other quantifier",
+    "quantifier without counterpart",
+    "other modal",
+)
+SENTENCE_FEATURES = ("match", "words in the match", "words in the context", "mean closeness", "least closeness", "words")
+FEATURES = (
+    *WORD_FEATURES,
+    *(f"sentence: {name}" for name in SENTENCE_FEATURES),
+    *(f"kind: {kind}" for kind in KINDS),
+    *(f"{kind}: {name}" for name in ("absent", "elsewhere", "margin", "closest word") for kind in VALUES),
+    "length of the response",
+    "length of the context",
+)
+
+RANGE, DECAY = 10, 8.0  # words on each side that decide the fit of a place; distance at which their weight is 1/e
+CLAUSE, PHRASE, SENTENCE = 4.0, 2.0, 8.0  # how many words a clause word, a comma and a sentence end count as
+QUESTION_WEIGHT = 0.3  # of a question's word in the fit; a neighbour in the response has up to 1
+SCOPE = 4  # words behind a negation that it negates
+ALIGNED = 0.55  # cosine from which two words are counterparts
+RELATED = 0.4  # cosine from which a context word is a rival of a word
+EQUAL_WORDS = 0.3  # weight of equal words in the match of sentences
+Floats = NDArray[np.float64]
+States = NDArray[np.float32]
+
+
+class Encoded(NamedTuple):
+    """The words of a text and their unit-length states [words, hidden]."""
+
+    words: Sequence[Word]
+    states: States
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A sentence of the response, and the sentence of the context that it is matched with.
+
+    Args:
+        content: Places of its content words.
+        first: Place of the first word of the matched sentence in the context.
+        end: After its last word.
+        number: The number of the matched sentence.
+        features: SENTENCE_FEATURES.
+    """
+
+    content: list[int]
+    first: int
+    end: int
+    number: int
+    features: tuple[float, ...]
+
+
+def compute_features(context: Encoded, question: Encoded, response: Encoded) -> tuple[list[int], Floats]:
+    """Computes FEATURES of the words of a response, without stop words.
+
+    Returns:
+        The places of these words, and their features [words, features].
+    """
+    places = [place for place, word in enumerate(response.words) if word.kind != STOP]
+    if not context.words:
+        context = Encoded([Word(0, 0, "", "", STOP, 0)], np.zeros((1, response.states.shape[1]), np.float32))
+    alignment = Alignment(context, question, response)
+    rows = [alignment.features(place) for place in places]
+    return places, np.array(rows, np.float64).reshape(len(places), len(FEATURES))
+
+
+class Alignment:
+    """The alignment of a response with its context."""
+
+    def __init__(self, context: Encoded, question: Encoded, response: Encoded):
+        self.context, self.response = context.words, response.words
+        self.closeness = response.states @ context.states.T  # [response words, context words]
+        norms = np.array([word.norm for word in context.words], object)
+        self.equal = np.array([word.norm for word in response.words], object)[:, None] == norms[None]
+        self.norms = set(norms.tolist())
+        sentences = np.array([word.sentence for word in context.words])
+        self.firsts = np.flatnonzero(np.r_[True, sentences[1:] != sentences[:-1]])
+        self.in_sentence = np.maximum.reduceat(self.closeness, self.firsts, axis=1)  # [response words, sentences]
+        self.equal_in_sentence = np.logical_or.reduceat(self.equal, self.firsts, axis=1)
+        self.asked = [place for place, word in enumerate(question.words) if word.kind in CONTENT]
+        self.asked_norms = {word.norm for word in question.words}
+        self.asked_closeness = question.states[self.asked] @ context.states.T
+        self.grams = {gram for word in context.words for gram in _grams(word.lower)}
+        self.near = self._near()
+        self.distance = _positions(response.words, sentence_ends=False)
+        self.quantities = read_quantities(list(response.words)), read_quantities(list(context.words))
+        self.negated = _negated(response.words), _negated(context.words)
+        numbers = sorted({word.sentence for word in response.words})
+        self.matches = {number: self._match(number) for number in numbers}
+        self.lengths = (
+            math.log1p(sum(word.kind != STOP for word in response.words)),
+            math.log1p(len(context.words)),
+        )
+
+    def features(self, place: int) -> list[float]:
+        """Computes the FEATURES of one word."""
+        word, match = self.response[place], self.matches[self.response[place].sentence]
+        known, in_match = bool(self.equal[place].any()), bool(self.equal_in_sentence[place, match.number])
+        closest = float(self.closeness[place].max())
+        exists, has_rivals, fit, rival_fit = self._compare_rivals(place, match)
+        margin = rival_fit - fit if exists and has_rivals else 0.0
+        asked = word.norm in self.asked_norms
+        grams = _grams(word.lower)
+        kinds = [float(word.kind == kind) for kind in KINDS]
+        values = [float(word.kind == kind) for kind in VALUES]
+        crossed = (not known, known and not in_match, margin, closest)
+        return [
+            closest,
+            float(self.in_sentence[place, match.number]),
+            float(self.closeness[place][self.equal[place]].max()) if known else 0.0,
+            known,
+            in_match,
+            sum(gram in self.grams for gram in grams) / len(grams),
+            asked,
+            not known and not asked,
+            exists,
+            has_rivals,
+            fit,
+            0.0 if exists else rival_fit,
+            margin,
+            word.kind == UNIT and not exists and has_rivals,
+            word.kind == NUMBER and not exists,
+            *self._compare_polarity(place, match),
+            *match.features,
+            *kinds,
+            *(float(value) * kind for value in crossed for kind in values),
+            *self.lengths,
+        ]
+
+    def _near(self) -> Floats:
+        """Computes the closeness of each word of response and question to the surroundings of each context word."""
+        closeness = np.concatenate([self.closeness, self.asked_closeness])
+        position = _positions(self.context, sentence_ends=True)
+        near = closeness.copy()
+        for step in range(1, min(RANGE, len(self.context) - 1) + 1):
+            weight = np.exp(-(position[step:] - position[:-step]) / DECAY)
+            np.maximum(near[:, :-step], closeness[:, step:] * weight, out=near[:, :-step])
+            np.maximum(near[:, step:], closeness[:, :-step] * weight, out=near[:, step:])
+        return near
+
+    def _match(self, number: int) -> Match:
+        """Matches a sentence of the response with the sentence of the context whose words are closest."""
+        places = [place for place, word in enumerate(self.response) if word.sentence == number]
+        content = [place for place in places if self.response[place].kind in CONTENT]
+        best, features = 0, (0.0, 0.0, 1.0, 1.0, 1.0, 0.0)
+        if content:
+            score = self.in_sentence[content].mean(0) + EQUAL_WORDS * self.equal_in_sentence[content].mean(0)
+            if self.asked:
+                asked = np.maximum.reduceat(self.asked_closeness, self.firsts, axis=1).mean(0)
+                score = score + asked * (2 / (2 + len(content)))
+            best = int(score.argmax())
+            closest = self.closeness[content].max(1)
+            features = (
+                float(self.in_sentence[content, best].mean()),
+                float(self.equal_in_sentence[content, best].mean()),
+                float(self.equal[content].any(1).mean()),
+                float(closest.mean()),
+                float(closest.min()),
+                math.log1p(len(content)),
+            )
+        first = int(self.firsts[best])
+        end = int(self.firsts[best + 1]) if best + 1 < len(self.firsts) else len(self.context)
+        return Match(content, first, end, best, features)
+
+    def _compare_rivals(self, place: int, match: Match) -> tuple[bool, bool, float, float]:
+        """Returns whether a value is in the context, whether it has rivals, and the fit of both."""
+        others = [other for other in match.content if other != place]
+        if self.response[place].kind not in CONTENT or not (others or self.asked):
+            return False, False, 0.0, 0.0
+        near = [1 / (1 + abs(self.distance[place] - self.distance[other]) / 2) for other in others]
+        weights = np.array(near + [QUESTION_WEIGHT] * len(self.asked))
+        rows = [*others, *range(len(self.response), len(self.response) + len(self.asked))]
+        fit = (weights / weights.sum()) @ self.near[rows]
+        same, rivals = self._find_rivals(place, match)
+        return bool(same), bool(rivals), _best(fit, same), _best(fit, rivals)
+
+    def _find_rivals(self, place: int, match: Match) -> tuple[list[int], list[int]]:
+        """Finds the places of a value in the context, and those of its rivals."""
+        word = self.response[place]
+        here, there = self.quantities
+        if word.kind == NUMBER:
+            return _find_quantities(here[place], word, there, self.context)
+        if word.kind == UNIT:
+            number = next((near for near in (place - 1, place - 2, place + 1) if near in here), None)
+            if number is not None:
+                quantity, norm = here[number], self.response[number].norm
+                same = [other for other, found in there.items() if found.equals(quantity)]
+                return same, [
+                    other
+                    for other, found in there.items()
+                    if found.unit and self.context[other].norm == norm and not found.equals(quantity)
+                ]
+        same = np.flatnonzero(self.equal[place]).tolist()
+        if word.kind in (UNIT, DATE):
+            used = {word.norm}
+        else:
+            used = {self.response[other].norm for other in match.content}
+        rivals = [
+            other
+            for other, found in enumerate(self.context)
+            if found.kind == word.kind
+            and found.norm not in used
+            and (word.kind != WORD or self.closeness[place, other] > RELATED)
+        ]
+        return same, rivals
+
+    def _compare_polarity(self, place: int, match: Match) -> tuple[float, ...]:
+        """Compares negations, opposites, quantifiers and modals of the matched sentences around a word."""
+        word, sentence = self.response[place], range(match.first, match.end)
+        counterpart = match.first + int(self.closeness[place, match.first : match.end].argmax())
+        closeness = max(0.0, float(self.closeness[place, counterpart]))
+        here, there = self.negated[0][place], self.negated[1][counterpart]
+        differs = closeness > ALIGNED and here != there
+        words = {self.context[other].norm for other in sentence if self.context[other].kind in (WORD, NAME)}
+        is_opposite = word.kind in (WORD, NAME) and not bool(self.equal_in_sentence[place, match.number])
+        is_opposite = is_opposite and any(are_opposites(word.norm, other) for other in words)
+        is_opposite_anywhere = (
+            word.kind == WORD
+            and word.norm not in self.norms
+            and any(are_opposites(word.norm, other) for other in self.norms)
+        )
+        kinds = {kind: {self.context[k].norm for k in sentence if self.context[k].kind == kind} for kind in KINDS}
+        negated_here = any(w.kind == NEGATION for w in self.response if w.sentence == word.sentence)
+        negated_there = bool(kinds[NEGATION])
+        quantifiers, modals = kinds[QUANTIFIER], kinds[MODAL]
+        return (
+            closeness * differs,
+            differs and here,
+            differs and there,
+            is_opposite,
+            is_opposite_anywhere,
+            is_opposite and not differs,
+            negated_here != negated_there,
+            negated_here and not negated_there,
+            negated_there and not negated_here,
+            word.kind == QUANTIFIER and bool(quantifiers) and word.norm not in quantifiers,
+            word.kind == QUANTIFIER and not quantifiers,
+            word.kind == MODAL and bool(modals) and word.norm not in modals,
+        )
+
+
+def _find_quantities(
+    quantity: Quantity, word: Word, there: dict[int, Quantity], context: Sequence[Word]
+) -> tuple[list[int], list[int]]:
+    """Finds equal quantities, and others of the same dimension; without a unit, other numbers."""
+    same = [
+        place
+        for place, found in there.items()
+        if found.equals(quantity) or (context[place].norm == word.norm and not (found.unit and quantity.unit))
+    ]
+    rivals = [
+        place
+        for place, found in there.items()
+        if context[place].norm != word.norm
+        and not found.equals(quantity)
+        and (not quantity.unit or found.dimension == quantity.dimension)
+    ]
+    return same, rivals
+
+
+def _best(fit: Floats, places: Sequence[int]) -> float:
+    return float(fit[places].max()) if places else 0.0
+
+
+def _grams(word: str) -> list[str]:
+    return [word] if len(word) < 4 else [word[i : i + 4] for i in range(len(word) - 3)]
+
+
+def _positions(words: Sequence[Word], *, sentence_ends: bool) -> Floats:
+    """Counts words from the start; clause words, commas and, if wanted, sentence ends count as several."""
+    steps = [1 + CLAUSE * (word.lower in CLAUSE_WORDS) + PHRASE * word.after_break for word in words]
+    if sentence_ends:
+        for place in range(1, len(words)):
+            steps[place] += SENTENCE * (words[place].sentence != words[place - 1].sentence)
+    return np.cumsum(steps)
+
+
+
+def _negated(words: Sequence[Word]) -> list[bool]:
+    """Returns for each word whether a negation is at most SCOPE words before it in its sentence."""
+    return [
+        any(
+            other.kind == NEGATION and other.sentence == word.sentence
+            for other in words[max(0, place - SCOPE) : place]
+        )
+        for place, word in enumerate(words)
+    ]

@@ -1,0 +1,263 @@
+"""Splits English text into words with their kind and normal form, so that "20 mg" and "twenty milligrams" are equal.
+
+| kind                              | examples                    | normal form                      |
+|-----------------------------------|-----------------------------|----------------------------------|
+| number                            | 1,500; fifteen hundred; 5 pm | 1500; 1500; 17:00                |
+| unit, date                        | hrs, €; Sept                | hour, euro; september            |
+| negation, quantifier, modal       | n't; every; might           | not; all; can                    |
+| answer                            | Yes at the start            | yes                              |
+| name, word                        | Danube; countries           | the stem: danub; country         |
+| stop                              | the                         | the                              |
+
+>>> [(word.kind, word.norm) for word in read_words("Yes, it lasts twenty-four months.")]
+[('answer', 'yes'), ('stop', 'it'), ('word', 'last'), ('number', '24'), ('unit', 'month')]
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from data_modules.reading.formats import read_sections
+
+NUMBER, UNIT, DATE, NAME, WORD = "number", "unit", "date", "name", "word"
+NEGATION, QUANTIFIER, MODAL, ANSWER, STOP = "negation", "quantifier", "modal", "answer", "stop"
+CONTENT = frozenset({WORD, NAME, NUMBER, DATE, UNIT})
+UNKNOWN_UNIT = ""
+
+_TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]")
+_SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
+_BREAKS = frozenset(",;:()|")  # marks that separate phrases
+_ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""), ("e", ""))
+_PREFIXES = ("un", "in", "im", "non", "dis", "ir", "il", "de")
+
+
+def stem(word: str) -> str:
+    """Removes the common endings of an English word in lower case."""
+    if len(word) <= 3:
+        return word
+    for ending, other in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not (ending == "s" and word.endswith("ss")):
+            word = word[: len(word) - len(ending)] + other
+            break
+    if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "sle":
+        word = word[:-1]
+    return word[:-1] if len(word) > 4 and word.endswith("e") else word
+
+
+_GROUPS = {
+    title: [group.split() for line in lines for group in line.split("|")]
+    for title, lines in read_sections(Path(__file__).with_name("lexicon.txt"))
+}
+
+
+def _names(title: str) -> dict[str, str]:
+    """Maps each word of a section's groups to the first word of its group."""
+    return {word: group[0] for group in _GROUPS[title] for word in group if not word.startswith("=")}
+
+
+def _words(title: str) -> frozenset[str]:
+    return frozenset(word for group in _GROUPS[title] for word in group)
+
+
+def _opposites() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for word, *others in _GROUPS["opposites"]:
+        for other in others:
+            found.setdefault(stem(word), set()).add(stem(other))
+            found.setdefault(stem(other), set()).add(stem(word))
+    return found
+
+
+_UNITS, _MONTHS, _WEEKDAYS = _names("units"), _names("months"), _names("weekdays")
+_AMBIGUOUS = _words("ambiguous units")
+_CONVERSIONS = {
+    group[0]: (group[-2][1:], float(group[-1])) for group in _GROUPS["units"] if len(group) > 2 and group[-2][0] == "="
+}
+_UNITS = {word: unit for word, unit in _UNITS.items() if not word.replace(".", "").isdigit()}
+_NUMBERS, _SCALES = (
+    {word: float(value) for word, value in _GROUPS[title]} for title in ("numbers", "scales")
+)
+_QUANTIFIERS, _MODALS = _names("quantifiers"), _names("modals")
+_NEGATIONS, _STOP_WORDS = _words("negations"), _words("stop words")
+CLAUSE_WORDS = _words("clause words")
+_OPPOSITES = _opposites()
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a text.
+
+    Args:
+        start: Its first character.
+        end: After its last character.
+        lower: The word in lower case, with straight apostrophes.
+        norm: Its normal form.
+        kind: What it is; see the table of this module.
+        sentence: The number of its sentence.
+        after_break: A comma, a bracket or another mark separates it from the previous word.
+    """
+
+    start: int
+    end: int
+    lower: str
+    norm: str
+    kind: str
+    sentence: int
+    after_break: bool = False
+
+
+def read_words(text: str) -> list[Word]:
+    """Splits a text into words; compound numbers and times of day become one word."""
+    words: list[Word] = []
+    for word in _single_words(text):
+        joined = _join(words[-1], word, text) if words else None
+        if joined:
+            words[-1] = joined
+        else:
+            words.append(word)
+    return words
+
+
+def _single_words(text: str) -> Iterator[Word]:
+    sentence_starts = [found.end() for found in _SENTENCE_END.finditer(text)]
+    sentence, is_first, end, after_number = 0, True, 0, False
+    for found in _TOKEN.finditer(text):
+        while sentence < len(sentence_starts) and found.start() >= sentence_starts[sentence]:
+            sentence += 1
+            is_first = True
+        before, behind = text[end : found.start()], text[found.end() : found.end() + 1]
+        end = found.end()
+        kind, norm = _classify(found.group(), is_first, after_number and len(before) <= 1, behind)
+        after_break = not _BREAKS.isdisjoint(before)
+        lower = found.group().lower().replace("’", "'")
+        yield Word(found.start(), end, lower, norm, kind, sentence, after_break)
+        is_first, after_number = False, kind == NUMBER
+
+
+def _classify(token: str, is_first: bool, after_number: bool, behind: str) -> tuple[str, str]:
+    """Returns the kind and the normal form of a token.
+
+    Args:
+        is_first: It begins its sentence.
+        after_number: It follows a number closely.
+        behind: The next character.
+    """
+    lower, is_capitalised = token.lower().replace("’", "'"), token[0].isupper()
+    if token[0].isdigit():
+        return NUMBER, _normalise_digits(token)
+    if lower in ("yes", "no") and is_first and behind in {",", ".", "!", ";", ""}:
+        return ANSWER, lower
+    if lower in _NEGATIONS or lower.endswith("n't"):
+        return NEGATION, lower if lower in ("unless", "except", "without") else "not"
+    for values in (_NUMBERS, _SCALES):
+        if lower in values:
+            return NUMBER, f"{values[lower]:g}"
+    for dates in (_MONTHS, _WEEKDAYS):
+        if lower in dates and is_capitalised and not (lower == "may" and is_first):
+            return DATE, dates[lower]
+    if lower in _UNITS and (after_number or lower not in _AMBIGUOUS):
+        return UNIT, _UNITS[lower]
+    for kind, names in ((QUANTIFIER, _QUANTIFIERS), (MODAL, _MODALS)):
+        if lower in names:
+            return kind, names[lower]
+    if lower in _STOP_WORDS or len(lower) == 1:
+        return STOP, lower
+    is_name = is_capitalised and (not is_first or (token.isupper() and len(token) > 1))
+    return NAME if is_name else WORD, stem(lower.removesuffix("'s"))
+
+
+def _normalise_digits(token: str) -> str:
+    if ":" in token:
+        return token
+    digits = token.replace(",", "") if _THOUSANDS.fullmatch(token) else token.replace(",", ".")
+    try:
+        return f"{float(digits):.12g}"
+    except ValueError:  # 1.2.3, a version
+        return token
+
+
+def _join(last: Word, word: Word, text: str) -> Word | None:
+    """Joins a word to the number before it: twenty-five, 3 million, 5 pm, 21st; None if it is a separate word."""
+    gap = text[last.end : word.start]
+    if last.kind != NUMBER or last.sentence != word.sentence or len(gap) > 1:
+        return None
+    if word.lower in ("st", "nd", "rd", "th") and not gap:
+        return replace(last, end=word.end)
+    if word.lower in ("am", "pm"):
+        return _time_of_day(last, word)
+    first, second = _value(last.norm), _value(word.norm)
+    if word.kind != NUMBER or first is None or second is None or gap not in ("", " ", "-"):
+        return None
+    if word.lower in _SCALES:
+        return replace(last, end=word.end, norm=f"{first * second:.12g}")
+    if last.lower in _NUMBERS and word.lower in _NUMBERS and first >= 20 and first % 10 == 0 and second < 10:
+        return replace(last, end=word.end, norm=f"{first + second:g}", lower=word.lower)
+    return None
+
+
+def _time_of_day(number: Word, half: Word) -> Word | None:
+    hour, _, minutes = number.norm.replace(".", ":").partition(":")
+    if not hour.isdigit() or int(hour) > 12:
+        return None
+    value = int(hour) % 12 + (12 if half.lower == "pm" else 0)
+    return replace(number, end=half.end, norm=f"{value:02}:{minutes.ljust(2, '0')}")
+
+
+def _value(norm: str) -> float | None:
+    try:
+        return float(norm)
+    except ValueError:
+        return None
+
+
+class Quantity(NamedTuple):
+    """A number with its unit.
+
+    Args:
+        amount: In the base unit of its dimension; its text for a time of day or a version.
+        dimension: The dimension, the unit itself if it does not convert, or "" without a unit.
+        unit: The unit's normal form, or "".
+    """
+
+    amount: float | str
+    dimension: str
+    unit: str
+
+    def equals(self, other: "Quantity") -> bool:
+        """Whether both are the same quantity; if one has no unit, whether the numbers are equal."""
+        return self[:2] == other[:2]
+
+
+def read_quantities(words: list[Word]) -> dict[int, Quantity]:
+    """Finds the quantity of each number, by the number's place in the list of words."""
+    return {place: _quantity(words, place) for place, word in enumerate(words) if word.kind == NUMBER}
+
+
+def _quantity(words: list[Word], place: int) -> Quantity:
+    number, unit = words[place], UNKNOWN_UNIT
+    for other in words[place + 1 : place + 3]:
+        if other.sentence != number.sentence or other.kind == NUMBER:
+            break
+        if other.kind == UNIT:
+            unit = other.norm
+            break
+    if not unit and place and words[place - 1].lower in ("$", "€", "£"):
+        unit = words[place - 1].norm
+    amount = _value(number.norm)
+    if amount is None:
+        return Quantity(number.norm, unit, unit)
+    dimension, factor = _CONVERSIONS.get(unit, (unit, 1.0))
+    return Quantity(float(f"{amount * factor:.5g}"), dimension, unit)
+
+
+def are_opposites(first: str, second: str) -> bool:
+    """Whether two normal forms mean the opposite: listed opposites, or one is the other with a negative prefix."""
+    if second in _OPPOSITES.get(first, ()):
+        return True
+    return any(
+        long.endswith(short) and len(short) >= 4 and long.removesuffix(short) in _PREFIXES
+        for long, short in ((first, second), (second, first))
+    )

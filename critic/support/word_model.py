@@ -1,0 +1,159 @@
+"""The small fitted part of the detector: from features of words to log-odds of words and of the response.
+
+    log-odds of a word     = w x + v tanh(H x + b) + c,  x: the standardised features
+    log-odds of a response = p0 log sum exp(word log-odds) + p1 mean(word log-odds) + p2 log(number of words) + p3
+
+A response is labelled by its probability. In a hallucinated one the words above the span threshold are marked, at least
+the worst one; in a faithful one none.
+
+The model is a JSON file of some kilobytes with a hash of its content. It names its encoder with the hash of its weights.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from critic.support.alignment import FEATURES
+from faithkit.errors import UserError, shorten
+from faithkit.files.atomic import write_text
+from faithkit.files.jsonl import read_strict_json
+
+FORMAT = 1
+HINT = "install faithkit again, or fit the file again with `python -m faithkit_workflows.fit_support`"
+DIGITS = 5  # significant digits of a weight
+LIMIT = 6.0  # standard deviations to which a feature is clipped
+Floats = NDArray[np.float64]
+ARRAYS = {"mean": 1, "scale": 1, "direct": 1, "hidden": 2, "hidden_bias": 1, "output": 1, "pooling": 1}  # dimensions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordModel:
+    """A fitted model.
+
+    Args:
+        version: Of the fitted file.
+        encoder: The name of the encoder.
+        encoder_sha256: The hash of its weights.
+        mean: Mean of each feature [features].
+        scale: Its standard deviation [features].
+        direct: Weight of each feature [features].
+        hidden: Weights of the hidden units [units, features].
+        hidden_bias: [units].
+        output: Weights of the hidden units' values [units].
+        bias: Of a word's log-odds.
+        pooling: p0 to p3.
+        threshold: P(hallucinated) from which a response is labelled hallucinated.
+        span_threshold: Probability from which a word of such a response is marked.
+        description: What it was fitted on, with licences, and its figures on rows that it was not fitted on.
+    """
+
+    version: str
+    encoder: str
+    encoder_sha256: str
+    mean: Floats
+    scale: Floats
+    direct: Floats
+    hidden: Floats
+    hidden_bias: Floats
+    output: Floats
+    bias: float
+    pooling: Floats
+    threshold: float
+    span_threshold: float
+    description: dict[str, Any]
+
+    def word_logits(self, features: Floats) -> Floats:
+        """Computes the log-odds of each word being unsupported [words]."""
+        inputs = np.clip((features - self.mean) / self.scale, -LIMIT, LIMIT)
+        return inputs @ self.direct + np.tanh(inputs @ self.hidden.T + self.hidden_bias) @ self.output + self.bias
+
+    def response_logit(self, words: Floats) -> float:
+        """Computes the log-odds of a response from those of its words; a response without words is faithful."""
+        if not len(words):
+            return -np.inf
+        top = words.max()
+        pooled = (top + np.log(np.exp(words - top).sum()), words.mean(), np.log(len(words)), 1.0)
+        return float(self.pooling @ pooled)
+
+    def write(self, path: Path) -> None:
+        """Writes the model with a hash of its content."""
+        stored: dict[str, Any] = {"format": FORMAT, "features": list(FEATURES)}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            stored[field.name] = _round(value) if isinstance(value, np.ndarray | float) else value
+        write_text(path, json.dumps(stored | {"sha256": content_hash(stored)}, indent=None) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> "WordModel":
+        """Reads a model, and verifies its hash, its features and its shapes.
+
+        Raises:
+            UserError: The file was changed, or is of another version.
+        """
+        stored = read_strict_json(path, hint=HINT)
+        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+            raise UserError("this is no detector file of this version", place=str(path), hint=HINT)
+        expected = stored.pop("sha256", None)
+        if content_hash(stored) != expected:
+            raise UserError("the detector file was changed: its hash is not that of its content", place=str(path), hint=HINT)
+        if stored.pop("features") != list(FEATURES):
+            raise UserError("the detector file has other features than this version computes", place=str(path), hint=HINT)
+        del stored["format"]
+        try:
+            arrays = {name: np.array(stored.pop(name), np.float64) for name in ARRAYS}
+            model = cls(**stored, **arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"broken detector file: {shorten(error)}", place=str(path), hint=HINT) from error
+        units, count = len(model.output), len(FEATURES)
+        shapes = {"mean": (count,), "scale": (count,), "direct": (count,), "hidden": (units, count)}
+        shapes |= {"hidden_bias": (units,), "output": (units,), "pooling": (4,)}
+        if wrong := [name for name, shape in shapes.items() if getattr(model, name).shape != shape]:
+            raise UserError(f"broken detector file: wrong shape of {wrong[0]}", place=str(path), hint=HINT)
+        return model
+
+    def with_threshold(self, threshold: float) -> "WordModel":
+        """Returns the model with another threshold of responses."""
+        return replace(self, threshold=threshold)
+
+
+def content_hash(stored: dict[str, Any]) -> str:
+    """Hashes the content of a file, without its hash."""
+    return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
+
+
+def _round(values: Any) -> Any:
+    """Rounds to DIGITS significant digits, as plain values."""
+    if isinstance(values, float):
+        return float(f"{values:.{DIGITS}g}")
+    return [_round(value) for value in np.asarray(values).tolist()] if np.ndim(values) else _round(float(values))
+
+
+def find_spans(
+    places: Sequence[tuple[int, int]], sentences: Sequence[int], gaps: Sequence[int], logits: Floats, cut: float
+) -> list[tuple[int, int, float]]:
+    """Joins marked words to spans: start, end and mean probability of the marked words.
+
+    Args:
+        places: First character of each word and the one after its last.
+        sentences: The sentence of each word.
+        gaps: Number of stop words before each word; words with at most one between them are joined.
+        logits: Log-odds of each word.
+        cut: Log-odds from which a word is marked; the worst word always is.
+    """
+    cut = min(cut, float(logits.max()))
+    spans: list[tuple[int, int, list[float]]] = []
+    last = -2
+    for number in np.flatnonzero(logits >= cut).tolist():
+        (start, end), probability = places[number], float(1 / (1 + np.exp(-logits[number])))
+        if number == last + 1 and sentences[number] == sentences[last] and gaps[number] <= 1:
+            spans[-1] = (spans[-1][0], end, [*spans[-1][2], probability])
+        else:
+            spans.append((start, end, [probability]))
+        last = number
+    return [(start, end, float(np.mean(scores))) for start, end, scores in spans]
