@@ -1,11 +1,12 @@
 """Trains and evaluates hallucination detectors and faithful generators.
 
-from faithkit import Critic, Generator, Judge, Tagger, assert_faithful
+from faithkit import Critic, Generator, Judge, Tagger, assert_faithful, check
+check(knowledge="...", response="...")
 Critic.load("runs/...").score(knowledge="...", response="...")
 Tagger.load("runs/...").predict(knowledge="...", response="...")
 Generator.load("runs/...").reply(knowledge="...", history=["..."])
 Judge.load("runs/...").judge(knowledge="...", response="...")
-assert_faithful(knowledge="...", response="...", by="runs/...")
+assert_faithful(knowledge="...", response="...")
 
 from faithkit import runs
 runs.to_pandas("runs/*")
@@ -14,7 +15,7 @@ runs.to_pandas("runs/*")
 from importlib import import_module
 from typing import Any
 
-__all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger", "assert_faithful", "read_pairs"]
+__all__ = ["Cascade", "Critic", "Generator", "Judge", "Tagger", "assert_faithful", "check", "read_pairs"]
 # Imported on first use; __init__.pyi declares the same names for type checkers.
 _PUBLIC = {
     "Cascade": "faithkit_workflows.detectors.cascade",
@@ -23,6 +24,7 @@ _PUBLIC = {
     "Judge": "judge.judge",
     "Tagger": "critic.tagger.predictor",
     "assert_faithful": "faithkit_workflows.detectors.assertions",
+    "check": "faithkit_workflows.detectors.assertions",
     "read_pairs": "data_modules.datasets.pairs",
 }
 

@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": "score a benchmark, with a model or from a predictions file",
     "generate": "answer dialogues with a trained generator",
     "construct": "build a benchmark: sample, annotate, induce, describe",
+    "check": "check one answer: is it supported by its context, and which parts are not?",
     "score": "score pairs of knowledge and response in a file",
     "chat": "talk to a generator in the terminal, with a verdict on each answer",
     "report": "compare runs: tables, paired tests, one page",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # numpy is imported later
     from numpy.typing import NDArray
 
 CRITIC, TAGGER, GENERATOR, JUDGE = "critic", "tagger", "generator", "judge"
+DEFAULT = "default"  # the detector that comes with faithkit
 DETECTORS = (CRITIC, TAGGER, JUDGE)
 TRAINED = frozenset({CRITIC, TAGGER, GENERATOR, JUDGE})  # the kinds of models trained here
 ENTAILMENT, NEUTRAL, CONTRADICTION = 0, 1, 2  # columns of an entailment model's probabilities
@@ -64,6 +65,7 @@ class DetectorKind:
         threshold_key: The key of the response threshold in faithkit.json.
         numbers_passages: Lists of passages are numbered when they are joined to one text, as in its training data.
         marks_spans: Predictions have spans.
+        is_packaged: Its name alone is a checkpoint; an argument is optional.
     """
 
     name: str
@@ -73,6 +75,7 @@ class DetectorKind:
     threshold_key: str | None = None
     numbers_passages: bool = False
     marks_spans: bool = True
+    is_packaged: bool = False
 
     def load_class(self) -> Any:
         """Imports the class."""
@@ -98,6 +101,7 @@ BUILT_IN = {
             threshold_key="response_threshold",
             numbers_passages=True,
         ),
+        DetectorKind(name=DEFAULT, target="critic.support.detector:SupportDetector", is_packaged=True),
         DetectorKind(name=JUDGE, target="judge.judge:Judge", architectures=("ForCausalLM", "LMHeadModel")),
     )
 }
@@ -112,16 +116,16 @@ def detector_kinds() -> Mapping[str, DetectorKind]:
 
 
 def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:
-    """Splits `NAME:ARGUMENT` or `module:Class:ARGUMENT` into kind and argument; None for any other checkpoint.
+    """Splits `NAME:ARGUMENT`, `module:Class:ARGUMENT` or a packaged kind's name into kind and argument; else None.
 
     Models that are trained here are named by their folder alone, which records what they were trained on.
     """
     name, separator, argument = checkpoint.partition(":")
-    if not separator or name in TRAINED:
+    if name in TRAINED:
         return None
-    if kind := detector_kinds().get(name):
+    if (kind := detector_kinds().get(name)) and (separator or kind.is_packaged):
         return kind, argument
-    if (target := object_name(checkpoint)) is None:
+    if not separator or (target := object_name(checkpoint)) is None:
         return None
     found = load_object(target)
     if not isinstance(found, DetectorKind):

@@ -72,7 +72,14 @@ WORD_FEATURES = (
     "quantifier without counterpart",
     "other modal",
 )
-SENTENCE_FEATURES = ("match", "words in the match", "words in the context", "mean closeness", "least closeness", "words")
+SENTENCE_FEATURES = (
+    "match",
+    "words in match",
+    "words in context",
+    "mean closeness",
+    "least closeness",
+    "words",
+)
 FEATURES = (
     *WORD_FEATURES,
     *(f"sentence: {name}" for name in SENTENCE_FEATURES),
@@ -260,10 +267,7 @@ class Alignment:
                     if found.unit and self.context[other].norm == norm and not found.equals(quantity)
                 ]
         same = np.flatnonzero(self.equal[place]).tolist()
-        if word.kind in (UNIT, DATE):
-            used = {word.norm}
-        else:
-            used = {self.response[other].norm for other in match.content}
+        used = {word.norm} | {self.response[o].norm for o in match.content if word.kind in (WORD, NAME)}
         rivals = [
             other
             for other, found in enumerate(self.context)
@@ -344,13 +348,11 @@ def _positions(words: Sequence[Word], *, sentence_ends: bool) -> Floats:
     return np.cumsum(steps)
 
 
-
 def _negated(words: Sequence[Word]) -> list[bool]:
     """Returns for each word whether a negation is at most SCOPE words before it in its sentence."""
     return [
         any(
-            other.kind == NEGATION and other.sentence == word.sentence
-            for other in words[max(0, place - SCOPE) : place]
+            other.kind == NEGATION and other.sentence == word.sentence for other in words[max(0, place - SCOPE) : place]
         )
         for place, word in enumerate(words)
     ]

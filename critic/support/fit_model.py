@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
 from critic.support.alignment import FEATURES
-from critic.support.word_model import LIMIT, Floats, WordModel
+from critic.support.word_model import LIMIT, Floats, unsupported
 from critic.support.word_states import WordEncoder, encode_and_align
 from data_modules.encoding.encoder import question_text
 from faithkit.records import HALLUCINATED, Example
@@ -21,6 +21,7 @@ UNITS = 16  # hidden units
 EPOCHS, BATCH, RATE = 80, 256, 1e-2
 WORD_LOSS = 0.5  # weight of the words' labels against those of responses
 PENALTY = 6e-3  # of squared weights
+POOLED = (2.0, 5.0)  # weights of unknown 4-grams and of the weakest word: not fitted, because domains differ
 MIN_SPREAD = 1e-6
 CHUNK = 200  # rows that are encoded together
 
@@ -94,6 +95,7 @@ def fit(rows: Sequence[LabelledWords], *, seed: int = 0) -> Fit:
     labels = torch.tensor([row.label for row in rows], dtype=torch.float32)
     names, dataset = np.unique([row.dataset for row in rows], return_inverse=True)
     weights = _row_weights(dataset, labels.numpy())
+    of_responses = torch.tensor([unsupported(row.features) for row in rows], dtype=torch.float32)
     starts = np.concatenate([[0], np.cumsum([len(row.features) for row in rows])])
     network = _Network(len(FEATURES), len(names))
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
@@ -107,7 +109,7 @@ def fit(rows: Sequence[LabelledWords], *, seed: int = 0) -> Fit:
             words = np.concatenate([np.arange(starts[row], starts[row + 1]) for row in batch])
             owner = torch.tensor(np.repeat(np.arange(size), starts[batch + 1] - starts[batch]))
             odds = network(inputs[words])
-            response = network.pool(odds, owner, size) + network.dataset_bias[dataset[batch]]
+            response = network.pool(odds, owner, size, of_responses[batch]) + network.dataset_bias[dataset[batch]]
             weight = weights[batch]
             loss = (cross_entropy(response, labels[batch], reduction="none") * weight).mean()
             known = ~word_labels[words].isnan()
@@ -139,13 +141,14 @@ class _Network(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         return (self.direct(inputs) + self.output(torch.tanh(self.hidden(inputs))))[:, 0]
 
-    def pool(self, odds: Tensor, owner: Tensor, size: int) -> Tensor:
+    def pool(self, odds: Tensor, owner: Tensor, size: int, of_responses: Tensor) -> Tensor:
         """Pools the log-odds of words to those of responses [size], as `WordModel.response_logit`."""
         count = torch.zeros(size).index_add(0, owner, torch.ones_like(odds))
         top = torch.full((size,), -torch.inf).scatter_reduce(0, owner, odds, "amax").detach()
         total = torch.zeros(size).index_add(0, owner, torch.exp(odds - top[owner]))
         mean = torch.zeros(size).index_add(0, owner, odds) / count
-        return torch.stack([top + torch.log(total), mean, torch.log(count), torch.ones(size)], 1) @ self.pooling
+        pooled = torch.stack([top + torch.log(total), mean, torch.log(count)], 1)
+        return torch.cat([pooled, torch.ones(size, 1)], 1) @ self.pooling + of_responses @ torch.tensor(POOLED)
 
     def penalty(self) -> Tensor:
         squares = [(layer.weight**2).sum() for layer in (self.direct, self.output, self.output, self.output)]
@@ -155,8 +158,8 @@ class _Network(nn.Module):
         def values(tensor: Tensor) -> Floats:
             return tensor.detach().numpy().astype(np.float64)
 
-        pooling = values(self.pooling)
-        pooling[3] += float(self.dataset_bias.mean())
+        pooling = np.insert(values(self.pooling), 3, POOLED)
+        pooling[-1] += float(self.dataset_bias.detach().mean())
         return Fit(
             mean=mean,
             scale=scale,

@@ -30,7 +30,17 @@ _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]
 _SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _BREAKS = frozenset(",;:()|")  # marks that separate phrases
-_ENDINGS = (("ies", "y"), ("sses", "ss"), ("ing", ""), ("edly", ""), ("ed", ""), ("ly", ""), ("es", ""), ("s", ""), ("e", ""))
+_ENDINGS = (
+    ("ies", "y"),
+    ("sses", "ss"),
+    ("ing", ""),
+    ("edly", ""),
+    ("ed", ""),
+    ("ly", ""),
+    ("es", ""),
+    ("s", ""),
+    ("e", ""),
+)
 _PREFIXES = ("un", "in", "im", "non", "dis", "ir", "il", "de")
 
 
@@ -77,9 +87,7 @@ _CONVERSIONS = {
     group[0]: (group[-2][1:], float(group[-1])) for group in _GROUPS["units"] if len(group) > 2 and group[-2][0] == "="
 }
 _UNITS = {word: unit for word, unit in _UNITS.items() if not word.replace(".", "").isdigit()}
-_NUMBERS, _SCALES = (
-    {word: float(value) for word, value in _GROUPS[title]} for title in ("numbers", "scales")
-)
+_NUMBERS, _SCALES = ({word: float(value) for word, value in _GROUPS[title]} for title in ("numbers", "scales"))
 _QUANTIFIERS, _MODALS = _names("quantifiers"), _names("modals")
 _NEGATIONS, _STOP_WORDS = _words("negations"), _words("stop words")
 CLAUSE_WORDS = _words("clause words")

@@ -1,12 +1,16 @@
 """The small fitted part of the detector: from features of words to log-odds of words and of the response.
 
     log-odds of a word     = w x + v tanh(H x + b) + c,  x: the standardised features
-    log-odds of a response = p0 log sum exp(word log-odds) + p1 mean(word log-odds) + p2 log(number of words) + p3
+    log-odds of a response = p . (log sum exp(word log-odds), mean(word log-odds), log(number of words),
+                                  share of unknown 4-grams, weakest word, 1)
+
+The weakest word is a soft minimum of the words' closeness to the context, as in `critic.token_support`. It and the
+4-grams rank the responses of unseen domains well.
 
 A response is labelled by its probability. In a hallucinated one the words above the span threshold are marked, at least
 the worst one; in a faithful one none.
 
-The model is a JSON file of some kilobytes with a hash of its content. It names its encoder with the hash of its weights.
+The model is a JSON file of some kilobytes with a hash of its content, and with the hash of its encoder's weights.
 """
 
 import hashlib
@@ -19,7 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from critic.logistic import sigmoid
 from critic.support.alignment import FEATURES
+from critic.token_support import SHARPNESS
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import read_strict_json
@@ -47,7 +53,7 @@ class WordModel:
         hidden_bias: [units].
         output: Weights of the hidden units' values [units].
         bias: Of a word's log-odds.
-        pooling: p0 to p3.
+        pooling: p.
         threshold: P(hallucinated) from which a response is labelled hallucinated.
         span_threshold: Probability from which a word of such a response is marked.
         description: What it was fitted on, with licences, and its figures on rows that it was not fitted on.
@@ -73,12 +79,12 @@ class WordModel:
         inputs = np.clip((features - self.mean) / self.scale, -LIMIT, LIMIT)
         return inputs @ self.direct + np.tanh(inputs @ self.hidden.T + self.hidden_bias) @ self.output + self.bias
 
-    def response_logit(self, words: Floats) -> float:
-        """Computes the log-odds of a response from those of its words; a response without words is faithful."""
+    def response_logit(self, words: Floats, features: Floats) -> float:
+        """Computes the log-odds of a response from those of its words [words] and their features; without words -inf."""
         if not len(words):
             return -np.inf
         top = words.max()
-        pooled = (top + np.log(np.exp(words - top).sum()), words.mean(), np.log(len(words)), 1.0)
+        pooled = (top + np.log(np.exp(words - top).sum()), words.mean(), np.log(len(words)), *unsupported(features), 1.0)
         return float(self.pooling @ pooled)
 
     def write(self, path: Path) -> None:
@@ -101,9 +107,11 @@ class WordModel:
             raise UserError("this is no detector file of this version", place=str(path), hint=HINT)
         expected = stored.pop("sha256", None)
         if content_hash(stored) != expected:
-            raise UserError("the detector file was changed: its hash is not that of its content", place=str(path), hint=HINT)
+            problem = "the detector file was changed: its hash is not that of its content"
+            raise UserError(problem, place=str(path), hint=HINT)
         if stored.pop("features") != list(FEATURES):
-            raise UserError("the detector file has other features than this version computes", place=str(path), hint=HINT)
+            problem = "the detector file has other features than this version computes"
+            raise UserError(problem, place=str(path), hint=HINT)
         del stored["format"]
         try:
             arrays = {name: np.array(stored.pop(name), np.float64) for name in ARRAYS}
@@ -112,7 +120,7 @@ class WordModel:
             raise UserError(f"broken detector file: {shorten(error)}", place=str(path), hint=HINT) from error
         units, count = len(model.output), len(FEATURES)
         shapes = {"mean": (count,), "scale": (count,), "direct": (count,), "hidden": (units, count)}
-        shapes |= {"hidden_bias": (units,), "output": (units,), "pooling": (4,)}
+        shapes |= {"hidden_bias": (units,), "output": (units,), "pooling": (6,)}
         if wrong := [name for name, shape in shapes.items() if getattr(model, name).shape != shape]:
             raise UserError(f"broken detector file: wrong shape of {wrong[0]}", place=str(path), hint=HINT)
         return model
@@ -120,6 +128,12 @@ class WordModel:
     def with_threshold(self, threshold: float) -> "WordModel":
         """Returns the model with another threshold of responses."""
         return replace(self, threshold=threshold)
+
+
+def unsupported(features: Floats) -> tuple[float, float]:
+    """Computes two features of a response from those of its words: share of unknown 4-grams, and weakest word."""
+    known, closest = features[:, FEATURES.index("known 4-grams")], features[:, FEATURES.index("closest word")]
+    return 1 - float(known.mean()), float(np.log(np.exp(-SHARPNESS * closest).mean()) / SHARPNESS)
 
 
 def content_hash(stored: dict[str, Any]) -> str:
@@ -150,7 +164,7 @@ def find_spans(
     spans: list[tuple[int, int, list[float]]] = []
     last = -2
     for number in np.flatnonzero(logits >= cut).tolist():
-        (start, end), probability = places[number], float(1 / (1 + np.exp(-logits[number])))
+        (start, end), probability = places[number], float(sigmoid(logits[number]))
         if number == last + 1 and sentences[number] == sentences[last] and gaps[number] <= 1:
             spans[-1] = (spans[-1][0], end, [*spans[-1][2], probability])
         else:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from critic.runtime.last_layer import without_last_layer
 from critic.support.alignment import Encoded, Floats, compute_features
 from critic.support.normal_forms import Word, read_words
-from critic.runtime.last_layer import without_last_layer
 from critic.token_support import TokenSupport
 from data_modules.encoding.tokens import Tokenizer, tokenize_with_offsets
 
@@ -52,7 +52,9 @@ def encode_and_align(
 
     The response is encoded behind the question, so that the states of a short answer depend on it.
     """
-    encoded = encoder.encode([text for context, question, response in texts for text in (context, join(question, response))])
+    encoded = encoder.encode(
+        [text for context, question, response in texts for text in (context, join(question, response))]
+    )
     rows = []
     for number, (_, question, _) in enumerate(texts):
         context, both = encoded[2 * number : 2 * number + 2]

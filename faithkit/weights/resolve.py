@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from faithkit.detector import kind_in_name
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder, find_folder
 from faithkit.weights.local import LOCAL, fetch, known_models
@@ -57,7 +58,7 @@ def check_available(name: str | None) -> None:
     Raises:
         UserError: Neither is the case.
     """
-    if name is None or name in LOCAL or not is_hub_name(name):
+    if name is None or name in LOCAL or not is_hub_name(name) or kind_in_name(name):
         return
     resolve(name)  # refuses the name of a recipe
     if not (hub_file(name) or hub_file(name, ADAPTER_CONFIG) or _hub_in_reach()):

@@ -1,4 +1,4 @@
-"""Fails a test whose response is not supported by its knowledge: `faithkit.assert_faithful`."""
+"""Checks responses with any detector: `faithkit.check`; and fails a test by it: `faithkit.assert_faithful`."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -7,6 +7,7 @@ from typing import Any
 
 from faithkit import arguments
 from faithkit.arguments import is_list, read_passages, read_turns
+from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn, join_passages
@@ -18,13 +19,39 @@ METHODS = ("score", "predict", "judge")  # of a critic, a tagger and a judge
 
 
 @arguments.explain_keywords
+def check(
+    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
+) -> Any:
+    """Checks one response, or a list of responses, with a detector that is loaded once per process.
+
+        from faithkit import check
+        check(knowledge="The warranty lasts 24 months.", response="It lasts 36 months.").spans
+
+    Args:
+        knowledge: The context: a text, or a list of passages; for a list of responses a list of these.
+        response: A text, or a list of texts.
+        history: The question, or the turns before the response.
+        by: A checkpoint of a detector, or a loaded detector. The default needs no training.
+        threshold: Probability from which a response is labelled hallucinated; None takes the detector's threshold.
+
+    Returns:
+        The detector's result, or a list of results: a label, a probability, and spans if the detector marks them.
+
+    Raises:
+        UserError: There is no such detector, or an argument is not a text.
+    """
+    threshold = arguments.read_probability("threshold", threshold)
+    return _judge(_find_detector(by), knowledge, response, history, threshold)
+
+
+@arguments.explain_keywords
 def assert_faithful(
-    knowledge: Any, response: Any, history: Any = None, *, by: Any, threshold: float | None = None
+    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
 ) -> None:
     """Raises AssertionError if a detector labels a response hallucinated, or gives no verdict that can be parsed.
 
         from faithkit import assert_faithful
-        assert_faithful(knowledge="The Danube flows through ten countries.", response=answer, by="runs/...")
+        assert_faithful(knowledge="The Danube flows through ten countries.", response=answer)
 
     The message lists each failing response with its probability, marked spans in double brackets, and the knowledge,
     with control characters escaped. A list of responses is judged in one call, which is much faster than a loop.
@@ -33,7 +60,8 @@ def assert_faithful(
         knowledge: A text, or a list of passages; for a list of responses a list of these.
         response: A text, or a list of texts.
         history: The turns before the response.
-        by: A checkpoint of a detector, which is loaded once per process; or a loaded detector.
+        by: A checkpoint of a detector, which is loaded once per process; or a loaded detector. The default needs no
+            training.
         threshold: Probability from which a response fails; None takes the detector's label. A verdict without a
             probability counts by its label.
 
@@ -43,20 +71,13 @@ def assert_faithful(
     """
     __tracebackhide__ = True  # pytest shows the line of the caller
     threshold = arguments.read_probability("threshold", threshold)
-    detector = _load(arguments.read_path(by, "by")) if isinstance(by, str | PathLike) else by
-    method = next((name for name in METHODS if hasattr(detector, name)), None)
-    if method is None and not hasattr(detector, "predict_examples"):
-        raise arguments.wrong("by", "a critic, a tagger or a judge", by, 'give by="runs/..." or by=Critic.load(...)')
+    detector = _find_detector(by)
     is_single = isinstance(response, str)
     if not is_single and is_list(response):
         knowledge, response = (list(column) if is_list(column) else column for column in (knowledge, response))
         if not response:
             raise UserError("there is no response to judge", hint="give at least one: an empty list proves nothing")
-    if method is None:
-        verdicts = _predict_texts(detector, knowledge, response, history)
-    else:
-        options = {} if threshold is None or method == "judge" else {"threshold": threshold}
-        verdicts = getattr(detector, method)(knowledge, response, history, **options)
+    verdicts = _judge(detector, knowledge, response, history, threshold)
     rows = [(verdicts, response, knowledge)] if is_single else list(zip(verdicts, response, knowledge, strict=True))
     failed = [(number, row) for number, row in enumerate(rows, start=1) if _is_failure(row[0], threshold)]
     if not failed:
@@ -68,6 +89,23 @@ def assert_faithful(
     if len(failed) > MAX_SHOWN:
         lines.append(f"and {len(failed) - MAX_SHOWN:,} more")
     raise AssertionError("\n".join(lines))
+
+
+def _find_detector(by: Any) -> Any:
+    """Loads the detector of a checkpoint, or checks a loaded one."""
+    detector = _load(arguments.read_path(by, "by")) if isinstance(by, str | PathLike) else by
+    if not any(hasattr(detector, name) for name in (*METHODS, "predict_examples")):
+        raise arguments.wrong("by", "a critic, a tagger or a judge", by, 'give by="runs/..." or by=Critic.load(...)')
+    return detector
+
+
+def _judge(detector: Any, knowledge: Any, response: Any, history: Any, threshold: float | None) -> Any:
+    """Returns the detector's result for a response, or a list of results."""
+    method = next((name for name in METHODS if hasattr(detector, name)), None)
+    if method is None:
+        return _predict_texts(detector, knowledge, response, history)
+    options = {} if threshold is None or method == "judge" else {"threshold": threshold}
+    return getattr(detector, method)(knowledge, response, history, **options)
 
 
 @lru_cache(maxsize=4)

@@ -200,7 +200,10 @@ def log_models(loaded: LoadedDetector) -> None:
 def describe_detector(path: str, role: str = CHECKPOINT) -> list[UsedModel]:
     """Describes the models of a detector for the record of where predictions come from."""
     if found := kind_in_name(path):
-        return [UsedModel(role=role, path=path, kind=found[0].name, reason="its training data are not recorded")]
+        kind, argument = found
+        if kind.is_packaged:
+            return [kind.load_class().describe(argument, role)]
+        return [UsedModel(role=role, path=path, kind=kind.name, reason="its training data are not recorded")]
     if not is_detector_file(path):
         return [describe_model(path, role)]
     config = read_detector_file(path)

@@ -1,0 +1,189 @@
+"""Defines the detector `default`: it needs no training, and returns a label, a probability and marked spans that agree.
+
+from faithkit import check
+check("The warranty lasts 24 months.", "It lasts 36 months.").spans
+
+The encoder is minilm as published. The fitted part is `default.json` beside this file: its weights, its thresholds,
+what it was fitted on, and its figures on rows that it was not fitted on (`faithkit models default`).
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+from critic.logistic import sigmoid
+from critic.requests import Request, Tagged, TaggedSpan, read_requests, request_of
+from critic.runtime.precision import apply_precision, calibration_requests, check_precision
+from critic.support.word_model import WordModel, find_spans
+from critic.support.word_states import WordEncoder, encode_and_align
+from faithkit import arguments
+from faithkit.arguments import read_examples
+from faithkit.calibration.thresholds import logit
+from faithkit.errors import UserError
+from faithkit.files.hashes import hash_files
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, join_passages
+from faithkit.weights.load import import_transformers, load_model, load_tokenizer
+from faithkit.weights.resolve import loading
+from faithkit.weights.used_model import CHECKPOINT, UsedModel
+
+NAME = "default"
+FILE = Path(__file__).with_name("default.json")
+WEIGHTS = "model.safetensors"
+CHUNK = 128  # responses that are encoded together
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
+
+
+class SupportDetector:
+    """Compares a response with its context word by word (`critic.support.alignment`).
+
+    Args:
+        encoder: The encoder of the texts.
+        model: The fitted model.
+    """
+
+    def __init__(self, encoder: WordEncoder, model: WordModel, *, name: str = NAME):
+        self.encoder, self.model, self.name = encoder, model, name
+
+    @classmethod
+    def load(
+        cls,
+        path: str = "",
+        *,
+        device: str | None = None,
+        precision: str = "32-true",
+        batch_tokens: int | None = None,
+    ) -> "SupportDetector":
+        """Loads the detector.
+
+        Args:
+            path: A file of `python -m faithkit_workflows.fit_support`; empty for the detector that comes with faithkit.
+            device: `cuda`, `cpu`, ...; None takes a GPU if there is one.
+            precision: 32-true, bf16, int8 (CPU), or auto.
+
+        Raises:
+            UserError: The file or the encoder is not the original one.
+        """
+        check_precision(precision)
+        device, batch_tokens = arguments.read_device(device), arguments.read_count("batch_tokens", batch_tokens)
+        model = WordModel.read(Path(path).expanduser() if path else FILE)
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        encoder = load_encoder(model.encoder, device, batch_tokens, sha256=model.encoder_sha256)
+        detector = cls(encoder, model, name=f"{NAME}:{path}" if path else NAME)
+        encoder.support.model = apply_precision(
+            encoder.support.model, precision, device, lambda: detector.check(calibration_requests())
+        )
+        return detector
+
+    @classmethod
+    def describe(cls, path: str, role: str = CHECKPOINT) -> UsedModel:
+        """Describes the detector for the record of where predictions come from."""
+        model = WordModel.read(Path(path).expanduser() if path else FILE)
+        fitted = ", ".join(str(part.get("name")) for part in model.description.get("fitted_on", ()))
+        return UsedModel(
+            role=role,
+            path=f"{NAME}:{path}" if path else NAME,
+            kind=NAME,
+            weights=model.encoder_sha256[:32],
+            threshold=f"{model.threshold:.4g}, {model.description.get('threshold', 'as fitted')}",
+            reason=f"it was fitted on {fitted}; which rows is not recorded",
+        )
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets the probability from which a response is labelled hallucinated."""
+        self.model = self.model.with_threshold(threshold)
+
+    def __repr__(self) -> str:
+        return f"SupportDetector({self.name!r}, threshold={self.model.threshold:.4g}, device={str(self.device)!r})"
+
+    @arguments.explain_keywords
+    def predict(
+        self, knowledge: Any, response: Any, history: Any = None, *, threshold: float | None = None
+    ) -> Tagged | list[Tagged]:
+        """Checks one response, or a list of responses.
+
+        Args:
+            knowledge: A text, or a list of passages; for a list of responses a list of these.
+            response: A text, or a list of texts.
+            history: The question, or the turns before the response; for a list of responses a list of these.
+            threshold: Probability from which a response is labelled hallucinated; None takes the stored threshold.
+
+        Raises:
+            UserError: Lists have different lengths, or a text is empty or no text.
+        """
+        threshold = arguments.read_probability("threshold", threshold)
+        single, requests = read_requests(knowledge, response, history, join_passages)
+        checked = self.check(requests, threshold=threshold)
+        return checked[0] if single else checked
+
+    @arguments.explain_keywords
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Yields the predictions of the examples, in their order."""
+        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
+        for begin in tqdm(range(0, len(examples), CHUNK), "checking", disable=quiet, unit="chunk"):
+            chunk = examples[begin : begin + CHUNK]
+            for example, checked in zip(chunk, self.check([request_of(one) for one in chunk]), strict=True):
+                spans = tuple(Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in checked.spans)
+                yield Prediction(id=example.id, label=checked.label, score=checked.score, spans=spans)
+
+    def check(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Tagged]:
+        """Computes label, probability and spans of each response; a faithful one has no span."""
+        threshold = self.model.threshold if threshold is None else threshold
+        return [
+            result
+            for begin in range(0, len(requests), CHUNK)
+            for result in self._check_chunk(requests[begin : begin + CHUNK], threshold)
+        ]
+
+    def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Tagged]:
+        aligned = encode_and_align(self.encoder, [(r.knowledge or "", r.question, r.response) for r in requests])
+        results = []
+        for request, (response, places, features) in zip(requests, aligned, strict=True):
+            logits = self.model.word_logits(features)
+            score = float(sigmoid(self.model.response_logit(logits))) if places else 0.0
+            is_hallucinated = bool(places) and score >= threshold
+            spans = []
+            if is_hallucinated:
+                words = [response.words[place] for place in places]
+                gaps = [place - before - 1 for before, place in zip([-9, *places], places, strict=False)]
+                characters, sentences = [(word.start, word.end) for word in words], [word.sentence for word in words]
+                cut = float(logit(self.model.span_threshold))
+                spans = [
+                    TaggedSpan(start=start, end=end, text=request.response[start:end], label=UNTYPED, score=mean)
+                    for start, end, mean in find_spans(characters, sentences, gaps, logits, cut)
+                ]
+            results.append(Tagged(label=HALLUCINATED if is_hallucinated else FAITHFUL, score=score, spans=spans))
+        return results
+
+    @property
+    def device(self) -> torch.device:
+        """The encoder's device."""
+        device: torch.device = self.encoder.support.model.device
+        return device
+
+
+def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha256: str | None = None) -> WordEncoder:
+    """Loads an encoder, and checks that its weights have the expected hash.
+
+    Raises:
+        UserError: They have another hash.
+    """
+    import_transformers()
+    from transformers import AutoModel
+
+    batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS)
+    with loading(name) as source:
+        if sha256 and (found := hash_weights(source)) != sha256:
+            problem = f"the detector was fitted with other weights of {name}: {sha256[:12]}..., not {found[:12]}..."
+            hint = f"delete the folder, and `python -m faithkit.weights fetch {name}` downloads it again"
+            raise UserError(problem, place=source, hint=hint)
+        return WordEncoder(
+            load_model(AutoModel, source).eval().to(device), load_tokenizer(source), batch_tokens=batch_tokens
+        )
+
+
+def hash_weights(folder: str) -> str:
+    """Hashes the weights in a folder."""
+    return hash_files(Path(folder), [WEIGHTS])[WEIGHTS]

@@ -1,0 +1,136 @@
+"""Check one answer: is it supported by its context, and which parts are not?
+
+faithkit check --context manual.txt "The warranty lasts 36 months."
+faithkit check --context manual.txt --context terms.txt --question "How long is the warranty?" < answer.txt
+faithkit check --context manual.txt --json "..."         label, probability, threshold, model and spans as JSON
+faithkit check --context manual.txt --fail "..."         exits with 1 if the answer is hallucinated
+faithkit check --context manual.txt --checkpoint runs/... "..."          another detector than the default
+
+The context is one file or several, such as retrieved passages; `--context -` reads it from standard input. Without an
+answer on the command line, it is read from standard input. A table of answers: faithkit score FILE.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from faithkit.cli import DONE, FAILED, USER_ERROR
+from faithkit.detector import DEFAULT
+from faithkit.errors import UserError
+
+if TYPE_CHECKING:
+    from faithkit.records import Example, Prediction
+
+STANDARD_INPUT = "-"
+
+
+def read_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = _Parser(prog="faithkit check", add_help=False, allow_abbrev=False)
+    parser.add_argument("answer", nargs="?", default=STANDARD_INPUT)
+    parser.add_argument("--context", action="append", default=[], metavar="FILE")
+    parser.add_argument("--question", default=None)
+    parser.add_argument("--checkpoint", default=DEFAULT)
+    parser.add_argument("--threshold", type=float, default=None)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--fail", action="store_true")
+    options = parser.parse_args(list(arguments))
+    if not options.context:
+        raise UserError("no context is given", hint='faithkit check --context FILE "answer"; FILE may be -')
+    if [options.answer, *options.context].count(STANDARD_INPUT) > 1:
+        raise UserError(
+            "only one of answer and context can come from standard input", hint="name a file for the context"
+        )
+    return options
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UserError(message, hint="faithkit check --help")
+
+
+def read_text(path: str, what: str) -> str:
+    """Reads a text file, or standard input for `-`.
+
+    Raises:
+        UserError: It cannot be read, or has no text.
+    """
+    try:
+        text = sys.stdin.read() if path == STANDARD_INPUT else Path(path).expanduser().read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"the {what} is not UTF-8", place=path, hint="save it as UTF-8 text") from error
+    except (OSError, ValueError) as error:
+        hint = "--context takes a file's name; give a text as: echo TEXT | faithkit check --context - ANSWER"
+        raise UserError(
+            f"the {what} cannot be read: {getattr(error, 'strerror', None) or error}", place=path, hint=hint
+        ) from error
+    if not text.strip():
+        raise UserError(f"the {what} is empty", place="standard input" if path == STANDARD_INPUT else path)
+    return text.strip()
+
+
+def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", str]:
+    """Judges the answer, and returns the prediction, the judged row, and a description of the threshold."""
+    from faithkit.records import Example, Turn, join_passages, number_passages
+    from faithkit_workflows.detectors.loading import kind_of, load_checkpoint, with_threshold
+
+    passages = [read_text(path, "context") for path in options.context]
+    answer = read_text(STANDARD_INPUT, "answer") if options.answer == STANDARD_INPUT else options.answer
+    if not answer.strip():
+        raise UserError("the answer is empty", hint='faithkit check --context FILE "answer"')
+    if options.threshold is not None and not 0 <= options.threshold <= 1:
+        raise UserError("--threshold is a probability from 0 to 1", hint="for example --threshold 0.5")
+    join = number_passages if kind_of(options.checkpoint).numbers_passages else join_passages
+    example = Example(
+        id="answer",
+        source="check",
+        split="all",
+        group="answer",
+        knowledge=join(passages),
+        history=(Turn(speaker="user", text=options.question),) if options.question else (),
+        response=answer,
+    )
+    config = {"checkpoint": options.checkpoint, "precision": "32-true"}
+    loaded = with_threshold(load_checkpoint(config), options.threshold, options.checkpoint)
+    (prediction,) = loaded.detector.predict_examples([example])
+    return prediction, example, loaded.models[0].threshold or "none"
+
+
+def show(prediction: "Prediction", example: "Example", threshold: str, options: argparse.Namespace) -> None:
+    """Prints the verdict, and the answer with the unsupported parts in double brackets."""
+    from faithkit.reports.span_report import mark_spans
+
+    if options.json:
+        spans = [
+            {"start": s.start, "end": s.end, "text": example.response[s.start : s.end], "probability": s.score}
+            for s in prediction.spans
+        ]
+        verdict = {"label": prediction.label, "probability": prediction.score, "spans": spans}
+        print(json.dumps(verdict | {"threshold": threshold, "model": options.checkpoint}, ensure_ascii=False))
+        return
+    probability = "" if prediction.score is None else f", P(hallucinated) {prediction.score:.2f}"
+    print(f"{prediction.label}{probability} (model {options.checkpoint}; threshold {threshold})")
+    print(mark_spans(example.response, prediction.spans))
+
+
+def run() -> None:
+    """Runs the command line."""
+    arguments = sys.argv[1:]
+    if any(argument in ("--help", "-h") for argument in arguments):
+        print((__doc__ or "").strip())
+        return
+    try:
+        options = read_options(arguments)
+        prediction, example, threshold = judge(options)
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(USER_ERROR)
+    show(prediction, example, threshold, options)
+    sys.exit(FAILED if options.fail and prediction.label == "hallucinated" else DONE)
+
+
+if __name__ == "__main__":
+    run()
