@@ -142,7 +142,7 @@ class SupportDetector:
         results = []
         for request, (response, places, features) in zip(requests, aligned, strict=True):
             logits = self.model.word_logits(features)
-            score = float(sigmoid(self.model.response_logit(logits))) if places else 0.0
+            score = float(sigmoid(self.model.response_logit(logits, features))) if places else 0.0
             is_hallucinated = bool(places) and score >= threshold
             spans = []
             if is_hallucinated:

@@ -1,18 +1,16 @@
 """Fits the model of words: by gradient descent on the labels of responses and, where they are known, of their words."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import roc_curve
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as cross_entropy
 
 from critic.support.alignment import FEATURES
-from critic.support.word_model import LIMIT, Floats, unsupported
+from critic.support.word_model import LIMIT, Floats, Weights, unsupported
 from critic.support.word_states import WordEncoder, encode_and_align
 from data_modules.encoding.encoder import question_text
 from faithkit.records import HALLUCINATED, Example
@@ -42,49 +40,24 @@ class LabelledWords(NamedTuple):
     dataset: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """What is fitted, without thresholds: fields as in `WordModel`."""
-
-    mean: Floats
-    scale: Floats
-    direct: Floats
-    hidden: Floats
-    hidden_bias: Floats
-    output: Floats
-    bias: float
-    pooling: Floats
-
-
 def label_words(encoder: WordEncoder, examples: Sequence[Example]) -> list[LabelledWords]:
-    """Computes the features and labels of the words of labelled examples; those without words are left out."""
+    """Computes the features and labels of the words of labelled examples; each has at least one word."""
     rows: list[LabelledWords] = []
     for begin in range(0, len(examples), CHUNK):
         chunk = examples[begin : begin + CHUNK]
-        for example, (places, spans, features) in zip(chunk, word_features(encoder, chunk), strict=True):
-            if not places:
-                continue
+        texts = [(example.knowledge or "", question_text(example), example.response) for example in chunk]
+        for example, (response, places, features) in zip(chunk, encode_and_align(encoder, texts), strict=True):
             label = int(example.label == HALLUCINATED)
-            marked = [any(s.start < end and start < s.end for s in example.spans) for start, end in spans]
             known = not label or bool(example.spans)
-            words = np.array(marked, np.float64) if known else np.full(len(places), np.nan)
+            words = np.full(len(places), 0.0 if known else np.nan)
+            for span in example.spans:
+                covered = [w.start < span.end and span.start < w.end for w in (response.words[p] for p in places)]
+                words[covered] = 1
             rows.append(LabelledWords(features, words, label, example.source))
     return rows
 
 
-def word_features(
-    encoder: WordEncoder, examples: Sequence[Example]
-) -> list[tuple[list[int], list[tuple[int, int]], Floats]]:
-    """Computes for each example the places of its words, their characters, and their features."""
-    return [
-        (places, [(response.words[place].start, response.words[place].end) for place in places], features)
-        for response, places, features in encode_and_align(
-            encoder, [(example.knowledge or "", question_text(example), example.response) for example in examples]
-        )
-    ]
-
-
-def fit(rows: Sequence[LabelledWords], *, seed: int = 0) -> Fit:
+def fit(rows: Sequence[LabelledWords], *, seed: int = 0) -> Weights:
     """Fits a model to rows; each class of each dataset has the same total weight."""
     torch.manual_seed(seed)
     order = np.random.default_rng(seed)
@@ -154,13 +127,13 @@ class _Network(nn.Module):
         squares = [(layer.weight**2).sum() for layer in (self.direct, self.output, self.output, self.output)]
         return PENALTY * torch.stack(squares).sum() + 1e-3 * (self.dataset_bias**2).sum()
 
-    def to_fit(self, mean: Floats, scale: Floats) -> Fit:
+    def to_fit(self, mean: Floats, scale: Floats) -> Weights:
         def values(tensor: Tensor) -> Floats:
             return tensor.detach().numpy().astype(np.float64)
 
         pooling = np.insert(values(self.pooling), 3, POOLED)
         pooling[-1] += float(self.dataset_bias.detach().mean())
-        return Fit(
+        return Weights(
             mean=mean,
             scale=scale,
             direct=values(self.direct.weight)[0],
@@ -170,10 +143,3 @@ class _Network(nn.Module):
             bias=float(self.direct.bias.detach()),
             pooling=pooling,
         )
-
-
-def choose_threshold(scores: Floats, labels: NDArray[Any], max_false_alarms: float) -> float:
-    """Chooses the score with the highest balanced accuracy among those with few enough false alarms."""
-    false_alarms, recall, cuts = roc_curve(labels, scores, drop_intermediate=False)
-    allowed = false_alarms <= max_false_alarms
-    return float(cuts[allowed][np.argmax((recall - false_alarms)[allowed])])

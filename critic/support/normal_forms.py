@@ -25,6 +25,7 @@ NUMBER, UNIT, DATE, NAME, WORD = "number", "unit", "date", "name", "word"
 NEGATION, QUANTIFIER, MODAL, ANSWER, STOP = "negation", "quantifier", "modal", "answer", "stop"
 CONTENT = frozenset({WORD, NAME, NUMBER, DATE, UNIT})
 UNKNOWN_UNIT = ""
+CURRENCIES = ("euro", "dollar", "sterling")  # may stand before their number
 
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]")
 _SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
@@ -179,7 +180,7 @@ def _classify(token: str, is_first: bool, after_number: bool, behind: str) -> tu
 
 def _normalise_digits(token: str) -> str:
     if ":" in token:
-        return token
+        return token.zfill(5) if token.count(":") == 1 else token  # 7:00 and 07:00
     digits = token.replace(",", "") if _THOUSANDS.fullmatch(token) else token.replace(",", ".")
     try:
         return f"{float(digits):.12g}"
@@ -246,14 +247,13 @@ def read_quantities(words: list[Word]) -> dict[int, Quantity]:
 
 def _quantity(words: list[Word], place: int) -> Quantity:
     number, unit = words[place], UNKNOWN_UNIT
-    for other in words[place + 1 : place + 3]:
-        if other.sentence != number.sentence or other.kind == NUMBER:
-            break
-        if other.kind == UNIT:
-            unit = other.norm
-            break
-    if not unit and place and words[place - 1].lower in ("$", "€", "£"):
+    behind = [word for word in words[place + 1 : place + 3] if word.sentence == number.sentence]
+    if place and words[place - 1].norm in CURRENCIES:
         unit = words[place - 1].norm
+    elif behind and behind[0].kind == UNIT:
+        unit = behind[0].norm
+    elif len(behind) == 2 and behind[1].kind == UNIT and behind[0].kind == WORD and behind[0].lower != "per":
+        unit = behind[1].norm  # five working days
     amount = _value(number.norm)
     if amount is None:
         return Quantity(number.norm, unit, unit)

@@ -38,14 +38,11 @@ Floats = NDArray[np.float64]
 ARRAYS = {"mean": 1, "scale": 1, "direct": 1, "hidden": 2, "hidden_bias": 1, "output": 1, "pooling": 1}  # dimensions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WordModel:
-    """A fitted model.
+@dataclass(frozen=True, kw_only=True)
+class Weights:
+    """The fitted weights.
 
     Args:
-        version: Of the fitted file.
-        encoder: The name of the encoder.
-        encoder_sha256: The hash of its weights.
         mean: Mean of each feature [features].
         scale: Its standard deviation [features].
         direct: Weight of each feature [features].
@@ -54,14 +51,8 @@ class WordModel:
         output: Weights of the hidden units' values [units].
         bias: Of a word's log-odds.
         pooling: p.
-        threshold: P(hallucinated) from which a response is labelled hallucinated.
-        span_threshold: Probability from which a word of such a response is marked.
-        description: What it was fitted on, with licences, and its figures on rows that it was not fitted on.
     """
 
-    version: str
-    encoder: str
-    encoder_sha256: str
     mean: Floats
     scale: Floats
     direct: Floats
@@ -70,9 +61,6 @@ class WordModel:
     output: Floats
     bias: float
     pooling: Floats
-    threshold: float
-    span_threshold: float
-    description: dict[str, Any]
 
     def word_logits(self, features: Floats) -> Floats:
         """Computes the log-odds of each word being unsupported [words]."""
@@ -80,12 +68,33 @@ class WordModel:
         return inputs @ self.direct + np.tanh(inputs @ self.hidden.T + self.hidden_bias) @ self.output + self.bias
 
     def response_logit(self, words: Floats, features: Floats) -> float:
-        """Computes the log-odds of a response from those of its words [words] and their features; without words -inf."""
+        """Computes the log-odds of a response from the log-odds [words] and features of its words; -inf without."""
         if not len(words):
             return -np.inf
         top = words.max()
-        pooled = (top + np.log(np.exp(words - top).sum()), words.mean(), np.log(len(words)), *unsupported(features), 1.0)
-        return float(self.pooling @ pooled)
+        worst = top + np.log(np.exp(words - top).sum())
+        return float(self.pooling @ (worst, words.mean(), np.log(len(words)), *unsupported(features), 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordModel(Weights):
+    """A fitted model with its thresholds and its encoder.
+
+    Args:
+        version: Of the fitted file.
+        encoder: The name of the encoder.
+        encoder_sha256: The hash of its weights.
+        threshold: P(hallucinated) from which a response is labelled hallucinated.
+        span_threshold: Probability from which a word of such a response is marked.
+        description: What it was fitted on, with licences, and its figures in cross-validation.
+    """
+
+    version: str
+    encoder: str
+    encoder_sha256: str
+    threshold: float
+    span_threshold: float
+    description: dict[str, Any]
 
     def write(self, path: Path) -> None:
         """Writes the model with a hash of its content."""
