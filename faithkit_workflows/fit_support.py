@@ -120,7 +120,7 @@ def _cross_validate(
     for number in range(FOLDS):
         print(f"cross-validation, part {number + 1} of {FOLDS}", flush=True)
         model: Weights = fit([row for row, part in zip(rows, fold, strict=True) if part != number])
-        for place in np.flatnonzero(fold == number):
+        for place in np.flatnonzero(fold == number).tolist():
             words[place] = model.word_logits(rows[place].features)
             odds[place] = model.response_logit(words[place], rows[place].features)
     return odds, words

@@ -86,7 +86,6 @@ FEATURES = (
     *(f"kind: {kind}" for kind in KINDS),
     *(f"{kind}: {name}" for name in ("absent", "elsewhere", "margin", "closest word") for kind in VALUES),
     "length of the response",
-    "length of the context",
 )
 
 RANGE, DECAY = 10, 8.0  # words on each side that decide the fit of a place; distance at which their weight is 1/e
@@ -163,10 +162,7 @@ class Alignment:
         self.negated = _negated(response.words), _negated(context.words)
         numbers = sorted({word.sentence for word in response.words})
         self.matches = {number: self._match(number) for number in numbers}
-        self.lengths = (
-            math.log1p(sum(word.kind != STOP for word in response.words)),
-            math.log1p(len(context.words)),
-        )
+        self.length = math.log1p(sum(word.kind != STOP for word in response.words))
 
     def features(self, place: int) -> list[float]:
         """Computes the FEATURES of one word."""
@@ -200,7 +196,7 @@ class Alignment:
             *match.features,
             *kinds,
             *(float(value) * kind for value in crossed for kind in values),
-            *self.lengths,
+            self.length,
         ]
 
     def _near(self) -> Floats:

@@ -50,7 +50,7 @@ def label_words(encoder: WordEncoder, examples: Sequence[Example]) -> list[Label
             label = int(example.label == HALLUCINATED)
             known = not label or bool(example.spans)
             words = np.full(len(places), 0.0 if known else np.nan)
-            for span in example.spans:
+            for span in example.spans or ():
                 covered = [w.start < span.end and span.start < w.end for w in (response.words[p] for p in places)]
                 words[covered] = 1
             rows.append(LabelledWords(features, words, label, example.source))

@@ -123,12 +123,17 @@ class WordModel(Weights):
             raise UserError(problem, place=str(path), hint=HINT)
         del stored["format"]
         try:
-            arrays = {name: np.array(stored.pop(name), np.float64) for name in ARRAYS}
-            model = cls(**stored, **arrays)
+            stored |= {name: np.array(stored[name], np.float64) for name in ARRAYS}
+            model = cls(**stored)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"broken detector file: {shorten(error)}", place=str(path), hint=HINT) from error
         units, count = len(model.output), len(FEATURES)
-        shapes = {"mean": (count,), "scale": (count,), "direct": (count,), "hidden": (units, count)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "mean": (count,),
+            "scale": (count,),
+            "direct": (count,),
+            "hidden": (units, count),
+        }
         shapes |= {"hidden_bias": (units,), "output": (units,), "pooling": (6,)}
         if wrong := [name for name, shape in shapes.items() if getattr(model, name).shape != shape]:
             raise UserError(f"broken detector file: wrong shape of {wrong[0]}", place=str(path), hint=HINT)

@@ -32,7 +32,7 @@ def test_the_folder_says_which_detector_it_holds(trained: Path, tagger_folder: P
 
 
 def test_a_generator_is_no_detector(tiny_t5: Path) -> None:
-    with pytest.raises(UserError, match="is a generator; a critic, tagger or judge is needed"):
+    with pytest.raises(UserError, match="is a generator; a critic, tagger, default or judge is needed"):
         load_detector(str(tiny_t5), **OPTIONS)
     with pytest.raises(UserError, match="neither checkpoint nor predictions"):
         load_detector(None, **OPTIONS)

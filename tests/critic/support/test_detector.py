@@ -1,0 +1,152 @@
+"""The detector `default`: label, probability and spans agree; a changed file or other weights are refused."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import faithkit
+from critic.support.alignment import FEATURES, Encoded, compute_features
+from critic.support.detector import FILE, SupportDetector, hash_weights, load_encoder
+from critic.support.fit_model import fit, label_words
+from critic.support.normal_forms import read_words
+from critic.support.word_model import WordModel
+from data_modules.datasets.pairs import read_pairs
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit_workflows import check
+from tests.running import ROOT
+
+ANSWERS = ROOT / "tests/everyday_answers/development.jsonl"
+CONTEXT = "The device holds 1.7 litres. The warranty lasts 24 months. Adults take 20 mg and children take 10 mg."
+
+
+@pytest.fixture(scope="module")
+def model_file(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped model on a tiny encoder: features do not depend on the encoder's size."""
+    path = tmp_path_factory.mktemp("default") / "tiny.json"
+    shipped = WordModel.read(FILE)
+    replace(shipped, encoder=str(tiny_bert), encoder_sha256=hash_weights(str(tiny_bert))).write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def detector(model_file: Path) -> SupportDetector:
+    return SupportDetector.load(str(model_file))
+
+
+@pytest.fixture(scope="module")
+def answers() -> Sequence[Example]:
+    return read_pairs(ANSWERS)[:120]
+
+
+def test_label_probability_and_spans_agree(detector: SupportDetector, answers: Sequence[Example]) -> None:
+    predictions = list(detector.predict_examples(answers))
+    assert {p.label for p in predictions} == {FAITHFUL, HALLUCINATED}
+    for example, prediction in zip(answers, predictions, strict=True):
+        assert prediction.score is not None
+        is_hallucinated = prediction.score >= detector.model.threshold
+        assert prediction.label == (HALLUCINATED if is_hallucinated else FAITHFUL)
+        assert bool(prediction.spans) == is_hallucinated
+        assert all(example.response[s.start : s.end].strip() for s in prediction.spans)
+
+
+def test_a_list_gives_what_single_calls_give(detector: SupportDetector, answers: Sequence[Example]) -> None:
+    some = answers[:12]
+    together = detector.predict([e.knowledge for e in some], [e.response for e in some])
+    assert isinstance(together, list)
+    for example, result in zip(some, together, strict=True):
+        alone = detector.predict(example.knowledge, example.response)
+        assert not isinstance(alone, list)
+        assert alone.score == pytest.approx(result.score, abs=1e-5)
+        assert alone.label == result.label
+
+
+def test_a_value_of_another_place_fits_worse_than_its_rival() -> None:
+    def features(response: str) -> dict[str, float]:
+        words = [read_words(text) for text in (CONTEXT, response)]
+        norms = sorted({word.norm for text in words for word in text})
+        states = [np.eye(len(norms), dtype=np.float32)[[norms.index(w.norm) for w in text]] for text in words]
+        context, answer = (Encoded(*pair) for pair in zip(words, states, strict=True))
+        places, rows = compute_features(context, Encoded([], np.zeros((0, len(norms)), np.float32)), answer)
+        number = next(n for n, place in enumerate(places) if answer.words[place].kind == "number")
+        return dict(zip(FEATURES, rows[number], strict=True))
+
+    wrong, right = features("Children take 20 mg."), features("Children take 10 mg.")
+    assert wrong["value in the context"] and right["value in the context"]
+    assert wrong["margin"] > 0 > right["margin"]
+    assert features("Children take 30 mg.")["number of no such quantity"] == 1
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    knowledge=st.text(min_size=1).filter(str.strip), question=st.text(), response=st.text(min_size=1).filter(str.strip)
+)
+def test_every_text_gets_a_verdict(detector: SupportDetector, knowledge: str, question: str, response: str) -> None:
+    result = detector.predict(knowledge, response, question)
+    assert not isinstance(result, list)
+    assert 0 <= result.probability <= 1
+    assert all(response[span.start : span.end] == span.text for span in result.spans)
+
+
+def test_a_changed_file_is_refused(model_file: Path, tmp_path: Path) -> None:
+    stored = json.loads(model_file.read_text())
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(stored | {"threshold": 0.1}))
+    with pytest.raises(UserError, match="was changed"):
+        SupportDetector.load(str(changed))
+
+
+def test_other_weights_than_the_fitted_are_refused(model_file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    replace(WordModel.read(model_file), encoder_sha256="0" * 64).write(other)
+    with pytest.raises(UserError, match="fitted with other weights"):
+        SupportDetector.load(str(other))
+
+
+def test_a_fit_separates_the_rows_that_it_has_seen(tiny_bert: Path, answers: Sequence[Example]) -> None:
+    rows = label_words(load_encoder(str(tiny_bert), "cpu"), answers)
+    weights = fit(rows)
+    odds = np.array([weights.response_logit(weights.word_logits(r.features), r.features) for r in rows])
+    labels = np.array([row.label for row in rows])
+    assert odds[labels == 1].mean() > odds[labels == 0].mean() + 0.5
+
+
+def test_the_shipped_file_names_its_data_and_its_figures() -> None:
+    shipped = WordModel.read(FILE)
+    assert shipped.encoder == "minilm" and len(shipped.encoder_sha256) == 64
+    assert all(part["licence"] and part["rows"] for part in shipped.description["fitted_on"])
+    assert FILE.stat().st_size < 32_000
+
+
+def test_check_shows_the_verdict_and_json(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr("sys.argv", ["faithkit check", *arguments])
+        with pytest.raises(SystemExit) as exit_code:
+            check.run()
+        return int(exit_code.value.code or 0)
+
+    context = tmp_path / "context.txt"
+    context.write_text(CONTEXT)
+    command = ("--context", str(context), "--checkpoint", f"default:{model_file}")
+    assert run(*command, "--json", "Zebras sing 99 operas.", "--fail", "--threshold", "0") == 1
+    verdict = json.loads(capsys.readouterr().out)
+    assert verdict["label"] == HALLUCINATED and verdict["spans"]
+    assert run("The answer.") == 2
+    assert "--context FILE" in capsys.readouterr().err
+    assert run(*command, "--threshold", "0", "Zebras sing.") == 0
+    assert "[[" in capsys.readouterr().out
+
+
+def test_python_checks_and_asserts_with_it(model_file: Path) -> None:
+    result = faithkit.check(CONTEXT, "Zebras sing 99 operas.", by=f"default:{model_file}", threshold=0.0)
+    assert result.label == HALLUCINATED and result.spans
+    with pytest.raises(AssertionError, match="operas"):
+        faithkit.assert_faithful(CONTEXT, "Zebras sing 99 operas.", by=f"default:{model_file}", threshold=0.0)
