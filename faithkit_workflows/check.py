@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 STANDARD_INPUT = "-"
 
 
-def read_options(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Reads the command line."""
     parser = _Parser(prog="faithkit check", add_help=False, allow_abbrev=False)
     parser.add_argument("answer", nargs="?", default=STANDARD_INPUT)
@@ -123,7 +123,7 @@ def run() -> None:
         print((__doc__ or "").strip())
         return
     try:
-        options = read_options(arguments)
+        options = parse(arguments)
         prediction, example, threshold = judge(options)
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -47,6 +47,9 @@ def test_the_source_of_a_figure_contains_its_quote(model: dict[str, Any], figure
 def test_a_command_trains_the_weights_of_its_model(model: dict[str, Any]) -> None:
     from tests.running import compose
 
+    if model["task"] == "detector":  # it is fitted on a frozen encoder
+        assert model["command"].startswith("python -m faithkit_workflows.fit_support ")
+        return
     overrides = [word.replace("PRE/hf", "minilm") for word in model["command"].split()[2:]]
     assert compose("train", *overrides).model["weights"] == model["weights"]
     assert model["weights"] in LOCAL or "/" in model["weights"]
