@@ -173,6 +173,9 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
     line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     reason = line if isinstance(error, OSError) else f"{type(error).__name__}: {line}"
     hint = "its files are damaged or unknown to this version of transformers: copy or download them again"
+    if name_or_path in LOCAL:
+        local = LOCAL[name_or_path]
+        hint = f"{local.name} has the kind {local.kind} ({local.description}): name a model of the kind that is needed"
     return UserError(f"the model cannot be loaded: {reason[:200]}", place=name_or_path, hint=hint)
 
 
