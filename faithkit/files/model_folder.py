@@ -153,8 +153,8 @@ def read_sidecar(folder: Path) -> Sidecar | None:
 
 
 def sidecar_of(checkpoint: str | None) -> Sidecar | None:
-    """Reads the sidecar of a local run or folder; None for a hub name or a model from elsewhere."""
-    if not checkpoint or not Path(checkpoint).expanduser().exists():
+    """Reads the sidecar of a local run or folder; None for a hub name, a file or a model from elsewhere."""
+    if not checkpoint or not Path(checkpoint).expanduser().is_dir():
         return None
     return read_sidecar(find_folder(checkpoint))
 

@@ -67,6 +67,7 @@ ARGUMENTS: dict[tuple[str, str], dict[str, list[Any]]] = {
         "progress": FLAG,
         "batch": [3],
     },
+    ("critic", "predict"): {"knowledge": TEXT, "threshold": SHARE},
     ("critic", "predict_examples"): {"examples": EXAMPLES, "progress": FLAG},
     ("tagger", "load"): {"path": PATH, "device": DEVICE, "precision": WORD, "devise": ["cpu"]},
     ("tagger", "predict"): {"knowledge": TEXT, "history": TURNS, "threshold": SHARE},
