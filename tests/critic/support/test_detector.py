@@ -67,20 +67,33 @@ def test_a_list_gives_what_single_calls_give(detector: SupportDetector, answers:
         assert alone.label == result.label
 
 
-def test_a_value_of_another_place_fits_worse_than_its_rival() -> None:
-    def features(response: str) -> dict[str, float]:
-        words = [read_words(text) for text in (CONTEXT, response)]
-        norms = sorted({word.norm for text in words for word in text})
-        states = [np.eye(len(norms), dtype=np.float32)[[norms.index(w.norm) for w in text]] for text in words]
-        context, answer = (Encoded(*pair) for pair in zip(words, states, strict=True))
-        places, rows = compute_features(context, Encoded([], np.zeros((0, len(norms)), np.float32)), answer)
-        number = next(n for n, place in enumerate(places) if answer.words[place].kind == "number")
-        return dict(zip(FEATURES, rows[number], strict=True))
+def word_features(context: str, response: str, word: str) -> dict[str, float]:
+    """Computes the features of a word with states that are equal for equal normal forms, and orthogonal otherwise."""
+    words = [read_words(text) for text in (context, response)]
+    norms = sorted({word.norm for text in words for word in text})
+    states = [np.eye(len(norms), dtype=np.float32)[[norms.index(w.norm) for w in text]] for text in words]
+    encoded, answer = (Encoded(*pair) for pair in zip(words, states, strict=True))
+    places, rows = compute_features(encoded, Encoded([], np.zeros((0, len(norms)), np.float32)), answer)
+    number = next(n for n, place in enumerate(places) if answer.words[place].lower == word)
+    return dict(zip(FEATURES, rows[number], strict=True))
 
-    wrong, right = features("Children take 20 mg."), features("Children take 10 mg.")
+
+def test_a_value_of_another_place_fits_worse_than_its_rival() -> None:
+    wrong, right = (word_features(CONTEXT, f"Children take {dose} mg.", dose) for dose in ("20", "10"))
     assert wrong["value in the context"] and right["value in the context"]
     assert wrong["margin"] > 0 > right["margin"]
-    assert features("Children take 30 mg.")["number of no such quantity"] == 1
+    assert word_features(CONTEXT, "Children take 30 mg.", "30")["number of no such quantity"] == 1
+
+
+def test_negations_and_opposites_are_compared_with_the_matched_sentence() -> None:
+    context = "The warranty does not cover limescale. Returns are accepted before delivery. The shop may open late."
+    assert word_features(context, "The warranty may cover limescale.", "cover")["negated in the context only"] == 1
+    assert word_features(context, "The warranty does not cover limescale.", "cover")["negated on one side"] == 0
+    assert word_features(context, "Returns are rejected before delivery.", "rejected")[
+        "opposite in the matched sentence"
+    ]
+    assert not word_features(context, "Returns are accepted before delivery.", "accepted")["opposite in the context"]
+    assert word_features(context, "The shop must open late.", "must")["other modal"] == 1
 
 
 @settings(deadline=None, max_examples=30)
