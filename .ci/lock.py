@@ -32,7 +32,7 @@ PURPOSES = {
     "requirements.lock": "pip install --require-hashes -r requirements.lock -r requirements-torch.lock (or -cpu.lock)",
     "requirements-torch.lock": "Beside requirements.lock: torch as PyPI has it, on Linux with CUDA.",
     "requirements-cpu.lock": "Beside requirements.lock: torch's CPU build, for Linux on x86_64 and Python 3.11.",
-    "requirements-dev.lock": "Beside the others: all extras but vllm, and what the tests need.",
+    "requirements-dev.lock": "In addition to requirements.lock: all extras but vllm, and what the tests need.",
     "requirements-score.lock": "Scoring alone, torch's CPU build: pip install --no-compile -r requirements-score.lock",
 }
 

@@ -54,7 +54,7 @@ def columns_of(
     """Collects scores by column, system and item: ratings as they are, labels as shares (`question=label`).
 
     Args:
-        labels: The labels of questions, for those that nobody chose.
+        labels: The labels of questions; one that was never chosen has the share 0.
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for question, kind in kinds.items():

@@ -116,6 +116,8 @@ class Match:
         end: After its last word.
         number: The number of the matched sentence.
         features: SENTENCE_FEATURES.
+        is_negated: The sentence of the response has a negation.
+        norms: The normal forms in the matched sentence, by kind.
     """
 
     content: list[int]
@@ -123,6 +125,8 @@ class Match:
     end: int
     number: int
     features: tuple[float, ...]
+    is_negated: bool
+    norms: dict[str, set[str]]
 
 
 def compute_features(context: Encoded, question: Encoded, response: Encoded) -> tuple[list[int], Floats]:
@@ -232,7 +236,10 @@ class Alignment:
             )
         first = int(self.firsts[best])
         end = int(self.firsts[best + 1]) if best + 1 < len(self.firsts) else len(self.context)
-        return Match(content, first, end, best, features)
+        is_negated = any(self.response[place].kind == NEGATION for place in places)
+        matched = self.context[first:end]
+        norms = {kind: {word.norm for word in matched if word.kind == kind} for kind in KINDS}
+        return Match(content, first, end, best, features, is_negated, norms)
 
     def _compare_rivals(self, place: int, match: Match) -> tuple[bool, bool, float, float]:
         """Returns whether a value is in the context, whether it has rivals, and the fit of both."""
@@ -275,12 +282,12 @@ class Alignment:
 
     def _compare_polarity(self, place: int, match: Match) -> tuple[float, ...]:
         """Compares negations, opposites, quantifiers and modals of the matched sentences around a word."""
-        word, sentence = self.response[place], range(match.first, match.end)
+        word = self.response[place]
         counterpart = match.first + int(self.closeness[place, match.first : match.end].argmax())
         closeness = max(0.0, float(self.closeness[place, counterpart]))
         here, there = self.negated[0][place], self.negated[1][counterpart]
         differs = closeness > ALIGNED and here != there
-        words = {self.context[other].norm for other in sentence if self.context[other].kind in (WORD, NAME)}
+        words = match.norms[WORD] | match.norms[NAME]
         is_opposite = word.kind in (WORD, NAME) and not bool(self.equal_in_sentence[place, match.number])
         is_opposite = is_opposite and any(are_opposites(word.norm, other) for other in words)
         is_opposite_anywhere = (
@@ -288,10 +295,8 @@ class Alignment:
             and word.norm not in self.norms
             and any(are_opposites(word.norm, other) for other in self.norms)
         )
-        kinds = {kind: {self.context[k].norm for k in sentence if self.context[k].kind == kind} for kind in KINDS}
-        negated_here = any(w.kind == NEGATION for w in self.response if w.sentence == word.sentence)
-        negated_there = bool(kinds[NEGATION])
-        quantifiers, modals = kinds[QUANTIFIER], kinds[MODAL]
+        negated_here, negated_there = match.is_negated, bool(match.norms[NEGATION])
+        quantifiers, modals = match.norms[QUANTIFIER], match.norms[MODAL]
         return (
             closeness * differs,
             differs and here,
