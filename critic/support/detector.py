@@ -17,6 +17,7 @@ from tqdm.auto import tqdm
 from critic.logistic import sigmoid
 from critic.requests import Request, Tagged, TaggedSpan, read_requests, request_of
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
+from critic.support.bert_encoder import WEIGHTS, load_bert
 from critic.support.word_model import WordModel, find_spans
 from critic.support.word_states import WordEncoder, encode_and_align
 from faithkit import arguments
@@ -25,13 +26,11 @@ from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, join_passages
-from faithkit.weights.load import import_transformers, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
 NAME = "default"
 FILE = Path(__file__).with_name("default.json")
-WEIGHTS = "model.safetensors"
 CHUNK = 128  # responses that are encoded together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
 
@@ -72,8 +71,8 @@ class SupportDetector:
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         encoder = load_encoder(model.encoder, device, batch_tokens, sha256=model.encoder_sha256)
         detector = cls(encoder, model, name=f"{NAME}:{path}" if path else NAME)
-        encoder.support.model = apply_precision(
-            encoder.support.model, precision, device, lambda: detector.check(calibration_requests())
+        encoder.model = apply_precision(
+            encoder.model, precision, device, lambda: detector.check(calibration_requests())
         )
         return detector
 
@@ -160,8 +159,7 @@ class SupportDetector:
     @property
     def device(self) -> torch.device:
         """The encoder's device."""
-        device: torch.device = self.encoder.support.model.device
-        return device
+        return self.encoder.model.device
 
 
 def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha256: str | None = None) -> WordEncoder:
@@ -170,18 +168,14 @@ def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha
     Raises:
         UserError: They have another hash.
     """
-    import_transformers()
-    from transformers import AutoModel
-
     batch_tokens = batch_tokens or (CPU_BATCH_TOKENS if device == "cpu" else GPU_BATCH_TOKENS)
     with loading(name) as source:
         if sha256 and (found := hash_weights(source)) != sha256:
             problem = f"the detector was fitted with other weights of {name}: {sha256[:12]}..., not {found[:12]}..."
             hint = f"delete the folder, and `python -m faithkit.weights fetch {name}` downloads it again"
             raise UserError(problem, place=source, hint=hint)
-        return WordEncoder(
-            load_model(AutoModel, source).eval().to(device), load_tokenizer(source), batch_tokens=batch_tokens
-        )
+        model, tokenizer = load_bert(Path(source))
+        return WordEncoder(model.to(device), tokenizer, batch_tokens=batch_tokens)
 
 
 def hash_weights(folder: str) -> str:

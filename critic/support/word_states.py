@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
-from critic.runtime.last_layer import without_last_layer
-from critic.support.alignment import Encoded, Floats, compute_features
+from critic.support.alignment import Encoded, Floats, States, compute_features
+from critic.support.bert_encoder import FIRST, LAST, BertEncoder
 from critic.support.normal_forms import Word, read_words
-from critic.token_support import TokenSupport
-from data_modules.encoding.tokens import Tokenizer, tokenize_with_offsets
+from data_modules.encoding.tokens import make_encodable
 
 MIN_NORM = 1e-6
 
@@ -19,30 +19,50 @@ class WordEncoder:
     """Encodes texts: words, and for each the mean state of its tokens in the second-to-last layer, of unit length.
 
     Args:
-        model: An encoder of transformers.
-        batch_tokens: Tokens of a batch; changes the speed, not the results.
+        batch_tokens: Tokens that are encoded together; changes the speed, not the results.
     """
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, *, batch_tokens: int):
-        self.tokenizer = tokenizer
-        self.support = TokenSupport.of(without_last_layer(model), tokenizer, batch_tokens=batch_tokens)
+    def __init__(self, model: BertEncoder, tokenizer: Tokenizer, *, batch_tokens: int):
+        self.model, self.tokenizer, self.batch_tokens = model, tokenizer, batch_tokens
+        vocabulary = tokenizer.get_vocab()
+        self.first, self.last = vocabulary[FIRST], vocabulary[LAST]
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """Encodes each text; equal texts are encoded once."""
         unique = list(dict.fromkeys(texts))
-        tokens, offsets = tokenize_with_offsets(self.tokenizer, unique)
-        words = [read_words(text) for text in unique]
-        owners = [_find_owners(of_text, places) for of_text, places in zip(words, offsets, strict=True)]
-        sums = [np.zeros((len(of_text), self.support.model.config.hidden_size), np.float32) for of_text in words]
-        ids = {number: tokens.row(number) for number in range(len(unique))}
-        for number, start, states in self.support.encode_windows(ids):
-            owner = owners[number][start : start + len(states)]
-            np.add.at(sums[number], owner[owner >= 0], states.cpu().numpy()[owner >= 0])
+        encodings = self.tokenizer.encode_batch(make_encodable(unique), add_special_tokens=False)
+        states = self._encode_tokens([encoding.ids for encoding in encodings])
         encoded = {
-            text: Encoded(of_text, total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), MIN_NORM))
-            for text, of_text, total in zip(unique, words, sums, strict=True)
+            text: _average_words(read_words(text), encoding.offsets, of_tokens)
+            for text, encoding, of_tokens in zip(unique, encodings, states, strict=True)
         }
         return [encoded[text] for text in texts]
+
+    def _encode_tokens(self, texts: Sequence[Sequence[int]]) -> list[States]:
+        """Computes the states of each text's tokens; long texts are read in windows."""
+        size = self.model.max_length - 2
+        windows = [(text, begin) for text, ids in enumerate(texts) for begin in range(0, len(ids), size)]
+        windows.sort(key=lambda window: len(texts[window[0]]) - window[1])
+        states = [np.empty((len(ids), self.model.hidden_size), np.float32) for ids in texts]
+        batch: list[tuple[int, int]] = []
+        tokens = 0
+        for number, window in enumerate(windows, 1):
+            batch.append(window)
+            tokens += min(size, len(texts[window[0]]) - window[1])
+            if tokens >= self.batch_tokens or number == len(windows):
+                sequences = [[self.first, *texts[text][begin : begin + size], self.last] for text, begin in batch]
+                for (text, begin), encoded in zip(batch, self.model.encode(sequences), strict=True):
+                    states[text][begin : begin + size] = encoded[1:-1].cpu().numpy()
+                batch, tokens = [], 0
+        return states
+
+
+def _average_words(words: Sequence[Word], offsets: Sequence[tuple[int, int]], states: States) -> Encoded:
+    """Averages the states of each word's tokens, and gives the means unit length."""
+    owner = _find_owners(words, offsets)
+    total = np.zeros((len(words), states.shape[1]), np.float32)
+    np.add.at(total, owner[owner >= 0], states[owner >= 0])
+    return Encoded(words, total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), MIN_NORM))
 
 
 def encode_and_align(

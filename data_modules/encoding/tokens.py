@@ -85,7 +85,7 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
     row_of: dict[str, int] = {}  # distinct text to its row
     rows = np.fromiter((row_of.setdefault(text, len(row_of)) for text in texts), np.int64, len(texts))
     backend = _plain_backend(tokenizer)
-    unique = _encodable(row_of)
+    unique = make_encodable(row_of)
     mark = _space_mark(backend)
     ids = _encode(backend, unique) if mark is None else _encode_by_words(backend, unique, mark)
     return ids.take(rows)
@@ -94,7 +94,7 @@ def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> Ragged:
 def tokenize_with_offsets(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[Ragged, list[list[tuple[int, int]]]]:
     """Tokenises texts without special tokens, and returns the characters that each token claims too."""
     backend = _plain_backend(tokenizer)
-    encoded = backend.encode_batch(_encodable(texts), add_special_tokens=False)
+    encoded = backend.encode_batch(make_encodable(texts), add_special_tokens=False)
     return Ragged.from_lists([e.ids for e in encoded]), [e.offsets for e in encoded]
 
 
@@ -106,8 +106,8 @@ def _plain_backend(tokenizer: Tokenizer) -> Any:
     return backend
 
 
-def _encodable(texts: Iterable[str]) -> list[str]:
-    # The Rust side takes no lone surrogate: the model sees a question mark in its place.
+def make_encodable(texts: Iterable[str]) -> list[str]:
+    """Replaces lone surrogates, which the Rust tokenizers refuse, by question marks."""
     return [text.encode(errors="replace").decode() if _has_surrogate(text) else text for text in texts]
 
 
