@@ -34,6 +34,24 @@ Exit codes: 0 done, 1 a requested limit is exceeded, 2 a mistake to correct (deb
 """
 
 
+def run_command(main: Callable[[list[str]], int | None], doc: str | None) -> NoReturn:
+    """Runs a command that reads its own arguments, and ends the process with the documented exit code.
+
+    Args:
+        main: Gets the arguments; returns the exit code, None for 0.
+        doc: The command's docstring, shown by `--help`.
+    """
+    arguments = sys.argv[1:]
+    with _interruptible():
+        if any(argument in ("--help", "-h") for argument in arguments):
+            print((doc or "").strip())
+            sys.exit(DONE)
+        try:
+            sys.exit(main(arguments))
+        except Exception as error:
+            _end(error, debug=False)
+
+
 def run_script(
     main: Callable[[Any], None],
     config_name: str,
@@ -54,12 +72,19 @@ def run_script(
         sweep: The function that carries out a sweep, as `package.module:function`; without one, the jobs of a sweep
             run one after the other in this process.
     """
-    signals.install()
-    try:
+    with _interruptible():
         if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
             _print_help(help_text(doc, groups, config_name))
             sys.exit(DONE)
         _run(main, config_name, settings, sweep)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ends an interrupted process with the documented exit code."""
+    signals.install()
+    try:
+        yield
         signals.check()  # an exception can be lost in a destructor; an interrupted command must not exit with 0
     except (KeyboardInterrupt, Interrupted) as error:
         if int(os.environ.get("LOCAL_RANK") or 0) == 0:

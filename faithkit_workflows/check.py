@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from faithkit.cli import DONE, FAILED, USER_ERROR
+from faithkit.cli import DONE, FAILED, run_command
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
 
@@ -116,20 +116,17 @@ def show(prediction: "Prediction", example: "Example", threshold: str, options: 
     print(mark_spans(example.response, prediction.spans))
 
 
+def main(arguments: Sequence[str]) -> int:
+    """Judges one answer, shows the verdict, and returns the exit code."""
+    options = parse(arguments)
+    prediction, example, threshold = judge(options)
+    show(prediction, example, threshold, options)
+    return FAILED if options.fail and prediction.label == "hallucinated" else DONE
+
+
 def run() -> None:
     """Runs the command line."""
-    arguments = sys.argv[1:]
-    if any(argument in ("--help", "-h") for argument in arguments):
-        print((__doc__ or "").strip())
-        return
-    try:
-        options = parse(arguments)
-        prediction, example, threshold = judge(options)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(USER_ERROR)
-    show(prediction, example, threshold, options)
-    sys.exit(FAILED if options.fail and prediction.label == "hallucinated" else DONE)
+    run_command(main, __doc__)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,12 @@ python -m faithkit_workflows.fit_support development.jsonl fitting.jsonl --out .
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faithkit.cli import USER_ERROR
+from faithkit.cli import run_command
 from faithkit.errors import UserError
 
 if TYPE_CHECKING:
@@ -173,15 +172,11 @@ def _probability(odds: float) -> float:
     return float(sigmoid(odds))
 
 
-def run() -> None:
-    """Runs the command line."""
-    options = read_options(sys.argv[1:])
-    try:
-        model = fit_detector(options.files, options.licence)
-        model.write(Path(options.out))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(USER_ERROR)
+def main(arguments: Sequence[str]) -> None:
+    """Fits a detector, writes it, and prints its figures."""
+    options = read_options(arguments)
+    model = fit_detector(options.files, options.licence)
+    model.write(Path(options.out))
     figures = model.description["cross_validation"]
     print(
         f"cross-validated on {figures['rows']:,} rows: AUROC {100 * figures['auroc']:.1f}, at the threshold "
@@ -189,6 +184,11 @@ def run() -> None:
     )
     print(f"recall: {', '.join(f'{kind} {100 * share:.0f}%' for kind, share in figures['recall'].items())}")
     print(f"fitted detector: {options.out}; use it as checkpoint=default:{options.out}")
+
+
+def run() -> None:
+    """Runs the command line."""
+    run_command(main, __doc__)
 
 
 if __name__ == "__main__":

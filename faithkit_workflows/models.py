@@ -5,12 +5,11 @@ faithkit models judge               the models for a task: critic, tagger, gener
 faithkit models critic-dialogue     one model: every figure with its source, and the command that trains it
 """
 
-import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from faithkit.cli import USER_ERROR
+from faithkit.cli import run_command
 from faithkit.errors import UserError, choice_hint
 from faithkit.weights.local import LOCAL, known_models
 
@@ -77,19 +76,16 @@ def _lines(title: str, text: str) -> Iterator[str]:
     )
 
 
+def main(arguments: Sequence[str]) -> None:
+    """Prints all models, those of a task, or one."""
+    models = parse(arguments)
+    alone = len(models) == 1 and list(arguments) == [models[0]["name"]]
+    print("\n".join(detail(models[0]) if alone else overview(models)))
+
+
 def run() -> None:
     """Runs the command line."""
-    arguments = sys.argv[1:]
-    if any(argument in ("--help", "-h") for argument in arguments):
-        print((__doc__ or "").strip())
-        return
-    try:
-        models = parse(arguments)
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(USER_ERROR)
-    alone = len(models) == 1 and arguments == [models[0]["name"]]
-    print("\n".join(detail(models[0]) if alone else overview(models)))
+    run_command(main, __doc__)
 
 
 if __name__ == "__main__":
