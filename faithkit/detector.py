@@ -23,6 +23,7 @@ from faithkit.errors import UserError
 from faithkit.plugins import DETECTORS as ENTRY_POINTS
 from faithkit.plugins import load_object, load_plugins, object_name
 from faithkit.records import Example, Prediction
+from faithkit.weights.known_detectors import known_detectors
 
 if TYPE_CHECKING:  # numpy is imported later
     from numpy.typing import NDArray
@@ -66,6 +67,7 @@ class DetectorKind:
         numbers_passages: Lists of passages are numbered when they are joined to one text, as in its training data.
         marks_spans: Predictions have spans.
         is_packaged: Its name alone is a checkpoint; an argument is optional.
+        passes_name: `load` and `describe` get `name=`: one class serves several names.
     """
 
     name: str
@@ -76,6 +78,20 @@ class DetectorKind:
     numbers_passages: bool = False
     marks_spans: bool = True
     is_packaged: bool = False
+    passes_name: bool = False
+
+    def load(self, argument: str, **options: Any) -> Detector:
+        """Loads a detector of this kind."""
+        detector: Detector = self.load_class().load(argument, **options, **self._named)
+        return detector
+
+    def describe(self, argument: str, role: str) -> Any:
+        """Describes a packaged detector as a `UsedModel`."""
+        return self.load_class().describe(argument, role, **self._named)
+
+    @property
+    def _named(self) -> dict[str, str]:
+        return {"name": self.name} if self.passes_name else {}
 
     def load_class(self) -> Any:
         """Imports the class."""
@@ -109,10 +125,20 @@ BUILT_IN = {
 
 @cache
 def detector_kinds() -> Mapping[str, DetectorKind]:
-    """Returns every kind by its name: those of this project, then those of installed packages."""
-    return BUILT_IN | {
-        kind.name: kind for kind in load_plugins(ENTRY_POINTS, DetectorKind).values() if kind.name not in BUILT_IN
-    }
+    """Returns every kind by its name: those of this project, those of `known_detectors`, then installed packages'."""
+    own = BUILT_IN | {name: _known_kind(name, known.reads) for name, known in known_detectors().items()}
+    return own | {kind.name: kind for kind in load_plugins(ENTRY_POINTS, DetectorKind).values() if kind.name not in own}
+
+
+def _known_kind(name: str, reads: str) -> DetectorKind:
+    return DetectorKind(
+        name=name,
+        target="faithkit_workflows.detectors.known:KnownLoader",
+        numbers_passages=reads == TAGGER,
+        marks_spans=reads == TAGGER,
+        is_packaged=True,
+        passes_name=True,
+    )
 
 
 def kind_in_name(checkpoint: str) -> tuple[DetectorKind, str] | None:

@@ -18,6 +18,7 @@ EXTRAS = {
     "anyio": "openai",
     "joblib": "sweep",
     "matplotlib": "plots",
+    "nltk": "detectors",
     "onnx": "onnx",
     "onnxruntime": "onnx",
     "onnxscript": "onnx",

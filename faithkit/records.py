@@ -4,6 +4,7 @@ A dataset file turns raw rows into `Example`s; a predictor turns them into `Pred
 Passages of knowledge become one text here.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -192,6 +193,19 @@ def passage_text(passage: Any) -> Any:
 def join_passages(passages: Sequence[str]) -> str:
     """Joins passages by a space, as the critics' corpora do."""
     return " ".join(passages)
+
+
+def split_passages(knowledge: str) -> list[str]:
+    """Reverses `number_passages`; a text without numbers from 1 on is one passage.
+
+    >>> split_passages(number_passages(["It is red.", "It is old."]))
+    ['It is red.', 'It is old.']
+    """
+    before, *parts = re.split(r"(?:^|\n\n)passage (\d+):", knowledge)
+    numbers, passages = parts[::2], parts[1::2]
+    if before or not passages or numbers != [str(number) for number in range(1, len(numbers) + 1)]:
+        return [knowledge]
+    return [*passages[:-1], passages[-1].removesuffix("\n\n")]
 
 
 def number_passages(passages: Sequence[str]) -> str:

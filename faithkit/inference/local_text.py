@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from faithkit import arguments
 from faithkit.hardware import place_model
@@ -65,13 +66,16 @@ class LocalTextEngine:
         """Encodes requests; returns replies with a problem for those that are too long."""
         check_requests(requests)
         prompts, replies = [], []
-        for request, ids in zip(requests, self.tokens.prompts([r.messages for r in requests]), strict=True):
+        for request, ids in zip(requests, self._encode(requests), strict=True):
             if len(ids) + new_tokens <= self.window:
                 prompts.append(Prompt(request.id, ids))
             else:
                 problem = f"too long: {len(ids)} tokens and {new_tokens} to write, and the model reads {self.window}"
                 replies.append(Reply(id=request.id, problem=problem, prompt_tokens=len(ids)))
         return prompts, replies
+
+    def _encode(self, requests: Sequence[Request]) -> list[NDArray[np.int32]]:
+        return self.tokens.prompts([one.messages for one in requests], [one.template for one in requests])
 
     def _reply(self, samples: Sequence[Completion], sizes: dict[str, int]) -> Reply:
         return Reply(

@@ -4,7 +4,7 @@ The content of a message is encoded as text only: the spelling of a special toke
 end its turn or begin another one. For a model without a chat template, the messages are joined by blank lines.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -60,9 +60,16 @@ class MessageTokens:
         # Tokens of words include the space before them: an answer begins with a space after plain text only.
         self._lead = "" if self.has_template else " "
 
-    def prompts(self, conversations: Sequence[Sequence[Message]]) -> list[NDArray[np.int32]]:
-        """Encodes each conversation up to the model's answer."""
-        pieces = [self._pieces(messages) for messages in conversations]
+    def prompts(
+        self, conversations: Sequence[Sequence[Message]], templates: Sequence[Mapping[str, Any]] | None = None
+    ) -> list[NDArray[np.int32]]:
+        """Encodes each conversation up to the model's answer.
+
+        Args:
+            templates: Variables of the chat template for each; None for none.
+        """
+        templates = templates or [{}] * len(conversations)
+        pieces = [self._pieces(*each) for each in zip(conversations, templates, strict=True)]
         ids = self._encode({piece for parts in pieces for piece in parts})
         before = [] if self.has_template else _tokens_before(self.tokenizer)
         return [np.concatenate([np.array(before, np.int32), *(ids[piece] for piece in parts)]) for parts in pieces]
@@ -95,22 +102,36 @@ class MessageTokens:
         """Decodes an answer."""
         return str(self.tokenizer.decode(ids, skip_special_tokens=True)).strip()
 
-    def _pieces(self, messages: Sequence[Message]) -> list[_Piece]:
+    def _pieces(self, messages: Sequence[Message], template: Mapping[str, Any]) -> list[_Piece]:
+        if template and not self.has_template:
+            problem = f"this model needs a chat template that reads {', '.join(template)}, and has none"
+            raise UserError(problem, hint="copy chat_template.jinja or tokenizer_config.json from its repository")
         if not self.has_template:
             return [_Piece(BREAK.join(message.content for message in messages), True)]
         pieces = []
-        for part in self._rendered(messages).split(_OPEN):
+        for part in self._rendered(messages, self._defused(template)).split(_OPEN):
             number, closed, rest = part.partition(_CLOSE)
             if closed:
                 pieces.append(_Piece(messages[int(number)].content, True))
             pieces.append(_Piece(rest if closed else part, False))
         return [piece for piece in pieces if piece.text]
 
-    def _rendered(self, messages: Sequence[Message]) -> str:
+    def _defused(self, value: Any) -> Any:
+        """Parts the spelling of special tokens in the variables of a template, which are encoded with it."""
+        if isinstance(value, Mapping):
+            return {key: self._defused(one) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._defused(one) for one in value]
+        if isinstance(value, str):
+            for token in (*self.tokenizer.get_added_vocab(), _OPEN, _CLOSE):
+                value = value.replace(token, f"{token[:1]} {token[1:]}" if len(token) > 1 else " ")
+        return value
+
+    def _rendered(self, messages: Sequence[Message], template: Mapping[str, Any]) -> str:
         from jinja2.exceptions import TemplateError
 
         turns = [{"role": m.role, "content": f"{_OPEN}{number}{_CLOSE}"} for number, m in enumerate(messages)]
-        render = {"tokenize": False, "add_generation_prompt": True}
+        render = {"tokenize": False, "add_generation_prompt": True, **template}
         try:
             return str(self.tokenizer.apply_chat_template(turns, **render))
         except TemplateError as error:

@@ -212,6 +212,12 @@ class OpenAiEngine:
         # OpenAI's newer models refuse max_tokens.
         limit = "max_completion_tokens" if self._server.url == OPENAI else "max_tokens"
         sent = {"model": self._server.model, "messages": messages, limit: max_tokens, **settings}
+        if request.template:
+            if not self._on_vllm:
+                problem = f"this model's chat template reads {', '.join(request.template)}, which only vLLM passes on"
+                raise UserError(problem, place=self._server.url, hint="serve the model with vLLM")
+            variables = {"chat_template_kwargs": dict(request.template)}
+            sent["extra_body"] = {**settings.get("extra_body", {}), **variables}
         # The client's timeout is for each read: a server could send one byte at a time for ever.
         seconds = (self.options.max_retries + 1) * (self.options.timeout_seconds + MAX_RETRY_AFTER)
         for remaining in range(UNUSABLE_RETRIES, -1, -1):

@@ -77,7 +77,8 @@ class CachedEngine:
 
     def _key(self, request: Request, how: list[Any]) -> bytes:
         messages = [[message.role, message.content] for message in request.messages]
-        text = json.dumps([KEY_VERSION, self.engine.identity, messages, how], sort_keys=True)
+        template = [request.template] if request.template else []
+        text = json.dumps([KEY_VERSION, self.engine.identity, messages, how, *template], sort_keys=True)
         return hashlib.sha256(text.encode()).digest()
 
     def _run(

@@ -34,10 +34,12 @@ class Request:
 
     Args:
         id: Finds the reply; unique among the requests of a call.
+        template: Variables of the model's chat template besides the messages, such as `documents`.
     """
 
     id: str
     messages: tuple[Message, ...]
+    template: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

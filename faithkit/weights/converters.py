@@ -208,8 +208,8 @@ def _write_llama_tokenizer(target: Path, metadata: dict[str, Any]) -> None:
     )
 
 
-def convert_spacy_sm(source: Path, target: Path) -> None:
-    """Copies the folder of en_core_web_sm that `spacy.load` reads, without the code around it."""
+def copy_folder(source: Path, target: Path) -> None:
+    """Copies a folder of data without the code around it: spaCy's pipeline, nltk's parameters of sentences."""
     shutil.copytree(source, target, dirs_exist_ok=True)
 
 

@@ -73,7 +73,9 @@ def builds_empty() -> bool:
     return _BUILDS_EMPTY.get()
 
 
-def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False) -> Any:
+def load_model(
+    model_class: Any, source: str, *, config: Any = None, head_may_be_new: bool = False, pickled: bool = False
+) -> Any:
     """Loads a model in fp32 from safetensors; within `empty_models` without values.
 
     Args:
@@ -81,6 +83,7 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
         config: None reads the folder's configuration.
         head_may_be_new: A missing head or pooler is initialised from torch's seed, and one that the class lacks is
             ignored; for training, and for encoders of which only the states are used.
+        pickled: Weights that exist only as a pickle are read too, as tensors alone.
 
     Raises:
         UserError: Tensors of the model are missing from its files, have another shape, or are too many.
@@ -101,7 +104,8 @@ def load_model(model_class: Any, source: str, *, config: Any = None, head_may_be
             config=config,
             dtype=torch.float32,
             trust_remote_code=False,
-            use_safetensors=True,
+            use_safetensors=None if pickled else True,
+            weights_only=True,
             ignore_mismatched_sizes=True,  # refused below by name
             output_loading_info=True,
         )
@@ -128,7 +132,8 @@ def check_size(model_class: Any, config: Any, source: str) -> None:
     """Checks that a config's model is not much larger than its files, before memory is allocated."""
     if not Path(source).is_dir():
         return
-    stored = sum(path.stat().st_size for path in Path(source).glob("*.safetensors"))  # a number takes at least a byte
+    files = [path for suffix in ("safetensors", "bin") for path in Path(source).glob(f"*.{suffix}")]
+    stored = sum(path.stat().st_size for path in files)  # a number takes at least a byte
     empty = build_empty(model_class, config)
     wanted = sum(tensor.numel() for tensor in (*empty.parameters(), *empty.buffers()))
     if wanted > stored + SPARE:

@@ -61,7 +61,7 @@ def check_available(name: str | None) -> None:
     if name is None or name in LOCAL or not is_hub_name(name) or kind_in_name(name):
         return
     resolve(name)  # refuses the name of a recipe
-    if not (hub_file(name) or hub_file(name, ADAPTER_CONFIG) or _hub_in_reach()):
+    if not (hub_file(name) or hub_file(name, ADAPTER_CONFIG) or hub_in_reach()):
         raise _out_of_reach(name)
 
 
@@ -103,7 +103,7 @@ def hub_adapters(name: str) -> Path | None:
 
     if not hub_file(name, ADAPTER_CONFIG):
         try:
-            if not _hub_in_reach() or not file_exists(name, ADAPTER_CONFIG) or file_exists(name, CONFIG):
+            if not hub_in_reach() or not file_exists(name, ADAPTER_CONFIG) or file_exists(name, CONFIG):
                 return None
         except (HfHubHTTPError, ConnectionError):
             return None  # `loading` explains it
@@ -130,7 +130,7 @@ def loading(name_or_path: str) -> Iterator[str]:
     source = resolve(name_or_path)
     folder = Path(source)
     if not folder.is_dir():
-        if not hub_file(source) and not _hub_in_reach():
+        if not hub_file(source) and not hub_in_reach():
             raise _out_of_reach(name_or_path)
     elif not any((folder / name).exists() for name in (*CONFIGS, SIDECAR)):
         raise UserError(
@@ -213,7 +213,8 @@ def hub_file(name: str, file: str = CONFIG) -> Path | None:
     return Path(found) if isinstance(found, str) else None
 
 
-def _hub_in_reach() -> bool:
+def hub_in_reach() -> bool:
+    """Whether the model hub can be reached; an environment that is set offline cannot."""
     import socket
     import urllib.parse
     import urllib.request

@@ -54,7 +54,7 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
         return UsedModel(
             role=role,
             path=path,
-            weights=_hash(config.parent) if config else None,
+            weights=hash_folder(config.parent) if config else None,
             threshold=DEFAULT_THRESHOLD if role == CHECKPOINT else None,
             reason="it was not trained with faithkit",
         )
@@ -65,7 +65,7 @@ def describe_model(path: str, role: str = CHECKPOINT) -> UsedModel:
         role=role,
         path=path,
         kind=stored.get("kind"),
-        weights=_hash(folder, stored.get("hashes")),
+        weights=hash_folder(folder, stored.get("hashes")),
         threshold=_threshold(stored),
         seen=seen,
         reason="" if seen else unknown,
@@ -86,7 +86,7 @@ def seen_before(weights: str | None) -> SeenRows:
     return read_seen(folder) or SeenRows({}, (weights,))
 
 
-def _hash(folder: Path, known: Any = None) -> str | None:
+def hash_folder(folder: Path, known: Any = None) -> str | None:
     """Hashes the hashes of the weight files, which a sidecar contains."""
     names = sorted(path.name for path in folder.glob("*.safetensors"))
     if not names:

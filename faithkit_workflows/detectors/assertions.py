@@ -10,7 +10,7 @@ from faithkit.arguments import is_list, read_passages, read_turns
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
 from faithkit.pages.page_tables import escape_terminal
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn, join_passages
+from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn, join_passages, number_passages
 from faithkit.reports.span_report import mark_spans
 
 MAX_SHOWN = 10  # failing responses in a message
@@ -121,13 +121,14 @@ def _predict_texts(detector: Any, knowledge: Any, response: Any, history: Any) -
         rows = [(knowledge, response, history)]
     else:
         rows = list(zip(knowledge, response, history or [None] * len(response), strict=True))
+    join = number_passages if getattr(detector, "numbers_passages", False) else join_passages
     examples = [
         Example(
             id=str(number),
             source="assert_faithful",
             split="all",
             group=str(number),
-            knowledge=join_passages(read_passages("knowledge", row_knowledge)),
+            knowledge=join(read_passages("knowledge", row_knowledge)),
             history=tuple(
                 Turn(speaker=who or "user", text=text)
                 for who, text in read_turns("history", [turns] if isinstance(turns, str) else turns or [])

@@ -123,8 +123,7 @@ def load_detector(
     if kind is BUILT_IN[JUDGE] and stored_judge(path)[1] is None:
         problem = "%s is a language model that was not trained to find hallucinations"
         log.warning(f"{problem}: check its verdicts on labelled rows; `faithkit models` lists detectors", path)
-    detector: Detector = kind.load_class().load(path, **given)
-    return detector
+    return kind.load(path, **given)
 
 
 def load_described(config: Mapping[str, Any], examples: Callable[[], Sequence[Any]] | None = None) -> LoadedDetector:
@@ -202,7 +201,7 @@ def describe_detector(path: str, role: str = CHECKPOINT) -> list[UsedModel]:
     if found := kind_in_name(path):
         kind, argument = found
         if kind.is_packaged:
-            return [kind.load_class().describe(argument, role)]
+            return [kind.describe(argument, role)]
         return [UsedModel(role=role, path=path, kind=kind.name, reason="its training data are not recorded")]
     if not is_detector_file(path):
         return [describe_model(path, role)]
@@ -236,7 +235,8 @@ def _kind_of_folder(checkpoint: str) -> DetectorKind:
     folder = hub_adapters(checkpoint) if is_hub_name(checkpoint) else find_folder(checkpoint)
     if folder and (sidecar := read_sidecar(folder)):
         if sidecar.kind not in kinds:
-            problem = f"{checkpoint} is a {sidecar.kind}; a {', '.join([*kinds][:-1])} or {[*kinds][-1]} is needed"
+            named = [kind.name for kind in kinds.values() if not kind.passes_name]
+            problem = f"{checkpoint} is a {sidecar.kind}; a {', '.join(named[:-1])} or {named[-1]} is needed"
             raise UserError(problem, hint="set checkpoint to the run of a detector")
         return kinds[sidecar.kind]
     if folder and is_adapter(folder):

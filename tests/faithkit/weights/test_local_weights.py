@@ -232,7 +232,7 @@ def test_a_recipe_says_that_it_has_to_be_trained_and_how():
 def test_a_folder_whose_name_is_mistyped_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "first").mkdir(parents=True)
-    monkeypatch.setattr(weights, "_hub_in_reach", lambda: False)
+    monkeypatch.setattr(weights, "hub_in_reach", lambda: False)
     with pytest.raises(UserError, match="did you mean runs/first"), weights.loading("runs/frist"):
         pass
 
@@ -258,7 +258,7 @@ def test_a_torn_file_is_explained(tmp_path):
 
 
 def test_a_hub_out_of_reach_is_noticed_before_the_retries(monkeypatch):
-    monkeypatch.setattr(weights, "_hub_in_reach", lambda: False)
+    monkeypatch.setattr(weights, "hub_in_reach", lambda: False)
     monkeypatch.setattr(weights, "hub_file", lambda name: None)
     name = "sentence-transformers/all-MiniLM-L6-v2"
     with pytest.raises(UserError, match="hub was not reached") as caught, weights.loading(name):

@@ -1,0 +1,228 @@
+"""Loads detectors of others by name, as faithkit/weights/known_detectors.toml declares them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+from urllib.parse import urldefrag
+
+from tqdm.auto import tqdm
+
+from critic.entailment.checker import EntailmentChecker, split_claims
+from critic.sequence.scorer import Critic
+from critic.tagger.predictor import Tagger
+from data_modules.encoding.encoder import question_text
+from faithkit import arguments
+from faithkit.detector import Detector
+from faithkit.errors import UserError
+from faithkit.inference.decoding import Decoding
+from faithkit.inference.local_text import load_local
+from faithkit.inference.prompts import FIELD
+from faithkit.inference.text import ASSISTANT, OPENAI, LocalOptions, Message, Request, TextEngine
+from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, split_passages
+from faithkit.weights.known_detectors import (
+    CRITIC,
+    LANGUAGE_MODELS,
+    SENTENCES,
+    TAGGER,
+    THRESHOLD,
+    KnownDetector,
+    known_detectors,
+)
+from faithkit.weights.known_detectors import JUDGE as READS_JUDGE
+from faithkit.weights.resolve import hub_file
+from faithkit.weights.used_model import UsedModel, hash_folder
+from judge.judge import Judge
+from judge.options import AskOptions, PromptHeader
+from judge.prompt import PromptTemplate
+from judge.reply import read_pattern
+
+SERVERS = ("http://", "https://")
+CHUNK = 256  # responses whose requests are made together
+
+
+class KnownLoader:
+    """Loads and describes the detector of a name; the class of their `DetectorKind`s."""
+
+    @classmethod
+    def load(cls, path: str, *, name: str, precision: str = "32-true", batch_tokens: int | None = None) -> Detector:
+        """Loads a detector.
+
+        Args:
+            path: A folder with a copy of its hub repository, the URL of a server, or empty for the hub.
+            name: Its name in known_detectors.toml.
+
+        Raises:
+            UserError: It cannot be found or loaded.
+        """
+        known = known_detectors()[name]
+        if known.reads in LANGUAGE_MODELS:
+            return _load_language_model(known, path, precision)
+        if path.startswith(SERVERS):
+            problem, hint = f"{name} does not run on a server", f"checkpoint={name}, or checkpoint={name}:FOLDER"
+            raise UserError(problem, place=path, hint=hint)
+        source = known.find_source(path)
+        options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
+        if known.reads == TAGGER:
+            return PromptedTagger(known, Tagger.load(source, **options))
+        if known.reads == CRITIC:
+            return Critic.load(source, labels=dict(known.labels.items()), **options)
+        base = known.find_source(path, known.base) if known.base else ""
+        return EntailmentChecker.load(known, source, base, **options)
+
+    @classmethod
+    def describe(cls, path: str, role: str, *, name: str) -> UsedModel:
+        """Describes a detector for the record of where predictions come from."""
+        known, folder = known_detectors()[name], Path(path).expanduser() if path else None
+        if folder is None and (file := hub_file(known.hub)):
+            folder = file.parent
+        is_judge = known.reads in LANGUAGE_MODELS and known.reply != "first_word"
+        return UsedModel(
+            role=role,
+            path=f"{name}:{path}" if path else name,
+            kind=name,
+            weights=hash_folder(folder) if folder and folder.is_dir() else None,
+            threshold=None if is_judge else f"{THRESHOLD}, as {known.hub} is used",
+            reason="others trained it, and its rows are not recorded",
+        )
+
+
+def _load_language_model(known: KnownDetector, path: str, precision: str) -> Detector:
+    engine = _load_engine(known, path, precision)
+    if known.reads != READS_JUDGE:
+        return GuardianChecker(known, engine)
+    header = PromptHeader(reply=known.reply, hallucinated=known.hallucinated, faithful=known.faithful)
+    template = PromptTemplate(known.prompt, system=known.system, name=known.name, header=header)
+    options = AskOptions(max_new_tokens=known.new_tokens or None)
+    judge = Judge(engine, options, template=template, name=known.name)
+    return ClaimJudge(known, judge) if known.claims == SENTENCES else judge
+
+
+def _load_engine(known: KnownDetector, path: str, precision: str) -> TextEngine:
+    if path.startswith(SERVERS):
+        url, model = urldefrag(path)
+        return build_text_engine(EngineOptions(name=OPENAI, model=model or known.hub, base_url=url))
+    if known.served and not path:
+        hint = f"serve {known.hub}, for instance with vLLM, and checkpoint={known.name}:http://HOST:8000/v1"
+        raise UserError(f"{known.name} runs on a server: {known.served}, which is not run here", hint=hint)
+    return load_local(known.find_source(path), LocalOptions(precision=precision))
+
+
+class PromptedTagger:
+    """A tagger whose context is a prompt around question and passages.
+
+    Prompts beyond the model's length are read in windows, and a token takes its lowest probability of them.
+    """
+
+    numbers_passages = True
+
+    def __init__(self, known: KnownDetector, tagger: Tagger):
+        self.known, self.tagger = known, tagger
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets the probability from which a response is labelled hallucinated."""
+        self.tagger.set_threshold(threshold)
+
+    def __repr__(self) -> str:
+        return f"PromptedTagger({self.known.name!r}, {self.tagger!r})"
+
+    @arguments.explain_keywords
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Yields the predictions of the examples, in their order."""
+        prompted = [replace(one, knowledge=self.prompt(one), history=()) for one in arguments.read_examples(examples)]
+        return self.tagger.predict_examples(prompted, progress=progress)
+
+    def prompt(self, example: Example) -> str:
+        """Writes the prompt of an example."""
+        passages, question = split_passages(example.knowledge), question_text(example)
+        values = {
+            "question": question,
+            "num_passages": str(len(passages)),
+            "passages": "\n".join(f"passage {number}: {text}" for number, text in enumerate(passages, start=1)),
+        }
+        text = self.known.prompt if question else self.known.prompt_without_question
+        return FIELD.sub(lambda match: values[match[1]], text)
+
+    @property
+    def model(self) -> Any:
+        """The tagger's model."""
+        return self.tagger.model
+
+    @property
+    def device(self) -> Any:
+        """The model's device."""
+        return self.tagger.device
+
+
+class ClaimJudge:
+    """A judge that is asked about each sentence of a response; the least supported sentence decides."""
+
+    def __init__(self, known: KnownDetector, judge: Judge):
+        self.known, self.judge, self.engine = known, judge, judge.engine
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets the probability from which a response is labelled hallucinated."""
+        self.judge.set_threshold(threshold)
+
+    def __repr__(self) -> str:
+        return f"ClaimJudge({self.known.name!r}, threshold={self.judge.calibration.threshold:.4g})"
+
+    @arguments.explain_keywords
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Yields the predictions of the examples, in their order."""
+        examples = arguments.read_examples(examples)
+        claims = [split_claims(one.response, self.known.claims) for one in examples]
+        asked = [
+            replace(one, response=claim, spans=None) for one, own in zip(examples, claims, strict=True) for claim in own
+        ]
+        found = self.judge.predict_examples(asked, progress=progress)
+        for example, own in zip(examples, claims, strict=True):
+            yield _join_claims(example.id, list(islice(found, len(own))))
+
+
+def _join_claims(name: str, found: Sequence[Prediction]) -> Prediction:
+    """Joins the predictions of a response's sentences; one without a verdict counts only if none is hallucinated."""
+    labels = {one.label for one in found}
+    label = next(label for label in (HALLUCINATED, UNPARSED, FAITHFUL) if label in labels)
+    scores = [one.score for one in found if one.score is not None]
+    score = max(scores) if len(scores) == len(found) else None
+    lost = [one for one in found if one.failed] if label == UNPARSED else []
+    return Prediction(id=name, label=label, score=score, text=lost[0].text if lost else "", failed=bool(lost))
+
+
+class GuardianChecker:
+    """A model whose chat template writes the question about a response and the documents (Granite Guardian)."""
+
+    def __init__(self, known: KnownDetector, engine: TextEngine):
+        self.known, self.engine = known, engine
+
+    def __repr__(self) -> str:
+        return f"GuardianChecker({self.known.name!r})"
+
+    @arguments.explain_keywords
+    def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
+        """Yields the predictions of the examples, in order; `text` is the reply, or the reason for its absence."""
+        examples = arguments.read_examples(examples)
+        decoding = Decoding(max_new_tokens=self.known.new_tokens)
+        quiet = not arguments.read_flag("progress", progress)
+        for begin in tqdm(range(0, len(examples), CHUNK), "checking", disable=quiet, unit="chunk"):
+            chunk = examples[begin : begin + CHUNK]
+            requests = [self.request(str(number), example) for number, example in enumerate(chunk)]
+            replies = {reply.id: reply for reply in self.engine.generate(requests, decoding)}
+            for request, example in zip(requests, chunk, strict=True):
+                reply = replies[request.id]
+                text = reply.texts[0] if reply.texts else reply.problem
+                label = self.read_reply(text) if reply.texts else UNPARSED
+                yield Prediction(id=example.id, label=label, text=text, failed=not reply.texts)
+
+    def request(self, name: str, example: Example) -> Request:
+        """Makes the request about an example."""
+        documents = [{"doc_id": "0", "text": example.knowledge}]
+        message = Message(ASSISTANT, example.response)
+        return Request(name, (message,), {**self.known.template, "documents": documents})
+
+    def read_reply(self, text: str) -> str:
+        """Parses the verdict of a reply."""
+        return read_pattern(text, (self.known.hallucinated, self.known.faithful))

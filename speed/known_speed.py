@@ -1,0 +1,113 @@
+"""Compares known detectors with their originals: largest difference of P(supported), and CPU-seconds, in turns.
+
+Both load the same random weights in the original layout, and read the same rows with one thread: embedded everyday
+answers, and as many again with several documents joined.
+
+Needs: an environment with the originals, and a folder with their checkouts (peers/README.md); skipped without them.
+
+FAITHKIT_ORIGINALS_PYTHON=~/originals/bin/python FAITHKIT_ORIGINALS_CODE=~/checkouts python -m speed.known_speed
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from faithkit.records import Example
+from faithkit.weights.known_detectors import LANGUAGE_MODELS, known_detectors
+from faithkit_workflows.detectors.loading import load_detector
+from speed.known_folders import write_known
+from speed.measure import ROOT, BenchmarkParser, Ratio
+
+PYTHON, CODE = "FAITHKIT_ORIGINALS_PYTHON", "FAITHKIT_ORIGINALS_CODE"
+SCRIPT = Path(__file__).parent / "peers" / "known_worker.py"
+ROWS = ROOT / "tests" / "everyday_answers" / "fitting.jsonl"
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
+
+
+def main() -> None:
+    """Compares all, or those named."""
+    parser = BenchmarkParser(__doc__, rounds=3, rows=50)
+    parser.add_argument("--hidden-size", type=int, default=128)
+    parser.add_argument("names", nargs="*")
+    options = parser.parse()
+    if not {PYTHON, CODE} <= os.environ.keys():
+        print(f"skipped: {PYTHON} or {CODE} is not set; hint: speed/peers/README.md", file=sys.stderr)
+        return
+    torch.set_num_threads(1)
+    names = options.names or [name for name, one in known_detectors().items() if one.reads not in LANGUAGE_MODELS]
+    rows = make_rows(options.rows)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            print(compare(name, Path(folder), rows, options.rounds, options.hidden_size), flush=True)
+
+
+def make_rows(count: int) -> list[Example]:
+    """Takes rows of different documents; each second one has the documents of its neighbours before and after it."""
+    stored = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    chosen = stored[:: len(stored) // count][:count]
+    rows = []
+    for number, row in enumerate(chosen):
+        near = range(number - 2, number + 3 + number // 8) if number % 2 else [number]
+        document = "\n".join(chosen[place % count]["knowledge"] for place in near)
+        text = {"knowledge": document, "response": row["response"], "group": row["group"]}
+        rows.append(Example(id=row["id"], source="speed", split="all", **text))
+    return rows
+
+
+def compare(name: str, root: Path, rows: list[Example], rounds: int, hidden_size: int) -> str:
+    """Compares one detector, and describes the result in a line."""
+    texts = [text for row in rows for text in (row.knowledge, row.response)]
+    folder = write_known(root, name, texts, hidden_size=hidden_size)
+    detector = load_detector(f"{name}:{folder}", precision="32-true", batch_tokens=None)
+    path = root / "rows.jsonl"
+    lines = [json.dumps({"document": row.knowledge, "response": row.response}) for row in rows]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    ours, theirs = [], []
+    with start(name, root, path) as ask:
+        ask(0, 2)
+        list(detector.predict_examples(rows[:2]))
+        for _ in range(rounds):
+            answer = ask(0, len(rows))
+            theirs.append(answer["seconds"])
+            begin = time.process_time()
+            found = [one.score or 0.0 for one in detector.predict_examples(rows)]
+            ours.append(time.process_time() - begin)
+    difference = np.abs(1 - np.array(found) - np.array(answer["supported"]))
+    spread = f"scores {min(found):.2f} to {max(found):.2f}"
+    same = int((difference <= 1e-5).sum())
+    return (
+        f"{name}: largest difference {difference.max():.1e}, {same} of {len(rows)} within 1e-5, {spread}; "
+        f"{Ratio.of(theirs, ours)} as fast"
+    )
+
+
+@contextmanager
+def start(name: str, root: Path, rows: Path) -> Iterator[Any]:
+    """Starts an original; gives the function that asks it for the scores of rows."""
+    command = [os.environ[PYTHON], str(SCRIPT), "--name", name, "--root", str(root), "--rows", str(rows)]
+    command += ["--code", os.environ[CODE]]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=ENVIRONMENT, text=True) as process:
+        assert process.stdin and process.stdout
+
+        def ask(begin: int, end: int) -> dict[str, Any]:
+            assert process.stdin and process.stdout
+            print(begin, end, file=process.stdin, flush=True)
+            return json.loads(process.stdout.readline())
+
+        yield ask
+        process.stdin.close()
+
+
+if __name__ == "__main__":
+    main()

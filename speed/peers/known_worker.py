@@ -1,0 +1,149 @@
+"""Runs the original of a known detector; run by the Python of its environment, so it imports nothing of ours.
+
+PYTHON known_worker.py --name NAME --root FOLDER --rows ROWS [--code FOLDER]
+
+`--root` has the models as `<hub name>/`. A row is a JSON line {"document", "response"}. `--code` has the checkouts that
+are not packages: MiniCheck, FactCG, AlignScore/src and hhem (modeling_hhem_v2.py, configuration_hhem_v2.py). Each line
+of the input is `START STOP` and is answered by a line of JSON: P(supported) of these rows, and the CPU-seconds.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, str]
+Score = Callable[[list[str], list[str]], list[float]]
+
+
+def main() -> None:
+    """Loads the original, then works line by line."""
+    parser = argparse.ArgumentParser()
+    for name in ("name", "root", "rows", "code"):
+        parser.add_argument(f"--{name}", default="")
+    options = parser.parse_args()
+    rows = [json.loads(line) for line in Path(options.rows).read_text(encoding="utf-8").splitlines()]
+    answers, sys.stdout = sys.stdout, sys.stderr  # what the libraries print goes to stderr
+    import torch
+
+    torch.set_num_threads(1)
+    code = Path(options.code).resolve()
+    sys.path[:0] = [str(code / part) for part in ("MiniCheck", "FactCG", "AlignScore/src", "hhem")]
+    os.chdir(options.root)  # the originals name models of the hub, which are folders here
+    score = load(options.name)
+    for line in sys.stdin:
+        start, stop = map(int, line.split())
+        begin = time.process_time()
+        found = score([row["document"] for row in rows[start:stop]], [row["response"] for row in rows[start:stop]])
+        seconds = time.process_time() - begin
+        print(json.dumps({"supported": found, "seconds": seconds}), file=answers, flush=True)
+
+
+def load(name: str) -> Score:
+    """Loads an original by its name in faithkit."""
+    if name.startswith("lettucedetect"):
+        return load_lettuce("KRLabsOrg/lettucedect-base-modernbert-en-v1")
+    if name.startswith("minicheck"):
+        return load_minicheck(name.removeprefix("minicheck-"))
+    return {
+        "factcg-deberta": load_factcg,
+        "alignscore-large": load_alignscore,
+        "hhem-2.1-open": load_hhem,
+        "nli-deberta-v3-base": load_cross_encoder,
+        "roberta-large-mnli": load_pipeline,
+    }[name]()
+
+
+def load_lettuce(model: str) -> Score:
+    """Loads LettuceDetect; a response is as supported as its least supported token."""
+    from lettucedetect import HallucinationDetector
+
+    detector = HallucinationDetector(method="transformer", model_path=model)
+
+    def score(documents: list[str], responses: list[str]) -> list[float]:
+        found = []
+        for document, response in zip(documents, responses, strict=True):
+            tokens = detector.predict([document], response, output_format="tokens")
+            found.append(1 - max(token["prob"] for token in tokens[:-1]))  # the last one is the end token
+        return found
+
+    return score
+
+
+def load_minicheck(model: str) -> Score:
+    """Loads MiniCheck."""
+    from minicheck.minicheck import MiniCheck
+
+    checker = MiniCheck(model_name=model)
+    return lambda documents, responses: [float(one) for one in checker.score(documents, responses)[1]]
+
+
+def load_factcg() -> Score:
+    """Loads FactCG."""
+    from factcg import FactCGScore
+
+    checker = FactCGScore(batch_size=16, verbose=False)
+    return lambda documents, responses: list(checker.score(documents, responses))
+
+
+def load_alignscore() -> Score:
+    """Loads AlignScore; its way of reading a checkpoint needs an old Lightning, and is replaced."""
+    import spacy
+    import torch
+    import transformers
+
+    spacy.load = lambda name: None  # for modes that are not used
+    transformers.AdamW = torch.optim.AdamW  # for training, and removed from transformers
+    from alignscore import inference
+
+    checker = inference.Inferencer(None, model="FacebookAI/roberta-large", device="cpu", verbose=False)
+    stored = torch.load("yzha/AlignScore/AlignScore-large.ckpt", weights_only=True)
+    checker.model.load_state_dict(stored["state_dict"], strict=False)
+    checker.nlg_eval_mode = "nli_sp"
+    return lambda documents, responses: [float(one) for one in checker.nlg_eval(documents, responses)[1]]
+
+
+def load_hhem() -> Score:
+    """Loads HHEM with the code of its repository."""
+    import modeling_hhem_v2 as original
+    from safetensors.torch import load_file
+
+    model = original.HHEMv2ForSequenceClassification(original.HHEMv2Config())
+    missing = model.load_state_dict(load_file("vectara/hallucination_evaluation_model/model.safetensors"), strict=False)
+    assert {name.rpartition(".")[0] for name in missing.missing_keys} <= {"t5.transformer.encoder.embed_tokens"}
+    return lambda documents, responses: [float(one) for one in model.predict(list(zip(documents, responses)))]
+
+
+def load_cross_encoder() -> Score:
+    """Loads sentence-transformers' CrossEncoder."""
+    from sentence_transformers import CrossEncoder
+
+    model: Any = CrossEncoder("cross-encoder/nli-deberta-v3-base", device="cpu")
+
+    def score(documents: list[str], responses: list[str]) -> list[float]:
+        pairs = list(zip(documents, responses))
+        return [float(row[1]) for row in model.predict(pairs, apply_softmax=True, show_progress_bar=False)]
+
+    return score
+
+
+def load_pipeline() -> Score:
+    """Loads transformers' pipeline."""
+    from transformers import pipeline
+
+    pipe: Any = pipeline("text-classification", model="FacebookAI/roberta-large-mnli", device="cpu")
+
+    def score(documents: list[str], responses: list[str]) -> list[float]:
+        pairs = [{"text": one, "text_pair": other} for one, other in zip(documents, responses)]
+        found = pipe(pairs, top_k=None, truncation=True, batch_size=8)
+        return [next(one["score"] for one in row if one["label"] == "ENTAILMENT") for row in found]
+
+    return score
+
+
+if __name__ == "__main__":
+    main()
