@@ -16,7 +16,7 @@ SPECIAL = {
     "t5": ("<pad>", "</s>", "<pad>", "<unk>"),  # T5 begins with its padding token
     "modernbert": ("[CLS]", "[SEP]", "[PAD]", "[UNK]"),
 }
-SIZE = {"num_hidden_layers": 4, "num_attention_heads": 4, "initializer_range": 0.1}
+SIZE: dict[str, Any] = {"num_hidden_layers": 4, "num_attention_heads": 4, "initializer_range": 0.1}
 
 
 def write_tokenizer(folder: Path, family: str, texts: Iterable[str], max_length: int) -> Any:
@@ -53,6 +53,9 @@ def write_tokenizer(folder: Path, family: str, texts: Iterable[str], max_length:
         **names,
     )
     fast.save_pretrained(folder)
+    stored = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    stored["tokenizer_class"] = "PreTrainedTokenizerFast"  # the name that older versions know
+    (folder / "tokenizer_config.json").write_text(json.dumps(stored), encoding="utf-8")
     return fast
 
 
@@ -67,10 +70,17 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
         tokenizer = write_tokenizer(folder, "modernbert", texts, 8192)
         size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 8192, "local_attention": 64}
         ids = {f"{one}_token_id": tokenizer.pad_token_id for one in ("pad", "bos", "eos", "cls", "sep")}
-        config = t.ModernBertConfig(**size, **ids, num_labels=2)
-        t.ModernBertForTokenClassification(config).save_pretrained(folder)
+        made = t.ModernBertConfig(**size, **ids)
+        made.num_labels = 2
+        t.ModernBertForTokenClassification(made).save_pretrained(folder)
     elif known.reads == "first_token":
-        _t5(folder, t.T5ForConditionalGeneration, texts, hidden_size).save_pretrained(folder)
+        model = _t5(folder, t.T5ForConditionalGeneration, texts, hidden_size)
+        model.config.save_pretrained(folder)
+        head = {"lm_head.weight": torch.randn_like(model.shared.weight) / 10}
+        _write_tensors(folder, {key: tensor.clone() for key, tensor in model.state_dict().items()} | head)
+        stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        stored["tie_word_embeddings"] = stored.pop("scale_decoder_outputs")  # as Flan-T5 has it: a head of its own
+        (folder / "config.json").write_text(json.dumps(stored), encoding="utf-8")
     elif known.reads == "t5_encoder":
         base = _base(root, folder, known.base)
         model = _t5(base, t.T5ForTokenClassification, texts, hidden_size)
@@ -78,9 +88,9 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
         tensors = {f"t5.{key}": tensor.clone() for key, tensor in model.state_dict().items()}
         tensors.pop("t5.transformer.encoder.embed_tokens.weight")
         _write_tensors(folder, tensors)
-        config = {"model_type": "HHEMv2", "architectures": ["HHEMv2ForSequenceClassification"]}
-        config["auto_map"] = {"AutoConfig": "configuration_hhem_v2.HHEMv2Config"}
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        code = {"AutoConfig": "configuration_hhem_v2.HHEMv2Config"}
+        stored = {"model_type": "HHEMv2", "architectures": ["HHEMv2ForSequenceClassification"], "auto_map": code}
+        (folder / "config.json").write_text(json.dumps(stored), encoding="utf-8")
     elif known.reads == "alignscore":
         base = _base(root, folder, known.base)
         config = _roberta(base, texts, hidden_size)
@@ -95,13 +105,12 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
         labels = {0: "contradiction", 1: "entailment", 2: "neutral"} if known.labels else {0: "LABEL_0", 1: "LABEL_1"}
         tokenizer = write_tokenizer(folder, "deberta", texts, 512 if known.labels else 2048)
         size = {**_size(tokenizer, hidden_size), "max_position_embeddings": 512, "pad_token_id": tokenizer.pad_token_id}
-        relative = {"relative_attention": True, "position_buckets": 32, "pos_att_type": ["p2c", "c2p"]}
-        v3 = {"position_biased_input": False, "norm_rel_ebd": "layer_norm", "share_att_key": True, "type_vocab_size": 0}
-        pooler = {"pooler_hidden_size": hidden_size, "pooler_hidden_act": "gelu", "pooler_dropout": 0}
-        model = t.DebertaV2ForSequenceClassification(
-            t.DebertaV2Config(**size, **relative, **v3, **pooler, num_labels=len(labels), id2label=labels)
-        )
-        model.save_pretrained(folder)
+        size |= {"relative_attention": True, "position_buckets": 32, "pos_att_type": ["p2c", "c2p"]}
+        size |= {"position_biased_input": False, "norm_rel_ebd": "layer_norm", "share_att_key": True}
+        size |= {"type_vocab_size": 0, "pooler_hidden_size": hidden_size, "pooler_dropout": 0}
+        config = t.DebertaV2Config(**size)
+        config.num_labels, config.id2label = len(labels), labels
+        t.DebertaV2ForSequenceClassification(config).save_pretrained(folder)
     return folder
 
 
@@ -126,10 +135,22 @@ def _roberta(folder: Path, texts: Iterable[str], hidden_size: int) -> Any:
 
 def _t5(folder: Path, model_class: Any, texts: Iterable[str], hidden_size: int) -> Any:
     tokenizer = write_tokenizer(folder, "t5", texts, 512)
-    size = {"d_model": hidden_size, "d_kv": 16, "d_ff": 2 * hidden_size, "num_layers": 4, "num_heads": 4}
-    ids = {"pad_token_id": 0, "eos_token_id": tokenizer.eos_token_id, "decoder_start_token_id": 0}
-    gated = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
-    return model_class(t.T5Config(vocab_size=len(tokenizer) + 28, **size, **ids, **gated, num_labels=2)).eval()
+    size: dict[str, Any] = {"d_model": hidden_size, "d_kv": 16, "d_ff": 2 * hidden_size, "num_layers": 4}
+    size |= {"num_heads": 4, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
+    size |= {
+        "initializer_factor": 0.1,
+        "pad_token_id": 0,
+        "eos_token_id": tokenizer.eos_token_id,
+        "decoder_start_token_id": 0,
+    }
+    config = t.T5Config(vocab_size=len(tokenizer) + 28, **size)
+    config.num_labels = 2
+    model = model_class(config).eval()
+    with torch.no_grad():  # scores far from 0 and 1, and attention that is not uniform
+        for name, tensor in model.named_parameters():
+            tensor *= 8 if name.endswith(("SelfAttention.q.weight", "EncDecAttention.q.weight")) else 1
+            tensor *= 0.1 if name.startswith("classifier") else 1
+    return model
 
 
 def _write_lightning(path: Path, config: Any) -> None:

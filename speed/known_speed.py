@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from faithkit.records import Example
-from faithkit.weights.known_detectors import LANGUAGE_MODELS, known_detectors
+from faithkit.weights.known_detectors import CRITIC, LANGUAGE_MODELS, known_detectors
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_folders import write_known
 from speed.measure import ROOT, BenchmarkParser, Ratio
@@ -45,19 +45,25 @@ def main() -> None:
         return
     torch.set_num_threads(1)
     names = options.names or [name for name, one in known_detectors().items() if one.reads not in LANGUAGE_MODELS]
-    rows = make_rows(options.rows)
+    short, long = make_rows(options.rows, join=False), make_rows(options.rows, join=True)
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
+            rows = short if known_detectors()[name].reads == CRITIC else long
             print(compare(name, Path(folder), rows, options.rounds, options.hidden_size), flush=True)
 
 
-def make_rows(count: int) -> list[Example]:
-    """Takes rows of different documents; each second one has the documents of its neighbours before and after it."""
+def make_rows(count: int, *, join: bool) -> list[Example]:
+    """Takes rows of different documents.
+
+    Args:
+        join: Each second row has the documents of its neighbours before and after it. Where the original cuts a
+            document and ours reads it in windows, rows stay short.
+    """
     stored = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     chosen = stored[:: len(stored) // count][:count]
     rows = []
     for number, row in enumerate(chosen):
-        near = range(number - 2, number + 3 + number // 8) if number % 2 else [number]
+        near = range(number - 2, number + 3 + number // 8) if join and number % 2 else [number]
         document = "\n".join(chosen[place % count]["knowledge"] for place in near)
         text = {"knowledge": document, "response": row["response"], "group": row["group"]}
         rows.append(Example(id=row["id"], source="speed", split="all", **text))
@@ -83,7 +89,7 @@ def compare(name: str, root: Path, rows: list[Example], rounds: int, hidden_size
             found = [one.score or 0.0 for one in detector.predict_examples(rows)]
             ours.append(time.process_time() - begin)
     difference = np.abs(1 - np.array(found) - np.array(answer["supported"]))
-    spread = f"scores {min(found):.2f} to {max(found):.2f}"
+    spread = f"scores {min(found):.3f} to {max(found):.3f}"
     same = int((difference <= 1e-5).sum())
     return (
         f"{name}: largest difference {difference.max():.1e}, {same} of {len(rows)} within 1e-5, {spread}; "

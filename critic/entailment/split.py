@@ -28,8 +28,18 @@ def split_sentences(text: str) -> list[str]:
 @cache
 def _punkt() -> Any:
     with needs_package("this detector, which divides texts into sentences,"):
-        from nltk.tokenize.punkt import PunktSentenceTokenizer, load_punkt_params
-    return PunktSentenceTokenizer(load_punkt_params(str(fetch(LOCAL["punkt"]))))
+        from nltk.tabdata import PunktDecoder
+        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+    read, parameters, folder = PunktDecoder(), PunktParameters(), fetch(LOCAL["punkt"])
+    with (folder / "collocations.tab").open(encoding="utf-8") as lines:
+        parameters.collocations = set(read.tab2tups(lines))
+    with (folder / "sent_starters.txt").open(encoding="utf-8") as lines:
+        parameters.sent_starters = read.txt2set(lines)
+    with (folder / "abbrev_types.txt").open(encoding="utf-8") as lines:
+        parameters.abbrev_types = read.txt2set(lines)
+    with (folder / "ortho_context.tab").open(encoding="utf-8") as lines:
+        parameters.ortho_context = read.tab2intdict(lines)
+    return PunktSentenceTokenizer(parameters)
 
 
 def divide(document: str, windows: Windows | None, count: Count) -> list[str]:

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +93,13 @@ def load_factcg() -> Score:
 
 def load_alignscore() -> Score:
     """Loads AlignScore; its way of reading a checkpoint needs an old Lightning, and is replaced."""
-    import spacy
     import torch
-    import transformers
 
-    spacy.load = lambda name: None  # for modes that are not used
-    transformers.AdamW = torch.optim.AdamW  # for training, and removed from transformers
+    for package, name, value in (
+        ("spacy", "load", lambda name: None),  # for modes that are not used
+        ("transformers", "AdamW", torch.optim.AdamW),  # for training, and removed from transformers
+    ):
+        setattr(import_module(package), name, value)
     from alignscore import inference
 
     checker = inference.Inferencer(None, model="FacebookAI/roberta-large", device="cpu", verbose=False)
@@ -115,7 +117,9 @@ def load_hhem() -> Score:
     model = original.HHEMv2ForSequenceClassification(original.HHEMv2Config())
     missing = model.load_state_dict(load_file("vectara/hallucination_evaluation_model/model.safetensors"), strict=False)
     assert {name.rpartition(".")[0] for name in missing.missing_keys} <= {"t5.transformer.encoder.embed_tokens"}
-    return lambda documents, responses: [float(one) for one in model.predict(list(zip(documents, responses)))]
+    return lambda documents, responses: [
+        float(one) for one in model.predict(list(zip(documents, responses, strict=True)))
+    ]
 
 
 def load_cross_encoder() -> Score:
@@ -125,7 +129,7 @@ def load_cross_encoder() -> Score:
     model: Any = CrossEncoder("cross-encoder/nli-deberta-v3-base", device="cpu")
 
     def score(documents: list[str], responses: list[str]) -> list[float]:
-        pairs = list(zip(documents, responses))
+        pairs = list(zip(documents, responses, strict=True))
         return [float(row[1]) for row in model.predict(pairs, apply_softmax=True, show_progress_bar=False)]
 
     return score
@@ -138,7 +142,7 @@ def load_pipeline() -> Score:
     pipe: Any = pipeline("text-classification", model="FacebookAI/roberta-large-mnli", device="cpu")
 
     def score(documents: list[str], responses: list[str]) -> list[float]:
-        pairs = [{"text": one, "text_pair": other} for one, other in zip(documents, responses)]
+        pairs = [{"text": one, "text_pair": other} for one, other in zip(documents, responses, strict=True)]
         found = pipe(pairs, top_k=None, truncation=True, batch_size=8)
         return [next(one["score"] for one in row if one["label"] == "ENTAILMENT") for row in found]
 
