@@ -76,7 +76,7 @@ def write_known(root: Path, name: str, texts: Iterable[str], *, hidden_size: int
     elif known.reads == "first_token":
         model = _t5(folder, t.T5ForConditionalGeneration, texts, hidden_size)
         model.config.save_pretrained(folder)
-        head = {"lm_head.weight": torch.randn_like(model.shared.weight) / 10}
+        head = {"lm_head.weight": torch.randn_like(model.shared.weight) / 2}
         _write_tensors(folder, {key: tensor.clone() for key, tensor in model.state_dict().items()} | head)
         stored = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         stored["tie_word_embeddings"] = stored.pop("scale_decoder_outputs")  # as Flan-T5 has it: a head of its own
@@ -146,10 +146,9 @@ def _t5(folder: Path, model_class: Any, texts: Iterable[str], hidden_size: int) 
     config = t.T5Config(vocab_size=len(tokenizer) + 28, **size)
     config.num_labels = 2
     model = model_class(config).eval()
-    with torch.no_grad():  # scores far from 0 and 1, and attention that is not uniform
+    with torch.no_grad():  # attention that is not uniform, and scores that differ
         for name, tensor in model.named_parameters():
-            tensor *= 8 if name.endswith(("SelfAttention.q.weight", "EncDecAttention.q.weight")) else 1
-            tensor *= 0.1 if name.startswith("classifier") else 1
+            tensor *= 16 if "Attention." in name else 4 if name.startswith("classifier") else 1
     return model
 
 
