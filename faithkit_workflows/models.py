@@ -2,40 +2,48 @@
 
 faithkit models                     all models, one line each
 faithkit models judge               the models for a task: critic, tagger, generator, judge
+faithkit models known               trained detectors of others, which checkpoint= takes by name
 faithkit models critic-dialogue     one model: every figure with its source, and the command that trains it
 """
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from faithkit.cli import run_command
 from faithkit.errors import UserError, choice_hint
+from faithkit.weights.known_detectors import LANGUAGE_MODELS, KnownDetector, known_detectors
 from faithkit.weights.local import LOCAL, known_models
 
 WIDTH = 80
+KNOWN = "known"  # the task of detectors of others
 Model = dict[str, Any]  # a row of models.toml
 LINE = "{:<17} {:>6}  {:<8} {:<13} {}"
+KNOWN_LINE = "{:<26} {:>4}  {:<12} {}"
 
 
-def parse(arguments: Sequence[str]) -> list[Model]:
+def parse(arguments: Sequence[str]) -> tuple[list[Model], list[KnownDetector]]:
     """Selects the models of a command line: all, those of a task, or one by its name.
 
     Raises:
         UserError: There is no such model and no such task.
     """
-    models = known_models()
+    models, known = known_models(), known_detectors()
     if not arguments:
-        return list(models.values())
-    tasks = dict.fromkeys(model["task"] for model in models.values())
+        return list(models.values()), list(known.values())
+    tasks = dict.fromkeys([*(model["task"] for model in models.values()), KNOWN])
     (asked, *more) = arguments
     if more:
         raise UserError(f"one name or task is expected, got {len(arguments)}", hint=f"faithkit models {asked}")
-    if asked in models:
-        return [models[asked]]
+    if asked in {*models, *known}:
+        return [models[asked]] if asked in models else [], [known[asked]] if asked in known else []
+    if asked == KNOWN:
+        return [], list(known.values())
     if asked in tasks:
-        return [model for model in models.values() if model["task"] == asked]
-    raise UserError(f"there is no model and no task {asked!r}", hint=choice_hint(asked, [*tasks, *models]))
+        return [model for model in models.values() if model["task"] == asked], []
+    problem, names = f"there is no model and no task {asked!r}", [*tasks, *models, *known]
+    raise UserError(problem, hint=choice_hint(asked, names))
 
 
 def overview(models: Sequence[Model]) -> Iterator[str]:
@@ -76,11 +84,38 @@ def _lines(title: str, text: str) -> Iterator[str]:
     )
 
 
+def known_overview(known: Sequence[KnownDetector]) -> Iterator[str]:
+    """Formats size, licence and first published figure of each detector of others."""
+    yield KNOWN_LINE.format("checkpoint=", "size", "licence", "published")
+    for one in known:
+        figure = re.split("[,;]", one.figure)[0].replace("balanced accuracy", "BAcc")
+        yield KNOWN_LINE.format(one.name, one.parameters, one.licence, figure)
+    yield ""
+    yield "published: not measured here; BAcc: balanced accuracy; `faithkit models NAME`"
+    yield "has the source of a figure"
+
+
+def known_detail(known: KnownDetector) -> Iterator[str]:
+    """Formats a detector of others: how it is named, what it reads, and what was published about it."""
+    yield f"{known.name}: a detector of others; its figures were not measured here"
+    yield from _lines("weights", f"{known.hub}, {known.parameters} (from the hub)")
+    yield from _lines("licence", known.licence)
+    folder = f"{known.name}:http://HOST:8000/v1" if known.reads in LANGUAGE_MODELS else f"{known.name}:FOLDER"
+    yield from _lines("use with", f"checkpoint={known.name}, or checkpoint={folder}")
+    yield from _lines("published", f"{known.figure} ({known.source})")
+    yield from _lines("rule", known.rule)
+
+
 def main(arguments: Sequence[str]) -> None:
     """Prints all models, those of a task, or one."""
-    models = parse(arguments)
-    alone = len(models) == 1 and list(arguments) == [models[0]["name"]]
-    print("\n".join(detail(models[0]) if alone else overview(models)))
+    models, known = parse(arguments)
+    names = [*(model["name"] for model in models), *(one.name for one in known)]
+    if names == list(arguments):
+        lines = [*detail(models[0])] if models else [*known_detail(known[0])]
+    else:
+        lines = [*(overview(models) if models else ()), *([""] if models and known else ())]
+        lines += known_overview(known) if known else ()
+    print("\n".join(lines))
 
 
 def run() -> None:

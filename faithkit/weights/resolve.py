@@ -9,6 +9,7 @@ from pathlib import Path
 from faithkit.detector import kind_in_name
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder, find_folder
+from faithkit.weights.known_detectors import known_detectors
 from faithkit.weights.local import LOCAL, fetch, known_models
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -46,7 +47,7 @@ def resolve(name_or_path: str) -> str:
         )
     if name_or_path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(name_or_path):
         raise UserError(
-            f"{shorten(name_or_path)} is not a folder, a local name or a hub name",
+            f"{shorten(name_or_path)} is not a folder, a local name or a hub name{_guess(name_or_path)}",
             hint=f"name a folder that exists, one of {', '.join(LOCAL)}, or a model such as roberta-large",
         )
     return name_or_path
@@ -201,8 +202,8 @@ def _out_of_reach(name: str) -> UserError:
 
 
 def _guess(name: str) -> str:
-    close = nearest(name, LOCAL, 1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = nearest(name.partition(":")[0], [*LOCAL, *known_detectors()])
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def hub_file(name: str, file: str = CONFIG) -> Path | None:

@@ -47,7 +47,7 @@ def main() -> None:
 def load(name: str) -> Score:
     """Loads an original by its name in faithkit."""
     if name.startswith("lettucedetect"):
-        return load_lettuce("KRLabsOrg/lettucedect-base-modernbert-en-v1")
+        return load_lettuce(f"KRLabsOrg/lettucedect-{name.removeprefix('lettucedetect-')}-modernbert-en-v1")
     if name.startswith("minicheck"):
         return load_minicheck(name.removeprefix("minicheck-"))
     return {
