@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from faithkit.records import Example
-from faithkit.weights.known_detectors import CRITIC, LANGUAGE_MODELS, known_detectors
+from faithkit.records import Example, Turn, number_passages
+from faithkit.weights.known_detectors import CRITIC, LANGUAGE_MODELS, TAGGER, known_detectors
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_folders import write_known
 from speed.measure import ROOT, BenchmarkParser, Ratio
@@ -52,7 +52,7 @@ def main() -> None:
             print(compare(name, Path(folder), rows, options.rounds, options.hidden_size), flush=True)
 
 
-def make_rows(count: int, *, join: bool) -> list[Example]:
+def make_rows(count: int, *, join: bool) -> list[dict[str, Any]]:
     """Takes rows of different documents.
 
     Args:
@@ -64,29 +64,42 @@ def make_rows(count: int, *, join: bool) -> list[Example]:
     rows = []
     for number, row in enumerate(chosen):
         near = range(number - 2, number + 3 + number // 8) if join and number % 2 else [number]
-        document = "\n".join(chosen[place % count]["knowledge"] for place in near)
-        text = {"knowledge": document, "response": row["response"], "group": row["group"]}
-        rows.append(Example(id=row["id"], source="speed", split="all", **text))
+        rows.append(
+            {
+                "passages": [chosen[place % count]["knowledge"] for place in near],
+                "question": row["question"] if number % 3 else None,
+                "response": row["response"],
+            }
+        )
     return rows
 
 
-def compare(name: str, root: Path, rows: list[Example], rounds: int, hidden_size: int) -> str:
+def read_example(row: dict[str, Any], *, is_tagger: bool) -> Example:
+    """Makes the record of a row; only a tagger reads its passages and its question."""
+    knowledge = number_passages(row["passages"]) if is_tagger else "\n".join(row["passages"])
+    history = (Turn(speaker="user", text=row["question"]),) if is_tagger and row["question"] else ()
+    text = {"knowledge": knowledge, "history": history, "response": row["response"]}
+    return Example(id="1", source="speed", split="all", group="1", **text)
+
+
+def compare(name: str, root: Path, rows: list[dict[str, Any]], rounds: int, hidden_size: int) -> str:
     """Compares one detector, and describes the result in a line."""
-    texts = [text for row in rows for text in (row.knowledge, row.response)]
+    texts = [text for row in rows for text in (*row["passages"], row["question"] or "", row["response"])]
+    is_tagger = known_detectors()[name].reads == TAGGER
+    examples = [read_example(row, is_tagger=is_tagger) for row in rows]
     folder = write_known(root, name, texts, hidden_size=hidden_size)
     detector = load_detector(f"{name}:{folder}", precision="32-true", batch_tokens=None)
     path = root / "rows.jsonl"
-    lines = [json.dumps({"document": row.knowledge, "response": row.response}) for row in rows]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     ours, theirs = [], []
     with start(name, root, path) as ask:
         ask(0, 2)
-        list(detector.predict_examples(rows[:2]))
+        list(detector.predict_examples(examples[:2]))
         for _ in range(rounds):
             answer = ask(0, len(rows))
             theirs.append(answer["seconds"])
             begin = time.process_time()
-            found = [one.score or 0.0 for one in detector.predict_examples(rows)]
+            found = [one.score or 0.0 for one in detector.predict_examples(examples)]
             ours.append(time.process_time() - begin)
     difference = np.abs(1 - np.array(found) - np.array(answer["supported"]))
     spread = f"scores {min(found):.3f} to {max(found):.3f}"

@@ -2,9 +2,9 @@
 
 PYTHON known_worker.py --name NAME --root FOLDER --rows ROWS [--code FOLDER]
 
-`--root` has the models as `<hub name>/`. A row is a JSON line {"document", "response"}. `--code` has the checkouts that
-are not packages: MiniCheck, FactCG, AlignScore/src and hhem (modeling_hhem_v2.py, configuration_hhem_v2.py). Each line
-of the input is `START STOP` and is answered by a line of JSON: P(supported) of these rows, and the CPU-seconds.
+`--root` has the models as `<hub name>/`. A row is a JSON line {"passages", "question", "response"}. `--code` has the
+checkouts that are not packages: MiniCheck, FactCG, AlignScore and hhem (modeling_hhem_v2.py and what it imports). Each
+line of the input is `START STOP` and is answered by a line of JSON: P(supported) of these rows, and the CPU-seconds.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-Row = dict[str, str]
+Row = dict[str, Any]
 Score = Callable[[list[str], list[str]], list[float]]
 
 
@@ -35,19 +35,25 @@ def main() -> None:
     code = Path(options.code).resolve()
     sys.path[:0] = [str(code / part) for part in ("MiniCheck", "FactCG", "AlignScore/src", "hhem")]
     os.chdir(options.root)  # the originals name models of the hub, which are folders here
-    score = load(options.name)
+    score = load_rows(options.name)
     for line in sys.stdin:
         start, stop = map(int, line.split())
         begin = time.process_time()
-        found = score([row["document"] for row in rows[start:stop]], [row["response"] for row in rows[start:stop]])
+        found = score(rows[start:stop])
         seconds = time.process_time() - begin
         print(json.dumps({"supported": found, "seconds": seconds}), file=answers, flush=True)
 
 
-def load(name: str) -> Score:
-    """Loads an original by its name in faithkit."""
+def load_rows(name: str) -> Callable[[list[Row]], list[float]]:
+    """Loads an original by its name in faithkit, as a function of rows."""
     if name.startswith("lettucedetect"):
         return load_lettuce(f"KRLabsOrg/lettucedect-{name.removeprefix('lettucedetect-')}-modernbert-en-v1")
+    score = load(name)
+    return lambda rows: score(["\n".join(row["passages"]) for row in rows], [row["response"] for row in rows])
+
+
+def load(name: str) -> Score:
+    """Loads an original that reads one document and no question."""
     if name.startswith("minicheck"):
         return load_minicheck(name.removeprefix("minicheck-"))
     return {
@@ -59,16 +65,16 @@ def load(name: str) -> Score:
     }[name]()
 
 
-def load_lettuce(model: str) -> Score:
+def load_lettuce(model: str) -> Callable[[list[Row]], list[float]]:
     """Loads LettuceDetect; a response is as supported as its least supported token."""
     from lettucedetect import HallucinationDetector
 
     detector = HallucinationDetector(method="transformer", model_path=model)
 
-    def score(documents: list[str], responses: list[str]) -> list[float]:
+    def score(rows: list[Row]) -> list[float]:
         found = []
-        for document, response in zip(documents, responses, strict=True):
-            tokens = detector.predict([document], response, output_format="tokens")
+        for row in rows:
+            tokens = detector.predict(row["passages"], row["response"], row["question"], output_format="tokens")
             found.append(1 - max(token["prob"] for token in tokens[:-1]))  # the last one is the end token
         return found
 

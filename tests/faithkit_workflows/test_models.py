@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from faithkit.weights.known_detectors import known_detectors
 from faithkit.weights.local import LOCAL, known_models
-from faithkit_workflows.models import detail, overview
+from faithkit_workflows.models import detail, known_overview, overview
 from tests.running import ROOT
 
 MODELS = list(known_models().values())
@@ -67,9 +68,22 @@ def run_models(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_all_models_fit_a_screen_of_eighty_columns() -> None:
-    lines = list(overview(MODELS))
-    assert len(lines) <= 50 and max(map(len, lines)) <= 80
-    assert run_models().stdout.splitlines() == lines
+    lines, others = list(overview(MODELS)), list(known_overview(list(known_detectors().values())))
+    assert len(lines) <= 50 and max(map(len, [*lines, *others])) <= 80
+    assert run_models().stdout.splitlines() == [*lines, "", *others]
+    assert run_models("known").stdout.splitlines() == others
+
+
+def test_a_detector_of_others_is_shown_with_licence_and_source() -> None:
+    text = " ".join(run_models("hhem-2.1-open").stdout.split())
+    for words in (
+        "vectara/hallucination_evaluation_model",
+        "Apache-2.0",
+        "71.8",
+        "leaderboard",
+        "hhem-2.1-open:FOLDER",
+    ):
+        assert words in text
 
 
 def test_one_model_is_shown_with_its_command_and_every_figure() -> None:
