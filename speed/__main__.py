@@ -2,7 +2,7 @@
 
 python -m speed [--quick]    --quick: small sizes, one round, RESULTS.md is not changed
 
-Needs: the `bench` and `onnx` extras. `tagger_speed` and `known_speed` are skipped without the originals (peers/README.md).
+Needs: the `bench` and `onnx` extras. `tagger_speed` and `known_speed` are skipped without originals (peers/README.md).
 """
 
 import subprocess
