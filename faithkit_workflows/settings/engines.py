@@ -10,13 +10,14 @@ from pydantic import Field
 
 from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
-from faithkit.errors import UserError
+from faithkit.errors import UserError, nearest
 from faithkit.files.saved_config import read_config
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
 from faithkit.targets import check_names
+from faithkit.weights.known_detectors import known_detectors
 from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
 from faithkit_workflows.settings import preflight
 from faithkit_workflows.settings.preflight import check_output_folder, check_package
@@ -226,6 +227,8 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
         has_neighbours = place.parent != Path() and place.parent.is_dir()  # runs/typo is not a hub name if runs/ exists
         if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or has_neighbours:
             hint = preflight.suggest_path(key, place, "a run's folder or a hub name")
+            if near := nearest(path.partition(":")[0], known_detectors()):  # NAME:FOLDER with a mistyped name
+                hint = f"did you mean {' or '.join(near)}?"
             yield UserError("no such run or folder", place=path, hint=hint)
         return
     try:

@@ -15,6 +15,7 @@ from faithkit.weights.known_detectors import known_detectors
 from faithkit.weights.resolve import resolve
 from faithkit_workflows.detectors.known import PromptedTagger
 from faithkit_workflows.detectors.loading import describe_detector, load_detector
+from faithkit_workflows.settings.engines import check_checkpoint
 from speed.known_folders import write_known
 from tests.faithkit.inference.server import ChatServer
 from tests.running import ROOT
@@ -165,6 +166,11 @@ def test_a_mistake_says_what_to_type(
 def test_a_mistyped_name_with_a_folder_gets_the_close_names() -> None:
     with pytest.raises(UserError, match="did you mean minicheck-roberta-large or"):
         resolve("minichek-roberta-large:FOLDER")
+
+
+def test_a_command_names_the_close_detectors_too() -> None:
+    [error] = check_checkpoint("checkpoint", "minichek-roberta-large:/tmp", "judge")
+    assert error.hint.startswith("did you mean minicheck-roberta-large or")
 
 
 def test_predictions_record_the_detector_and_its_weights(root: Path) -> None:
