@@ -175,12 +175,12 @@ def _judge(path: Path, name: str, rows: "UserTable", loaded: "LoadedDetector", c
     loaded.log_usage()
 
 
-def as_override(arguments: Sequence[str]) -> list[str]:
-    """Takes a first argument that is no `key=value` for the data, which Hydra knows as path=DATA."""
-    key, is_pair, _ = arguments[0].partition("=") if arguments else ("", "=", "")
-    if (not is_pair or "/" in key) and not key.startswith("-"):  # no key has a slash, and day=1/ is a usual folder
+def as_override(arguments: Sequence[str], key: str = "path") -> list[str]:
+    """Takes a first argument that is no `key=value` for the data, which Hydra knows as path=DATA, or as another key."""
+    name, is_pair, _ = arguments[0].partition("=") if arguments else ("", "=", "")
+    if (not is_pair or "/" in name) and not name.startswith("-"):  # no key has a slash, and day=1/ is a usual folder
         quoted = arguments[0].replace("\\", "\\\\").replace("'", "\\'")
-        return [f"path='{quoted}'", *arguments[1:]]
+        return [f"{key}='{quoted}'", *arguments[1:]]
     return list(arguments)
 
 

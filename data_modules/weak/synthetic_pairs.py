@@ -185,11 +185,12 @@ def swap_number(text: str, pool: Pool, rng: random.Random) -> str | None:
     if not found:
         return None
     chosen = rng.choice(found)
-    other = _other_number(chosen.group(), rng)
+    other = other_number(chosen.group(), rng)
     return text[: chosen.start()] + other + text[chosen.end() :] if other != chosen.group() else None
 
 
-def _other_number(written: str, rng: random.Random) -> str:
+def other_number(written: str, rng: random.Random) -> str:
+    """Draws another number in the same spelling; a year mostly stays a year."""
     digits = written.replace(",", "")
     if "." in digits:
         return f"{float(digits) * rng.choice([0.5, 1.3, 2.0, 10.0]):.1f}"

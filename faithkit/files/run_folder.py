@@ -15,6 +15,7 @@ SWEEP_FILE = "sweep.json"  # in the folder of a sweep, whose runs have folders i
 # Which script made a run, by a key of its configuration that no other script has.
 SCRIPTS = {
     "pipeline": "construct",
+    "target": "audit",
     "model": "train",
     "benchmark": "evaluate",
     "columns": "score",

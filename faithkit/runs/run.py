@@ -12,9 +12,12 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import is_locked
 from faithkit.statistics.metric import Metric
 
-TRAIN, EVALUATE, GENERATE, CONSTRUCT, SCORE = "train", "evaluate", "generate", "construct", "score"
+TRAIN, EVALUATE, GENERATE, CONSTRUCT, SCORE, AUDIT = "train", "evaluate", "generate", "construct", "score", "audit"
 # A key by which the configuration of a script is recognised, checked in this order.
-SCRIPTS = {"pipeline": CONSTRUCT, "benchmark": EVALUATE, "columns": SCORE, "decoding": GENERATE, "callbacks": TRAIN}
+SCRIPTS = {"pipeline": CONSTRUCT, "target": AUDIT, "benchmark": EVALUATE, "columns": SCORE} | {
+    "decoding": GENERATE,
+    "callbacks": TRAIN,
+}
 SCALE = "scale"  # defaults for all models: the values that a run uses are in its other blocks
 IGNORED_SETTINGS = ("run_dir", "resume", "debug", "html", "hydra")  # they do not change what a run does
 
@@ -36,7 +39,7 @@ class Run:
 
     Args:
         name: The folder's name.
-        script: train, evaluate, generate, construct or score; empty if the configuration does not show it.
+        script: train, evaluate, generate, construct, score or audit; empty if the configuration does not show it.
         began: Local time; None if unknown.
         config: The content of config.yaml in plain containers; empty if it cannot be read.
         metrics: The metrics of metrics.json by full name, `split/dataset/metric`.

@@ -1,0 +1,1 @@
+"""Audits any detector by one protocol: accuracy, invariances, changed copies of documents, and the faults they show."""

@@ -1,0 +1,173 @@
+"""Asks the audited detector within limits of time, keeps its answers in the run's folder, and counts its failures."""
+
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+from faithkit import signals
+from faithkit.errors import UserError, shorten
+from faithkit.files.jsonl import JsonlAppender, read_jsonl
+from faithkit.records import Example, Prediction
+from faithkit_workflows.audit.target import Target
+
+MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict and later
+NOT_ASKED = "not asked: "
+NO_TIME, STOPPED = f"{NOT_ASKED}no time left", f"{NOT_ASKED}too many failures in a row"
+TOO_LONG = "over row_seconds"
+Answers = Mapping[str, Prediction]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Limits of an audit.
+
+    Args:
+        row_seconds: Of one row; a batch has as many times more.
+        max_seconds: Of all rows together.
+        batch_size: Rows at a time, where the detector is fast enough.
+    """
+
+    row_seconds: float
+    max_seconds: float
+    batch_size: int
+
+
+class Asker:
+    """Asks a target; an answer in the run's folder is not asked for again.
+
+    A thread asks, so that a call that never returns can be given up; it goes on in the background until the end.
+
+    Attributes:
+        problems: How many rows had no verdict, by reason.
+        seconds: Of each row that was answered in this process.
+        num_answers: Of all answers, those of an interrupted run included.
+    """
+
+    def __init__(self, target: Target, path: Path, limits: Limits):
+        self.target, self.limits = target, limits
+        self.problems: Counter[str] = Counter()
+        self.seconds: list[float] = []
+        self._known = {row["id"]: Prediction.from_dict(row) for row in read_jsonl(path)} if path.exists() else {}
+        self._file = JsonlAppender(path)
+        self._end = self._part_end = time.monotonic() + limits.max_seconds
+        self._failures, self._is_late = 0, False
+        self._worker = _Worker(target)
+
+    @property
+    def num_answers(self) -> int:
+        return len(self._known)
+
+    @contextmanager
+    def part(self, share: float) -> Iterator[None]:
+        """Limits what is asked inside to a share of the time that is left."""
+        self._part_end = time.monotonic() + share * max(0.0, self._end - time.monotonic())
+        yield
+        self._part_end = self._end
+
+    def ask(self, examples: Sequence[Example], part: str, *, batch_size: int | None = None) -> dict[str, Prediction]:
+        """Asks for each row; rows without a verdict are missing in what it returns, and counted.
+
+        Args:
+            part: Names the progress bar.
+            batch_size: Exactly so many rows at a time; None chooses.
+        """
+        found: dict[str, Prediction] = {}
+        with tqdm(total=len(examples), desc=part, unit="row") as bar:
+            place = 0
+            while place < len(examples):
+                signals.check()
+                chunk = examples[place : place + (batch_size or self._batch_size())]
+                found |= self._ask_chunk(chunk)
+                place += len(chunk)
+                bar.update(len(chunk))
+        return found
+
+    def close(self) -> None:
+        """Closes the file of answers."""
+        self._file.close()
+
+    def _mean(self) -> float:
+        return sum(self.seconds) / len(self.seconds)
+
+    def _batch_size(self) -> int:
+        if not self.target.takes_batches or not self.seconds:  # the first row measures the time
+            return 1
+        return max(1, min(self.limits.batch_size, int(self.limits.row_seconds / max(self._mean(), 1e-6))))
+
+    def _refusal(self) -> str:
+        """Returns why nothing more is asked; empty where it is."""
+        if self._failures >= (MAX_LATER_FAILURES if self._known else MAX_FAILURES) or self._late >= MAX_FAILURES:
+            return STOPPED
+        return NO_TIME if time.monotonic() > self._part_end else ""
+
+    def _ask_chunk(self, rows: Sequence[Example]) -> dict[str, Prediction]:
+        if all(row.id in self._known for row in rows):
+            return {row.id: self._known[row.id] for row in rows}
+        if reason := self._refusal():
+            self.problems[reason] += len(rows)
+            return {}
+        began = time.monotonic()
+        answers = self._worker.predict(rows, self.limits.row_seconds * len(rows))
+        if isinstance(answers, str):
+            if answers == TOO_LONG:
+                self._worker = _Worker(self.target)
+            if len(rows) > 1:  # one of them may be the reason
+                return {key: one for row in rows for key, one in self._ask_chunk([row]).items()}
+            answers = [answers]
+        self.seconds += [(time.monotonic() - began) / len(rows)] * len(rows)
+        found = {}
+        for row, answer in zip(rows, answers, strict=True):
+            if isinstance(answer, str):
+                self.problems[answer] += 1
+                self._failures += 1
+                self._late += answer == TOO_LONG
+                continue
+            self._failures = self._late = 0
+            found[row.id] = answer
+            self._file.append(answer.to_dict())
+        self._known |= found
+        return found
+
+
+class _Worker:
+    """A thread that calls the target; a new one takes its place where a call does not return."""
+
+    def __init__(self, target: Target):
+        self._target = target
+        self._asked: queue.Queue[Sequence[Example]] = queue.Queue()
+        self._answered: queue.Queue[list[Prediction | str] | str] = queue.Queue()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def predict(self, rows: Sequence[Example], seconds: float) -> list[Prediction | str] | str:
+        """Returns the answers, or the reason why there are none."""
+        self._asked.put(rows)
+        try:
+            return self._answered.get(timeout=seconds)
+        except queue.Empty:
+            return TOO_LONG
+
+    def _work(self) -> None:
+        while True:
+            rows = self._asked.get()
+            self._answered.put(self._predict(rows))
+
+    def _predict(self, rows: Sequence[Example]) -> list[Prediction | str] | str:
+        try:
+            answers: Any = self._target.predict(rows)
+        except UserError as error:
+            return shorten(error.problem, 120)[1:-1]
+        except (Exception, SystemExit) as error:  # a function of the user may raise anything
+            return f"{type(error).__name__}: {shorten(str(error), 100)[1:-1]}"
+        if [one.id for one in answers if isinstance(one, Prediction)] != [
+            row.id for row, one in zip(rows, answers, strict=False) if isinstance(one, Prediction)
+        ] or len(answers) != len(rows):
+            return "answers of other rows, or not of all"
+        return list(answers)

@@ -1,0 +1,302 @@
+"""The report of an audit: conclusions in words, tables, examples, and a page of every changed copy with its marks."""
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from rich.table import Table
+
+from faithkit.metrics.results import full_names
+from faithkit.pages.page import AnswerSet, write_page
+from faithkit.pages.page_parts import fill_sections, write_filled_page
+from faithkit.pages.page_tables import (
+    escape_terminal,
+    format_percent,
+    new_number_table,
+    new_text_table,
+    percent_rows,
+    print_tables,
+    table_section,
+)
+from faithkit.records import Example, Prediction
+from faithkit.reports.span_report import mark_spans
+from faithkit.statistics.metric import Metric
+from faithkit_workflows.audit.faults import FAILURES
+from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
+from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
+from faithkit_workflows.audit.protocol import VERSION, Audit
+
+PAGE, ANSWERS_PAGE = "audit.html", "answers.html"
+MAX_EXAMPLES = 3  # of each kind
+MAX_CHARACTERS = 240
+SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC"}
+NO_FAULT = "No fault that this protocol knows was found. This does not show that the detector is right."
+LABELS_HINT = "No labelled rows were given, so accuracy, calibration and the threshold are not measured: add rows=FILE."
+Section = tuple[str, str, str]  # id, title, markup
+
+
+def describe_faults(audit: Audit) -> list[str]:
+    """Names each fault with its figure; says so if there is none."""
+    if not audit.answers:
+        return [f"{FAILURES}: the detector gave no verdict at all: {audit.figures.reason}"]
+    if audit.faults:
+        return [f"{fault.name}: {fault.text}" for fault in audit.faults]
+    return [NO_FAULT]
+
+
+def describe_detection(audit: Audit) -> list[str]:
+    """States how many changes are found, and which."""
+    found, lines = audit.figures.detection, []
+    if found.score is None:
+        return ["No changed copy has a verdict."]
+    lines.append(
+        f"Of {found.score.n:,} copies changed in one place, {format_percent(found.score)}% are called hallucinated "
+        f"while their original is not (the mutation score). {format_percent(found.false_alarms)}% of the unchanged "
+        "originals are called hallucinated."
+    )
+    ordered = sorted(found.found, key=lambda name: found.found[name].value)
+    if len(ordered) > 1:
+        best, worst = ordered[-1], ordered[0]
+        lines.append(
+            f"It finds the type '{best}' most often ({format_percent(found.found[best])}%), and '{worst}' most rarely "
+            f"({format_percent(found.found[worst])}%)."
+        )
+    if found.marked is not None and found.precision is not None:
+        lines.append(
+            f"Where it finds a change, a mark lies on it in {format_percent(found.marked)}% of cases; "
+            f"{100 * found.precision:.0f}% of the marked characters are changed ones."
+        )
+    else:
+        lines.append("It marks no characters.")
+    return lines
+
+
+def describe_invariance(audit: Audit) -> list[str]:
+    """States for each variant how often the label changes."""
+    done = audit.figures.invariance
+    lines = [
+        f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}."
+        for name, one in done.comparisons.items()
+    ]
+    if done.copies is not None:
+        lines.append(f"{format_percent(done.copies)}% of sentences copied from their source are called hallucinated.")
+    return lines or ["No row has a verdict for two variants."]
+
+
+def describe_explained(audit: Audit) -> list[str]:
+    """States how well length and overlap predict the detector's labels."""
+    if not audit.figures.explained:
+        return ["Too few answers have a verdict, or nearly all have the same."]
+    names = {"length": "the length of the answer", "overlap": "the share of its words that the context lacks"}
+    found = [f"{names[key]} with an AUROC of {100 * value:.1f}" for key, value in audit.figures.explained.items()]
+    return [f"The detector's labels are predicted by {' and by '.join(found)} (50 is chance, 100 is all of it)."]
+
+
+def describe_accuracy(audit: Audit) -> list[str]:
+    """States accuracy, calibration and whether the threshold fits."""
+    accuracy = audit.figures.accuracy
+    if accuracy is None:
+        few = f"{len(audit.material.rows):,} labelled rows are too few, or have one label only."
+        return [few if audit.material.rows else LABELS_HINT]
+    metrics = accuracy.systems[audit.target]
+    text = accuracy.conclusion.text
+    lines = [f"{text[:1].upper() + text[1:] if not text.startswith(audit.target) else text}."]
+    if error := metrics.get("ece_debiased"):
+        lines.append(f"Its probabilities are off by {format_percent(error)} points in the mean (calibration error).")
+    if (gain := accuracy.refitted) is not None:
+        figure = f"{100 * gain.value:+.1f} [{100 * gain.low:.1f}, {100 * gain.high:.1f}]"
+        verdict = "does not transfer to these rows" if gain.low > 0 else "transfers to these rows"
+        lines.append(f"Its threshold {verdict}: one fitted on other rows of the table changes macro-F1 by {figure}.")
+    return lines
+
+
+def describe_left_out(audit: Audit) -> list[str]:
+    """Counts what was not audited, and how long the audit took."""
+    figures = audit.figures
+    counts = [*audit.problems.most_common(), *audit.material.left_out.most_common()]
+    lines = [f"{count:,} x {reason}" for reason, count in counts] or ["Everything was audited."]
+    speed = "" if audit.row_seconds is None else f", {audit.row_seconds:.3g} seconds each in the median"
+    return [*lines, f"{figures.num_asked:,} rows were asked for{speed}; the audit took {audit.seconds:.0f} seconds."]
+
+
+def detection_table(audit: Audit) -> Table:
+    """Shows each type of change: how many copies, how many of them are found."""
+    found = audit.figures.detection
+    rows = [
+        [name, f"{found.found[name].n:,}", format_percent(found.found[name]), format_percent(found.unmoved.get(name))]
+        for name in TYPES
+        if name in found.found
+    ]
+    if found.false_alarms is not None:
+        rows.append([UNCHANGED, f"{found.false_alarms.n:,}", format_percent(found.false_alarms), "-"])
+    heads = ("rows", "called hallucinated", "verdict unmoved")
+    line = "percent, 95% intervals over documents; unmoved: exactly the label and probability of the original"
+    return new_number_table("Changed copies of documents", "type", heads, rows, caption=[line])
+
+
+def invariance_table(audit: Audit) -> Table:
+    """Shows for each variant how many labels change, and in which direction."""
+    rows = [
+        [name, f"{one.changed.n:,}", format_percent(one.changed), f"{one.to_hallucinated:,}", f"{100 * one.moved:.1f}"]
+        for name, one in audit.figures.invariance.comparisons.items()
+    ]
+    heads = ("rows", "label changes", "to hallucinated", "moved")
+    line = "percent, 95% intervals over documents; moved: label, or probability by more than 0.01"
+    return new_number_table("Changes that must not matter", "variant", heads, rows, caption=[line])
+
+
+def accuracy_table(audit: Audit) -> Table | None:
+    """Shows the detector beside simple baselines."""
+    accuracy = audit.figures.accuracy
+    if accuracy is None:
+        return None
+    line = (
+        "percent, 95% intervals over groups; baselines and the other threshold are fitted on the other rows, by folds"
+    )
+    rows = percent_rows(accuracy.systems, SHOWN)
+    return new_number_table("Accuracy on labelled rows", "system", SHOWN.values(), rows, caption=[line])
+
+
+def calibration_table(audit: Audit) -> Table | None:
+    """Shows the hallucinated share by the detector's probability."""
+    accuracy = audit.figures.accuracy
+    if accuracy is None or not accuracy.bins:
+        return None
+    rows = (
+        [f"{one.low:.1f} to {one.high:.1f}", f"{one.count:,}", f"{one.mean_score:.2f}", f"{one.hallucinated:.2f}"]
+        for one in accuracy.bins
+    )
+    heads = ("rows", "mean probability", "hallucinated share")
+    return new_number_table("Calibration", "P(hallucinated)", heads, rows)
+
+
+def examples_table(audit: Audit) -> Table:
+    """Shows changes that are missed, false alarms, and rows whose label changes, with the changed part in brackets."""
+    table = new_text_table("Examples", ("what", "answer", "verdict", "before"))
+    for what, row, before in _examples(audit):
+        verdict = _verdict(audit.answers[row.id])
+        table.add_row(what, _excerpt(row), verdict, "" if before is None else _verdict(audit.answers[before]))
+    return table
+
+
+def _examples(audit: Audit) -> Iterator[tuple[str, Example, str | None]]:
+    detection, invariance = audit.figures.detection, audit.figures.invariance
+    by_type: dict[str, int] = {}
+    for id_ in detection.missed:
+        row = audit.rows[id_]
+        name = str(row.meta[TYPE])
+        by_type[name] = by_type.get(name, 0) + 1
+        if by_type[name] == 1:
+            yield f"missed: {name}", row, str(row.meta[ORIGINAL])
+    for id_ in detection.alarms[:MAX_EXAMPLES]:
+        yield "false alarm", audit.rows[id_], None
+    for name, one in invariance.comparisons.items():
+        for id_ in one.examples[:MAX_EXAMPLES]:
+            yield name, audit.rows[id_], _before(name, id_)
+    for id_ in invariance.copied[:MAX_EXAMPLES]:
+        yield COPIED, audit.rows[id_], None
+
+
+def _before(name: str, id_: str) -> str:
+    base = id_.partition("/")[2]
+    return f"{LONG}/{base}" if name == LATE else base
+
+
+def _excerpt(row: Example) -> str:
+    return mark_spans(row.response, row.spans or (), context=80, max_characters=MAX_CHARACTERS)
+
+
+def _verdict(prediction: Prediction) -> str:
+    return f"{prediction.label}{'' if prediction.score is None else f' {prediction.score:.2f}'}"
+
+
+def list_metrics(audit: Audit) -> dict[str, Metric]:
+    """Lists the figures by full name, for metrics.json: `audit/documents/found/number`."""
+    figures = audit.figures
+    single = {"mutation_score": figures.detection.score, "false_alarms": figures.detection.false_alarms}
+    single |= {
+        "auroc": figures.detection.auroc,
+        "marked": figures.detection.marked,
+        "copies": figures.invariance.copies,
+    }
+    metrics = {name: metric for name, metric in single.items() if metric is not None}
+    metrics |= {f"found/{name.replace(' ', '_')}": metric for name, metric in figures.detection.found.items()}
+    metrics |= {
+        f"changed/{name.replace(' ', '_')}": one.changed for name, one in figures.invariance.comparisons.items()
+    }
+    named = full_names("audit", "documents", metrics)
+    return named | (full_names("audit", "rows", figures.accuracy.systems[audit.target]) if figures.accuracy else {})
+
+
+def write_audit_page(folder: Path, audit: Audit) -> None:
+    """Writes the report, and the page of changed copies and labelled rows with the detector's marks."""
+    texts = {
+        "changes": describe_detection(audit),
+        "invariance": describe_invariance(audit),
+        "explained": describe_explained(audit),
+        "accuracy": describe_accuracy(audit),
+        "left-out": describe_left_out(audit),
+    }
+    tables = {
+        "changes": [detection_table(audit)],
+        "invariance": [invariance_table(audit)],
+        "accuracy": [table for table in (accuracy_table(audit), calibration_table(audit)) if table is not None],
+    }
+    titles = {
+        "changes": "Changed copies of documents",
+        "invariance": "Changes that must not matter",
+        "explained": "Length and overlap",
+        "accuracy": "Accuracy, calibration, threshold",
+        "left-out": "What was not audited, and time",
+    }
+    sections: list[Section] = [("verdict", "Verdict", _list(describe_faults(audit)))]
+    for name, title in titles.items():
+        markup = _paragraphs(texts[name]) if name != "left-out" else _list(texts[name])
+        sections.append((name, title, markup + "".join(table_section(table) for table in tables.get(name, ()))))
+    examples = examples_table(audit)
+    if examples.row_count:
+        sections.insert(-1, ("examples", "Examples", table_section(examples)))
+    summary = [
+        f"Protocol {VERSION}. Documents: {audit.material.source} ({len(audit.material.documents):,}). "
+        f"Labelled rows: {len(audit.material.rows):,}.",
+        f"{len([fault for fault in audit.faults if fault.name != FAILURES]):,} faults found.",
+    ]
+    link = f'<p class="summary"><a href="{ANSWERS_PAGE}">All changed copies and labelled rows, with marks</a></p>'
+    judged = [row for row in (*audit.cases, *audit.material.rows) if row.id in audit.answers]
+    if judged:
+        write_answers_page(folder / ANSWERS_PAGE, judged, audit)
+    write_filled_page(
+        folder / PAGE,
+        "corpus.html",
+        title=f"Audit of {audit.target}",
+        styles=("style.css", "sections.css"),
+        blocks={},
+        summary=_paragraphs(summary, "summary") + (link if judged else ""),
+        **fill_sections(sections),
+    )
+
+
+def write_answers_page(path: Path, rows: Sequence[Example], audit: Audit) -> None:
+    """Writes the page of rows with their marks, to filter by the type of change."""
+    types = {row.id: str(row.meta.get(TYPE, "labelled row")) for row in rows}
+    answers = {row.id: audit.answers[row.id] for row in rows}
+    shown = AnswerSet(name="audit", examples=rows, predictions=answers, by={"type of change": types})
+    write_page(path, [shown], title=f"Answers of the audit of {audit.target}")
+
+
+def _paragraphs(lines: Iterable[str], kind: str = "") -> str:
+    attribute = f' class="{kind}"' if kind else ""
+    return "".join(f"<p{attribute}>{html.escape(escape_terminal(line))}</p>\n" for line in lines)
+
+
+def _list(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{html.escape(escape_terminal(line))}</li>' for line in lines)}</ul>\n"
+
+
+def print_audit(folder: Path, audit: Audit) -> None:
+    """Prints the verdict, one table, and where the report is."""
+    print_tables(detection_table(audit), invariance_table(audit))
+    lines = ["", *describe_detection(audit)[:1], *describe_explained(audit), *describe_accuracy(audit), "", "Verdict:"]
+    lines += [f"- {line}" for line in describe_faults(audit)]
+    print("\n".join(escape_terminal(line) for line in lines))
+    print(f"report: {escape_terminal(str(folder / PAGE))}")

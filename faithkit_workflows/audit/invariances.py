@@ -1,0 +1,218 @@
+"""Changes that must not change a verdict: of the passages, of the spelling, and of how rows are asked for."""
+
+import random
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from data_modules.negatives.make import verbatim_knowledge
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.statistics.metric import Metric
+from faithkit_workflows.audit.asking import Asker
+from faithkit_workflows.audit.measures import share
+from faithkit_workflows.audit.mutations import Document
+from faithkit_workflows.audit.target import PASSAGES, passages_of
+
+SHUFFLED, IRRELEVANT, REPEATED, SPACES, UNICODE, OPENING, COPIED, AGAIN, ORDER, SINGLE, LONG, LATE = (
+    *("shuffled passages", "irrelevant passage", "repeated passages", "white space", "unicode", "opening", "copied"),
+    *("same call again", "batch order", "batch size", "long context", "support at the end"),
+)
+DESCRIPTIONS = {
+    SHUFFLED: "when passages are shuffled",
+    IRRELEVANT: "when an irrelevant passage is added",
+    REPEATED: "when all passages are given twice",
+    SPACES: "when white space in the answer changes",
+    UNICODE: "when quotes, hyphens and spaces are other Unicode characters",
+    OPENING: "when the answer begins with 'According to the text,'",
+    AGAIN: "when the same rows are asked for again",
+    ORDER: "when the rows of a batch are in another order",
+    SINGLE: "when rows are asked for one by one",
+    LONG: "when irrelevant passages make the context long",
+    LATE: "when the support moves to the end of a long context",
+}
+OPENING_TEXT = "According to the text, "
+MOVED = 0.01  # least difference of two probabilities that counts
+Parts = tuple[Sequence[str], str]  # passages and response
+Changer = Callable[[Example, Sequence[str], random.Random], Parts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Verdicts of the same rows before and after a change that must not matter.
+
+    Args:
+        changed: The share of rows whose label changed.
+        moved: The share whose label or probability changed.
+        to_hallucinated: Rows that became hallucinated; the other changes are in the other direction.
+        examples: Ids of rows whose label changed.
+    """
+
+    changed: Metric
+    moved: float
+    to_hallucinated: int
+    num_changed: int
+    examples: tuple[str, ...]
+
+
+def _shuffle(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
+    passages = list(passages_of(row))
+    shuffled = rng.sample(passages, len(passages))
+    return (shuffled if shuffled != passages else passages[::-1]), row.response
+
+
+def _add_irrelevant(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
+    passages = list(passages_of(row))
+    passages.insert(rng.randint(0, len(passages)), rng.choice(fillers))
+    return passages, row.response
+
+
+def _space(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
+    words = row.response.split(" ")
+    spaced = "".join(
+        word + ("  " if place % 4 == 2 else "\n" if word[-1:] == "." else " ") for place, word in enumerate(words)
+    )
+    return passages_of(row), f" {spaced}"
+
+
+def _respell(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
+    text = row.response.replace("'", "\u2019")
+    text = re.sub(r'"([^"]*)"', "\u201c\\1\u201d", text)
+    text = re.sub(r"(?<=\w)-(?=\w)", "\u2010", text)
+    text = re.sub(r"(?<=\d) (?=\w)", "\u00a0", text)
+    return passages_of(row), unicodedata.normalize("NFD", text)
+
+
+def _open(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
+    first, _, rest = row.response.partition(" ")
+    keeps_case = first[1:] != first[1:].lower() or first.lower() not in ("the", "a", "an", "it", "this", "all", "no")
+    return passages_of(row), f"{OPENING_TEXT}{first if keeps_case else first.lower()} {rest}"
+
+
+CHANGERS: Mapping[str, Changer] = {
+    SHUFFLED: _shuffle,
+    IRRELEVANT: _add_irrelevant,
+    REPEATED: lambda row, fillers, rng: ([*passages_of(row), *passages_of(row)], row.response),
+    SPACES: _space,
+    UNICODE: _respell,
+    OPENING: _open,
+    COPIED: lambda row, fillers, rng: (passages_of(row), verbatim_knowledge([row])[0][0]),
+    AGAIN: lambda row, fillers, rng: (passages_of(row), row.response),
+    LONG: lambda row, fillers, rng: ([*passages_of(row), *fillers], row.response),
+    LATE: lambda row, fillers, rng: ([*fillers, *passages_of(row)], row.response),
+}
+
+
+def make_variant(row: Example, name: str, others: Sequence[Document], *, long_words: int, seed: int) -> Example | None:
+    """Makes the changed row; None where the change leaves it as it is."""
+    rng = random.Random(f"{seed}|{name}|{row.id}")
+    known = set(passages_of(row))
+    fillers = [
+        passage for other in others if other.name != row.group for passage in other.passages if passage not in known
+    ]
+    if not fillers and name in (IRRELEVANT, LONG, LATE):
+        return None
+    if name in (LONG, LATE):
+        random.Random(f"{seed}|{row.id}").shuffle(fillers)  # the same for both
+        fillers = _take_words(fillers, long_words)
+    passages, response = CHANGERS[name](row, fillers, rng)
+    if name != AGAIN and (tuple(passages), response) == (passages_of(row), row.response):
+        return None
+    meta = {**row.meta, PASSAGES: tuple(passages)}
+    return replace(
+        row, id=f"{name}/{row.id}", knowledge="\n\n".join(passages), response=response, spans=None, meta=meta
+    )
+
+
+def _take_words(passages: Sequence[str], count: int) -> list[str]:
+    kept: list[str] = []
+    while sum(len(one.split()) for one in kept) < count:
+        kept.append(passages[len(kept) % len(passages)])
+    return kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invariance:
+    """The result of all invariance tests.
+
+    Args:
+        copies: The share of sentences copied from their source that are called hallucinated.
+        copied: Ids of these rows.
+    """
+
+    comparisons: Mapping[str, Comparison]
+    copies: Metric | None
+    copied: tuple[str, ...]
+    num_rows: int
+
+
+def choose_rows(cases: Sequence[Example], rows: Sequence[Example], count: int) -> list[Example]:
+    """Chooses rows of both labels alternately; half of them labelled rows, where there are any."""
+    chosen = []
+    for source, size in ((rows, min(len(rows), count // 2)), (cases, count - min(len(rows), count // 2))):
+        by_label = [[row for row in source if row.label == label] for label in (FAITHFUL, HALLUCINATED)]
+        half = [_spread(of_label, (size + place) // 2) for place, of_label in enumerate(by_label)]
+        chosen += [row for pair in half for row in pair]
+    return chosen
+
+
+def _spread(rows: Sequence[Example], size: int) -> list[Example]:
+    return [rows[place * len(rows) // size] for place in range(size)] if len(rows) > size else list(rows)
+
+
+def compare_variants(
+    asker: Asker, rows: Sequence[Example], others: Sequence[Document], *, long_words: int, seed: int
+) -> tuple[Invariance, dict[str, Example], dict[str, Prediction]]:
+    """Asks for rows and their variants; also returns all of them, and their verdicts, by id."""
+    size = asker.limits.batch_size if asker.target.takes_batches else None
+    asked = {row.id: row for row in rows}
+    answers = asker.ask(rows, "rows", batch_size=size)
+    pairs: dict[str, list[tuple[str, str]]] = {}
+    variants = {
+        name: [made for row in rows if (made := make_variant(row, name, others, long_words=long_words, seed=seed))]
+        for name in CHANGERS
+    }
+    for name, of_name in variants.items():
+        chosen = of_name[::2] if name in (LONG, LATE) else of_name
+        asked |= {row.id: row for row in chosen}
+        answers |= asker.ask(chosen, name, batch_size=size if name == AGAIN else None)
+        pairs[name] = [(row.id.partition("/")[2], row.id) for row in chosen]
+    pairs[LATE] = [(after.replace(LATE, LONG, 1), after) for _, after in pairs[LATE]]
+    if asker.target.takes_batches:
+        shuffled = random.Random(seed).sample(list(rows), len(rows))
+        for name, ordered, batch in ((ORDER, shuffled, size), (SINGLE, rows, 1)):
+            renamed = [replace(row, id=f"{name}/{row.id}") for row in ordered]
+            asked |= {row.id: row for row in renamed}
+            answers |= asker.ask(renamed, name, batch_size=batch)
+            pairs[name] = [(row.id, f"{name}/{row.id}") for row in rows]
+    compared = {
+        name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None
+    }
+    copies = [after for _, after in pairs[COPIED] if after in answers]
+    wrong = [id_ for id_ in copies if answers[id_].label == HALLUCINATED]
+    rate = share([id_ in wrong for id_ in copies], [asked[id_].group for id_ in copies])
+    done = Invariance(comparisons=compared, copies=rate, copied=tuple(wrong), num_rows=len(rows))
+    return done, asked, answers
+
+
+def _compare(
+    pairs: Sequence[tuple[str, str]], rows: Mapping[str, Example], answers: Mapping[str, Prediction]
+) -> Comparison | None:
+    both = [(before, after) for before, after in pairs if before in answers and after in answers]
+    changed = [answers[before].label != answers[after].label for before, after in both]
+    rate = share(changed, [rows[after].group for _, after in both])
+    if rate is None:
+        return None
+    ids = [after for (_, after), is_changed in zip(both, changed, strict=True) if is_changed]
+    moved = [
+        is_changed or abs((answers[before].score or 0.0) - (answers[after].score or 0.0)) > MOVED
+        for (before, after), is_changed in zip(both, changed, strict=True)
+    ]
+    to_hallucinated = sum(answers[id_].label == HALLUCINATED for id_ in ids)
+    return Comparison(
+        changed=rate,
+        moved=sum(moved) / len(moved),
+        to_hallucinated=to_hallucinated,
+        num_changed=len(ids),
+        examples=tuple(ids),
+    )

@@ -1,0 +1,195 @@
+"""The figures of an audit: detection of changes, what length and overlap explain, accuracy on labelled rows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from faithkit.baselines.simple_detectors import BaselineData, folds_by_group, predict_baselines
+from faithkit.baselines.word_overlap import length_score, unsupported_share
+from faithkit.calibration.thresholds import ReliabilityBin, reliability
+from faithkit.metrics.classification import Ranking, classification_metrics, compare_outcomes
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.span_metrics import count_shared, merge_spans
+from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic
+from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
+from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
+
+MIN_GROUPS = 5  # of fewer documents, intervals are over rows
+MIN_OF_CLASS = 8  # rows of each label, for an AUROC
+MIN_LABELLED = 20
+NUM_BINS = 5
+SAME = 1e-6  # difference of scores
+MODEL, REFITTED = "model", "refitted"
+Answers = Mapping[str, Prediction]
+
+
+def share(flags: Sequence[bool], groups: Sequence[str]) -> Metric | None:
+    """Computes a share with its 95% interval over groups; None without rows."""
+    if not flags:
+        return None
+    names = groups if len(set(groups)) >= MIN_GROUPS else [str(place) for place in range(len(flags))]
+    numbered = Groups.of(names)
+    return bootstrap(numbered, mean_statistic(numbered, {"share": flags}), kinds=PROPORTION).metrics["share"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """What a detector makes of changed copies.
+
+    Args:
+        score: The share of changed copies that are called hallucinated while their original is not.
+        false_alarms: The share of originals that are called hallucinated.
+        found: The share of changed copies that are called hallucinated, by type.
+        unmoved: The share of changed copies with the same verdict and probability as their original, by type.
+        auroc: Of the probability, changed against unchanged.
+        marked: The share of copies called hallucinated with a mark on the change; None if nothing is ever marked.
+        precision: The share of marked characters in these copies that are changed.
+        missed, alarms: Ids.
+    """
+
+    score: Metric | None
+    false_alarms: Metric | None
+    found: Mapping[str, Metric]
+    unmoved: Mapping[str, Metric]
+    auroc: Metric | None
+    marked: Metric | None
+    precision: float | None
+    missed: tuple[str, ...]
+    alarms: tuple[str, ...]
+
+
+def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
+    """Measures verdicts on documents' sentences and their changed copies."""
+    originals = [case for case in cases if case.meta[TYPE] == UNCHANGED and case.id in answers]
+    copies = [case for case in cases if case.id in answers and str(case.meta.get(ORIGINAL)) in answers]
+    called = {id_: answer.label == HALLUCINATED for id_, answer in answers.items()}
+    found, unmoved = {}, {}
+    for name in TYPES:
+        of_type = [case for case in copies if case.meta[TYPE] == name]
+        groups = [case.group for case in of_type]
+        same = [_is_same(answers[case.id], answers[case.meta[ORIGINAL]]) for case in of_type]
+        if (rate := share([called[case.id] for case in of_type], groups)) is not None:
+            found[name] = rate
+        if (rate := share(same, groups)) is not None:
+            unmoved[name] = rate
+    hits = [case for case in copies if called[case.id]]
+    marks = [(case, merge_spans(answers[case.id].spans), merge_spans(case.spans or ())) for case in hits]
+    on_change = [count_shared(marked, changed) for _, marked, changed in marks]
+    total = sum(end - start for _, marked, _ in marks for start, end in marked)
+    return Detection(
+        score=share(
+            [called[case.id] and not called[case.meta[ORIGINAL]] for case in copies], [case.group for case in copies]
+        ),
+        false_alarms=share([called[case.id] for case in originals], [case.group for case in originals]),
+        found=found,
+        unmoved=unmoved,
+        auroc=_auroc([*originals, *copies], answers),
+        marked=share([number > 0 for number in on_change], [case.group for case in hits]) if total else None,
+        precision=sum(on_change) / total if total else None,
+        missed=tuple(case.id for case in copies if not called[case.id]),
+        alarms=tuple(case.id for case in originals if called[case.id]),
+    )
+
+
+def _is_same(one: Prediction, other: Prediction) -> bool:
+    scores = [0.0 if each.score is None else each.score for each in (one, other)]
+    return one.label == other.label and abs(scores[0] - scores[1]) < SAME
+
+
+def _auroc(rows: Sequence[Example], answers: Answers) -> Metric | None:
+    scored = [row for row in rows if answers[row.id].score is not None]
+    labels = {row.label for row in scored}
+    if len(labels) < 2:
+        return None
+    outcomes = join_outcomes(scored, {row.id: answers[row.id] for row in scored})
+    return classification_metrics(outcomes).metrics.get("auroc")
+
+
+def explain_labels(rows: Sequence[Example], answers: Answers) -> dict[str, float]:
+    """Measures how well length and word overlap alone predict the detector's labels: AUROC, either way round.
+
+    Empty if nearly all labels are the same.
+    """
+    answered = [row for row in rows if row.id in answers]
+    called = np.array([answers[row.id].label == HALLUCINATED for row in answered], np.bool_)
+    if min(called.sum(), (~called).sum()) < MIN_OF_CLASS:
+        return {}
+    groups = Groups.of(row.id for row in answered)
+    values = {
+        "length": [length_score(row.response) for row in answered],
+        "overlap": [unsupported_share(row.knowledge, row.response) for row in answered],
+    }
+    found = {
+        name: float(Ranking(numbers, called, groups)(np.ones((1, groups.count)))["auroc"][0])
+        for name, numbers in values.items()
+    }
+    return {name: max(value, 1 - value) for name, value in found.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Figures on rows that people have labelled.
+
+    Args:
+        systems: The metrics of the detector and of each baseline, by name; baselines are fitted on other rows.
+        differences: The detector's macro-F1 minus each baseline's.
+        conclusion: Whether it is better than the strongest of them.
+        refitted: macro-F1 with a threshold that was fitted on the other rows, minus that of its threshold.
+    """
+
+    systems: Mapping[str, Mapping[str, Metric]]
+    differences: Mapping[str, Difference]
+    conclusion: Conclusion
+    refitted: Difference | None
+    bins: Sequence[ReliabilityBin]
+
+
+def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) -> Accuracy | None:
+    """Measures accuracy beside simple baselines, calibration, and the threshold; None for too few labelled rows."""
+    known = [row for row in rows if row.id in answers]
+    positives = sum(row.label == HALLUCINATED for row in known)
+    if len(known) < MIN_LABELLED or not 2 <= positives <= len(known) - 2:
+        return None
+    predictions = {row.id: answers[row.id] for row in known}
+    baselines, names = _cross_fit(known, predictions)
+    outcomes = join_outcomes(known, predictions)
+    others = {key: join_outcomes(known, of_baseline) for key, of_baseline in baselines.items()}
+    systems = {name: classification_metrics(outcomes).metrics} | {
+        names[key]: classification_metrics(other).metrics for key, other in others.items()
+    }
+    found = {key: compare_outcomes(outcomes, other) for key, other in others.items()}
+    simple = {key: one["macro_f1"] for key, one in found.items() if key != REFITTED and "macro_f1" in one}
+    strongest = min(simple, key=lambda key: simple[key].value)
+    again = compare_outcomes(others[REFITTED], outcomes).get("macro_f1") if REFITTED in others else None
+    scored = outcomes.scored
+    return Accuracy(
+        systems=systems,
+        differences={names[key]: difference for key, difference in simple.items()},
+        conclusion=conclude(
+            name, Test(metric="macro-F1", other=names[strongest], difference=simple[strongest]), title=STRONGEST
+        ),
+        refitted=again,
+        bins=reliability(outcomes.scores[scored], outcomes.gold[scored], NUM_BINS) if scored.any() else [],
+    )
+
+
+def _cross_fit(
+    rows: Sequence[Example], predictions: Answers
+) -> tuple[dict[str, dict[str, Prediction]], dict[str, str]]:
+    """Predicts each fold of rows by baselines that were fitted on the other folds; those that some fold lacks go."""
+    found: dict[str, dict[str, Prediction]] = {}
+    names: dict[str, str] = {}
+    for others, held in folds_by_group(rows):
+        data = BaselineData(
+            rows=others,
+            name="other folds",
+            learn=True,
+            model_predictions={row.id: predictions[row.id] for row in others},
+        )
+        for one in predict_baselines(held, data, {row.id: predictions[row.id] for row in held}):
+            found.setdefault(one.key, {}).update(one.predictions)
+            names[one.key] = one.name
+    return {key: of_rows for key, of_rows in found.items() if len(of_rows) == len(rows)}, names

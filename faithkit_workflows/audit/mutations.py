@@ -1,0 +1,329 @@
+"""Cases without labels: sentences of documents, and copies that are changed in one place and so lose their support.
+
+The idea is that of mutation testing: a detector that calls a changed copy hallucinated, and its unchanged original
+not, has found the change. The place of each change is known to the character.
+"""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from data_modules.reading.formats import read_sections
+from data_modules.weak.dropped import drop_support
+from data_modules.weak.synthetic_pairs import NUMBERS, other_number
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Span
+from faithkit.words import sentence_places, unicode_content_words, unicode_words, word_set
+from faithkit_workflows.answering.retrieval import split_passages
+from faithkit_workflows.audit.target import PASSAGES, passages_of
+
+VERSION = 1  # raised when the same documents give other cases
+SOURCE = "audit"
+UNCHANGED = "unchanged"
+NUMBER, DATE, UNIT, NAMED, NEGATION, QUANTIFIER, RELATION, REMOVED, ADDED = TYPES = (
+    *(
+        "number",
+        "date",
+        "unit",
+        "name",
+        "negation",
+        "quantifier",
+        "relation",
+        "removed support",
+        "unsupported addition",
+    ),
+)
+TYPE, ORIGINAL = "type", "original"  # in an example's `meta`
+MIN_WORDS, MAX_WORDS = 5, 45  # of a sentence
+NUM_PASSAGES = 3  # of a context
+MAX_COPIES = 4  # of one sentence
+ENGLISH = word_set("the of and to in is a that for it are was with on as by be this at from or not has")
+MIN_ENGLISH = 0.15  # share of these words in a text
+
+_SECTIONS = {
+    title: [part for line in lines for part in line.split("|")]
+    for title, lines in read_sections(Path(__file__).with_name("changes.txt"))
+}
+UNITS = [line.split() for line in _SECTIONS["units"]]
+QUANTIFIERS, RELATIONS = (
+    [tuple(pair.split(">")) for pair in _SECTIONS[title]] for title in ("quantifiers", "relations")
+)
+CLAIMS = _SECTIONS["added"]
+MONTHS = "January February March April May June July August September October November December".split()
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
+_YEAR = re.compile(r"(?<![\w.,])(?:1[5-9]|20)\d\d(?![\w%])(?!,\d| \w*(?:met|gram|lit|euro|dollar|people|pound))")
+_MONTH_OR_DAY = re.compile(rf"\b(?:{'|'.join((*MONTHS, *DAYS))})\b")
+_NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][\w'’-]+(?: [A-Z][\w'’-]*)*")
+_VERB = re.compile(rf"\b(?:{'|'.join(_SECTIONS['verbs'])})\b(?: not\b|not\b)?")
+_UNIT_NAMES = "|".join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))
+_UNIT = re.compile(rf"(?<![\w.,])(?:\d[\d,.]*|{'|'.join(NUMBERS)})[ -]({_UNIT_NAMES})(s?)\b")
+_ABBREVIATION = re.compile(r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|Nr|vs|etc|e\.g|i\.e|approx|Inc|Ltd)\.$")
+Change = tuple[int, int, str]  # replaces text[start:end]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Names and sentences of other documents."""
+
+    names: list[str]
+    sentences: list[str]
+
+
+Changer = Callable[[str, str, Pool, random.Random], Sequence[Change]]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A named text, in passages."""
+
+    name: str
+    passages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, name: str, text: str) -> "Document":
+        """Divides a text; marks of headings and lists are left out."""
+        plain = re.sub(r"(?m)^\s*(?:#+|[-*>]|\d+\.)\s+", "", text)
+        return cls(name, tuple(split_passages(plain)))
+
+
+def is_english(text: str) -> bool:
+    """Estimates by its most frequent words whether a text is English."""
+    words = unicode_words(text)
+    return sum(word in ENGLISH for word in words) >= MIN_ENGLISH * max(len(words), 1)
+
+
+def change_numbers(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    years = {found.span() for found in _YEAR.finditer(text)}
+    found = [one for one in _NUMBER.finditer(text) if one.span() not in years]
+    found = [one for one in found if not _MONTH_OR_DAY.match(text[one.end() :].lstrip())]
+    if not found:
+        return _change_number_words(text, rng)
+    chosen = rng.choice(found)
+    written = chosen.group()
+    others = {one.group() for one in _NUMBER.finditer(context)} - {one.group() for one in _NUMBER.finditer(text)}
+    near = sorted(one for one in others if not _YEAR.fullmatch(one) and ("," in one or "." in one or len(one) < 4))
+    other = rng.choice(near) if near and rng.random() < 0.5 else other_number(written, rng)
+    return [(*chosen.span(), other)] if other != written else []
+
+
+def _change_number_words(text: str, rng: random.Random) -> Sequence[Change]:
+    found = list(re.finditer(rf"\b(?:{'|'.join(NUMBERS[1:])})\b", text))
+    if not found:
+        return []
+    chosen = rng.choice(found)
+    return [(*chosen.span(), rng.choice([word for word in NUMBERS[1:] if word != chosen.group()]))]
+
+
+def change_dates(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    found = [*_YEAR.finditer(text), *_MONTH_OR_DAY.finditer(text)]
+    if not found:
+        return []
+    chosen = rng.choice(found)
+    names = next((names for names in (MONTHS, DAYS) if chosen.group() in names), None)
+    others = names or [one.group() for one in _YEAR.finditer(context)] or [other_number(chosen.group(), rng)]
+    others = [one for one in others if one not in text] or ([] if names else [other_number(chosen.group(), rng)])
+    return [(*chosen.span(), rng.choice(others))] if others else []
+
+
+def change_units(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    found = list(_UNIT.finditer(text))
+    if not found:
+        return []
+    chosen = rng.choice(found)
+    line = next(units for units in UNITS if chosen[1] in units)
+    other = rng.choice([unit for unit in line if unit != chosen[1]])
+    return [(chosen.start(1), chosen.end(1), other)]
+
+
+def change_names(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    found = _find_names(text)
+    if not found:
+        return []
+    chosen = rng.choice(found)
+    near = [one.group() for one in _find_names(context)]
+    for names in (near, pool.names) if rng.random() < 0.5 else (pool.names, near):
+        others = sorted({name for name in names if not set(name.split()) & set(text.split())})
+        alike = [name for name in others if (" " in name) == (" " in chosen.group())]
+        if others:
+            return [(*chosen.span(), rng.choice(alike or others))]
+    return []
+
+
+def _find_names(text: str) -> list[re.Match[str]]:
+    return [one for one in _NAME.finditer(text) if not _MONTH_OR_DAY.search(one.group())]
+
+
+def negate(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    found = _VERB.search(text)
+    if not found:
+        return []
+    if found.group().endswith("not"):
+        start = found.start() + len(found.group().removesuffix("not").rstrip())
+        return [(start, found.end(), "")]
+    return [(found.end(), found.end(), " not")]
+
+
+def _replace_pair(pairs: Sequence[tuple[str, ...]], text: str, rng: random.Random) -> Sequence[Change]:
+    fitting = [(found, new) for old, new in pairs if (found := re.search(rf"\b{old}\b", text, re.IGNORECASE))]
+    if not fitting:
+        return []
+    longest = max(len(found.group().split()) for found, _ in fitting)  # `more than` before `more`
+    found, new = rng.choice([one for one in fitting if len(one[0].group().split()) == longest])
+    return [(*found.span(), new[:1].upper() + new[1:] if found.group()[0].isupper() else new)]
+
+
+def change_quantifiers(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    return _replace_pair(QUANTIFIERS, text, rng)
+
+
+def change_relations(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    numbers = [one for one in _NUMBER.finditer(text) if not _YEAR.fullmatch(one.group())]
+    swapped = [numbers] if len({one.group() for one in numbers}) == len(numbers) == 2 else []
+    names = _find_names(text)
+    swapped += [names] if len({one.group() for one in names}) == len(names) == 2 else []
+    if swapped and rng.random() < 0.5:
+        first, second = rng.choice(swapped)
+        return [(*first.span(), second.group()), (*second.span(), first.group())]
+    return _replace_pair(RELATIONS, text, rng)
+
+
+def add_claim(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
+    known = set(unicode_content_words(context))
+    end = len(text.rstrip(".!?"))
+    if rng.random() < 0.5:
+        return [(end, end, rng.choice(CLAIMS))]
+    for sentence in rng.sample(pool.sentences, min(8, len(pool.sentences))):
+        words = set(unicode_content_words(sentence))
+        if len(words & known) <= 0.3 * len(words):
+            return [(len(text), len(text), f" {sentence}")]
+    return [(end, end, rng.choice(CLAIMS))]
+
+
+CHANGERS: dict[str, Changer] = {
+    NUMBER: change_numbers,
+    DATE: change_dates,
+    UNIT: change_units,
+    NAMED: change_names,
+    NEGATION: negate,
+    QUANTIFIER: change_quantifiers,
+    RELATION: change_relations,
+    ADDED: add_claim,
+}
+
+
+def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, tuple[Span, ...]]:
+    """Applies changes in their order; the span of each covers what is new, and of a deletion the words around it."""
+    pieces, spans, place, length = [], [], 0, 0
+    for start, end, new in changes:
+        pieces += [text[place:start], new]
+        length += start - place
+        spans.append((length, length + len(new), new))
+        length += len(new)
+        place = end
+    changed = "".join([*pieces, text[place:]])
+    marked = [(start, end) if new else _words_around(changed, start) for start, end, new in spans]
+    trimmed = ((start + len(changed[start:end]) - len(changed[start:end].lstrip(" ,")), end) for start, end in marked)
+    return changed, tuple(Span(start=start, end=end, label=UNTYPED) for start, end in trimmed)
+
+
+def _words_around(text: str, place: int) -> tuple[int, int]:
+    begin = max(text.rfind(" ", 0, place) + 1, 0)
+    after = re.compile(r"\s*\S+").match(text, place)
+    return begin, after.end() if after else place
+
+
+def make_cases(
+    documents: Sequence[Document], others: Sequence[Document], *, num_cases: int, seed: int = 0
+) -> list[Example]:
+    """Makes sentences with their context, each followed by its changed copies; every prefix of the list is balanced.
+
+    Args:
+        others: Documents whose names and sentences may replace those of a document, besides the other documents.
+        num_cases: Changed copies of each type.
+    """
+    rng, counts = random.Random(f"{VERSION}|{seed}"), Counter[str]()
+    queues = [list(_bases(document, rng)) for document in documents]
+    for queue in queues:
+        rng.shuffle(queue)
+    pools = [_pool_of([other for other in (*documents, *others) if other is not document]) for document in documents]
+    cases: list[Example] = []
+    rounds = zip_longest(*([(pool, base) for base in queue] for pool, queue in zip(pools, queues, strict=True)))
+    turns = (turn for each in rounds for turn in each if turn is not None)
+    for pool, base in turns:
+        wanted = [name for name in TYPES if counts[name] < num_cases]
+        if not wanted or len(cases) > 4 * num_cases * len(TYPES):
+            break
+        copies: list[Example] = []
+        for name in sorted(wanted, key=lambda name: counts[name]):
+            if len(copies) < MAX_COPIES and (copy := _copy(base, name, pool, rng)) is not None:
+                copies.append(copy)
+                counts[name] += 1
+        cases += [base, *copies] if copies else []
+    return cases
+
+
+def _pool_of(documents: Sequence[Document]) -> Pool:
+    names = {one.group() for document in documents for passage in document.passages for one in _find_names(passage)}
+    return Pool(sorted(names), [sentence for document in documents for sentence in _sentences(document)])
+
+
+def _sentences(document: Document) -> list[str]:
+    return [passage[start:end] for passage in document.passages for start, end in _usable_places(passage)]
+
+
+def has_sentences(document: Document) -> bool:
+    """Reports whether a document has a sentence that cases can be made of."""
+    return any(True for passage in document.passages for _ in _usable_places(passage))
+
+
+def _usable_places(passage: str) -> Iterator[tuple[int, int]]:
+    for start, end in sentence_places(passage):
+        text = passage[start:end]
+        whole = text[-1] in ".!?" and (text[0].isupper() or text[0].isdigit()) and not _ABBREVIATION.search(text)
+        if whole and MIN_WORDS <= len(text.split()) <= MAX_WORDS and "?" not in text:
+            yield start, end
+
+
+def _bases(document: Document, rng: random.Random) -> Iterator[Example]:
+    """Makes the unchanged cases of a document: each sentence, every second one with the sentence behind it."""
+    for number, passage in enumerate(document.passages):
+        first = max(0, min(number - 1, len(document.passages) - NUM_PASSAGES))
+        context = document.passages[first : first + NUM_PASSAGES]
+        places = list(_usable_places(passage))
+        for place, (start, end) in enumerate(places):
+            has_next = place + 1 < len(places) and (number + place) % 2
+            response = passage[start : places[place + 1][1] if has_next else end]
+            yield Example(
+                id=f"{document.name}/{number}.{place}/{UNCHANGED}",
+                source=SOURCE,
+                split="all",
+                group=document.name,
+                knowledge="\n\n".join(context),
+                response=response,
+                label=FAITHFUL,
+                spans=(),
+                meta={TYPE: UNCHANGED, PASSAGES: context, "first": end - start},
+            )
+
+
+def _copy(base: Example, name: str, pool: Pool, rng: random.Random) -> Example | None:
+    id_ = f"{base.id.removesuffix(UNCHANGED)}{name}"
+    meta = {TYPE: name, ORIGINAL: base.id}
+    if name == REMOVED:
+        found = next(drop_support(base, rng, 1), None)
+        if found is None:
+            return None
+        passages = tuple(part.strip() for part in found.knowledge.split("\n\n") if part.strip())
+        knowledge = "\n\n".join(passages)
+        return replace(found, id=id_, knowledge=knowledge, meta={**meta, PASSAGES: passages}) if passages else None
+    first, rest = base.response[: base.meta["first"]], base.response[base.meta["first"] :]
+    changes = CHANGERS[name](first, base.knowledge, pool, rng)
+    text, spans = apply_changes(first, changes)
+    if not changes or text == first:
+        return None
+    meta[PASSAGES] = passages_of(base)  # type: ignore[assignment]
+    return replace(base, id=id_, response=text + rest, label=HALLUCINATED, spans=spans, meta=meta)

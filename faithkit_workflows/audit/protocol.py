@@ -1,0 +1,123 @@
+"""The protocol of an audit: asks about changed copies, variants and labelled rows, and draws the conclusions."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from enum import Enum
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.statistics.metric import Metric
+from faithkit_workflows.audit.asking import NOT_ASKED, Asker, Limits
+from faithkit_workflows.audit.faults import Fault, Figures, find_faults
+from faithkit_workflows.audit.invariances import choose_rows, compare_variants
+from faithkit_workflows.audit.material import Material, read_material
+from faithkit_workflows.audit.measures import explain_labels, measure_accuracy, measure_detection, share
+from faithkit_workflows.audit.mutations import make_cases
+from faithkit_workflows.audit.target import Target
+
+VERSION = 1  # raised when the same detector can get another verdict
+ANSWERS = "answers.jsonl"
+SHARE_OF_CASES, SHARE_OF_VARIANTS = 0.4, 0.75  # of the time that is left, as far as it is needed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audit:
+    """An audit: figures, faults, and the rows with their verdicts.
+
+    Args:
+        problems: How many rows have no verdict, by reason.
+        row_seconds: The median over the rows that were asked for in this process.
+    """
+
+    target: str
+    material: Material
+    figures: Figures
+    faults: list[Fault]
+    problems: Counter[str]
+    row_seconds: float | None
+    seconds: float
+    cases: list[Example]
+    rows: Mapping[str, Example]
+    answers: Mapping[str, Prediction]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts figures, faults and counts to plain containers; texts of rows are left out."""
+        return {
+            "protocol": VERSION,
+            "target": self.target,
+            "faults": to_plain(self.faults),
+            "documents": {"source": self.material.source, "number": len(self.material.documents)},
+            "left_out": dict(self.material.left_out),
+            "problems": dict(self.problems),
+            "figures": to_plain(self.figures),
+            "row_seconds": self.row_seconds,
+            "seconds": round(self.seconds, 1),
+        }
+
+
+def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
+    """Audits a target; verdicts that are in the folder already are not asked for again."""
+    began = time.monotonic()
+    material = read_material(config)
+    seed = config["seed"]
+    cases = make_cases(material.documents, material.others, num_cases=config["num_cases"], seed=seed)
+    limits = Limits(
+        row_seconds=config["row_seconds"], max_seconds=config["max_seconds"], batch_size=config["batch_size"]
+    )
+    asker = Asker(target, folder / ANSWERS, limits)
+    try:
+        with asker.part(SHARE_OF_CASES):
+            answers = asker.ask(cases, "changed copies")
+        chosen = choose_rows(cases, material.rows, config["num_variants"])
+        others = [*material.documents, *material.others]
+        with asker.part(SHARE_OF_VARIANTS):
+            variants = [replace(row, id=f"base/{row.id}") for row in chosen]
+            invariance, asked, of_variants = compare_variants(
+                asker, variants, others, long_words=config["long_words"], seed=seed
+            )
+        answers |= asker.ask(material.rows, "labelled rows")
+    finally:
+        asker.close()
+    plain = [*cases, *material.rows]
+    called = [row for row in plain if row.id in answers]
+    problems, reasons = asker.problems, asker.problems.most_common()
+    figures = Figures(
+        called=share([answers[row.id].label == HALLUCINATED for row in called], [row.group for row in called]),
+        detection=measure_detection(cases, answers),
+        invariance=invariance,
+        explained=explain_labels(plain, answers),
+        accuracy=measure_accuracy(material.rows, answers, name=target.name),
+        name=target.name,
+        num_asked=len(answers) + len(of_variants) + sum(problems.values()),
+        num_failed=sum(problems.values()),
+        reason=next((one for one, _ in reasons if not one.startswith(NOT_ASKED)), reasons[0][0] if reasons else ""),
+    )
+    return Audit(
+        target=target.name,
+        material=material,
+        figures=figures,
+        faults=find_faults(figures),
+        problems=problems,
+        row_seconds=median(asker.seconds) if asker.seconds else None,
+        seconds=time.monotonic() - began,
+        cases=cases,
+        rows={row.id: row for row in plain} | asked,
+        answers=answers | of_variants,
+    )
+
+
+def to_plain(value: Any) -> Any:
+    """Converts records to plain containers for JSON."""
+    if isinstance(value, Metric):
+        return value.to_dict()
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(one) for key, one in value.items()}
+    return [to_plain(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,105 @@
+"""Detectors with one fault each, a good one, and functions that misbehave, as a user would write them."""
+
+import random
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+from faithkit.words import sentences, unicode_words
+
+Rows = list[dict[str, Any]]
+ANSWERED = {"count": 0}
+
+
+def _plain(text: str) -> str:
+    return " ".join(unicode_words(text.removeprefix("According to the text, ")))
+
+
+def _unsupported(context: str, answer: str, change: Callable[[str], str] = _plain) -> float:
+    """The share of the answer's sentences that the context does not hold word for word."""
+    known = change(context)
+    parts = [change(sentence) for sentence in sentences(" ".join(answer.split()))]
+    return sum(part not in known for part in parts) / max(len(parts), 1)
+
+
+def good(rows: Rows) -> list[float]:
+    return [_unsupported(row["context"], row["answer"]) for row in rows]
+
+
+def always_yes(rows: Rows) -> list[bool]:
+    return [True] * len(rows)
+
+
+def by_length(rows: Rows) -> list[float]:
+    return [len(row["answer"]) / (len(row["answer"]) + 90) for row in rows]
+
+
+def by_overlap(rows: Rows) -> list[bool]:
+    found = []
+    for row in rows:
+        known = set(unicode_words(row["context"]))
+        found.append(any(word not in known for word in unicode_words(row["answer"])))
+    return found
+
+
+def by_batch(rows: Rows) -> list[float]:
+    """Normalises by the highest score of the batch."""
+    scores = [0.2 + _unsupported(row["context"], row["answer"]) * len(row["answer"]) / 100 for row in rows]
+    return [score / max(scores) for score in scores]
+
+
+def first_words(rows: Rows) -> list[float]:
+    """Reads 250 words of the context."""
+    return [_unsupported(" ".join(row["context"].split()[:250]), row["answer"]) for row in rows]
+
+
+def without_numbers(rows: Rows) -> list[float]:
+    def change(text: str) -> str:
+        return _plain(re.sub(r"\d[\d.,]*", "", text))
+
+    return [_unsupported(row["context"], row["answer"], change) for row in rows]
+
+
+def with_chance(rows: Rows) -> list[float]:
+    return [min(1.0, _unsupported(row["context"], row["answer"]) * 0.9 + random.random() * 0.1) for row in rows]
+
+
+def marking(rows: Rows) -> list[dict[str, Any]]:
+    """Marks the last word of whatever it calls hallucinated, which is rarely the change."""
+    found = []
+    for row, score in zip(rows, good(rows), strict=True):
+        end = len(row["answer"])
+        found.append({"probability": score, "spans": [{"start": end - 1, "end": end}] if score >= 0.5 else []})
+    return found
+
+
+def raising(rows: Rows) -> list[float]:
+    raise RuntimeError("the model is not loaded")
+
+
+def raising_at_negations(rows: Rows) -> list[float]:
+    if any(" not " in row["answer"] for row in rows):
+        raise KeyError("not")
+    return good(rows)
+
+
+def nan(rows: Rows) -> list[float]:
+    return [float("nan")] * len(rows)
+
+
+def one_too_many(rows: Rows) -> list[float]:
+    return [0.5] * (len(rows) + 1)
+
+
+def sleeping(rows: Rows) -> list[float]:
+    time.sleep(60)
+    return good(rows)
+
+
+def stopping(rows: Rows) -> list[float]:
+    """Ends as by Ctrl-C after some rows."""
+    ANSWERED["count"] += len(rows)
+    if ANSWERED["count"] > 60:
+        raise SystemExit("stopped")
+    return good(rows)
