@@ -58,7 +58,7 @@ class Asker:
         self._known = {row["id"]: Prediction.from_dict(row) for row in read_jsonl(path)} if path.exists() else {}
         self._file = JsonlAppender(path)
         self._end = self._part_end = time.monotonic() + limits.max_seconds
-        self._failures, self._is_late = 0, False
+        self._failures = self._late = 0  # in a row
         self._worker = _Worker(target)
 
     @property
