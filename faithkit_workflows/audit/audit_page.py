@@ -1,7 +1,7 @@
 """The report of an audit: conclusions in words, tables, examples, and a page of every changed copy with its marks."""
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rich.table import Table
@@ -13,7 +13,6 @@ from faithkit.pages.page_tables import (
     escape_terminal,
     format_percent,
     new_number_table,
-    new_text_table,
     percent_rows,
     print_tables,
     table_section,
@@ -28,11 +27,10 @@ from faithkit_workflows.audit.protocol import VERSION, Audit
 
 PAGE, ANSWERS_PAGE = "audit.html", "answers.html"
 MAX_EXAMPLES = 3  # of each kind
-MAX_CHARACTERS = 240
+MAX_CHARACTERS, MAX_NAME = 240, 40
 SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC"}
 NO_FAULT = "No fault that this protocol knows was found. This does not show that the detector is right."
 LABELS_HINT = "No labelled rows were given, so accuracy, calibration and the threshold are not measured: add rows=FILE."
-Section = tuple[str, str, str]  # id, title, markup
 
 
 def describe_faults(audit: Audit) -> list[str]:
@@ -77,10 +75,13 @@ def describe_invariance(audit: Audit) -> list[str]:
     lines = [
         f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}."
         for name, one in done.comparisons.items()
+        if one.num_changed
     ]
+    if constant := [DESCRIPTIONS[name] for name, one in done.comparisons.items() if not one.num_changed]:
+        lines.append(f"It never changes {'; '.join(constant)}.")
     if done.copies is not None:
         lines.append(f"{format_percent(done.copies)}% of sentences copied from their source are called hallucinated.")
-    return lines or ["No row has a verdict for two variants."]
+    return lines if done.comparisons else ["No row has a verdict for two variants."]
 
 
 def describe_explained(audit: Audit) -> list[str]:
@@ -170,13 +171,13 @@ def calibration_table(audit: Audit) -> Table | None:
     return new_number_table("Calibration", "P(hallucinated)", heads, rows)
 
 
-def examples_table(audit: Audit) -> Table:
+def describe_examples(audit: Audit) -> list[str]:
     """Shows changes that are missed, false alarms, and rows whose label changes, with the changed part in brackets."""
-    table = new_text_table("Examples", ("what", "answer", "verdict", "before"))
+    lines = []
     for what, row, before in _examples(audit):
-        verdict = _verdict(audit.answers[row.id])
-        table.add_row(what, _excerpt(row), verdict, "" if before is None else _verdict(audit.answers[before]))
-    return table
+        was = "" if before is None else f", before {_verdict(audit.answers[before])}"
+        lines.append(f"{what}: {_excerpt(row)} ({_verdict(audit.answers[row.id])}{was})")
+    return lines or ["No verdict was wrong, and none changed."]
 
 
 def _examples(audit: Audit) -> Iterator[tuple[str, Example, str | None]]:
@@ -228,34 +229,24 @@ def list_metrics(audit: Audit) -> dict[str, Metric]:
     return named | (full_names("audit", "rows", figures.accuracy.systems[audit.target]) if figures.accuracy else {})
 
 
+Describe = Callable[[Audit], list[str]]
+SECTIONS: tuple[tuple[str, str, Describe, tuple[Callable[[Audit], Table | None], ...]], ...] = (
+    ("verdict", "Verdict", describe_faults, ()),
+    ("changes", "Changed copies of documents", describe_detection, (detection_table,)),
+    ("invariance", "Changes that must not matter", describe_invariance, (invariance_table,)),
+    ("explained", "Length and overlap", describe_explained, ()),
+    ("accuracy", "Accuracy, calibration, threshold", describe_accuracy, (accuracy_table, calibration_table)),
+    ("examples", "Examples", describe_examples, ()),
+    ("left-out", "What was not audited, and time", describe_left_out, ()),
+)
+
+
 def write_audit_page(folder: Path, audit: Audit) -> None:
     """Writes the report, and the page of changed copies and labelled rows with the detector's marks."""
-    texts = {
-        "changes": describe_detection(audit),
-        "invariance": describe_invariance(audit),
-        "explained": describe_explained(audit),
-        "accuracy": describe_accuracy(audit),
-        "left-out": describe_left_out(audit),
-    }
-    tables = {
-        "changes": [detection_table(audit)],
-        "invariance": [invariance_table(audit)],
-        "accuracy": [table for table in (accuracy_table(audit), calibration_table(audit)) if table is not None],
-    }
-    titles = {
-        "changes": "Changed copies of documents",
-        "invariance": "Changes that must not matter",
-        "explained": "Length and overlap",
-        "accuracy": "Accuracy, calibration, threshold",
-        "left-out": "What was not audited, and time",
-    }
-    sections: list[Section] = [("verdict", "Verdict", _list(describe_faults(audit)))]
-    for name, title in titles.items():
-        markup = _paragraphs(texts[name]) if name != "left-out" else _list(texts[name])
-        sections.append((name, title, markup + "".join(table_section(table) for table in tables.get(name, ()))))
-    examples = examples_table(audit)
-    if examples.row_count:
-        sections.insert(-1, ("examples", "Examples", table_section(examples)))
+    sections = []
+    for name, title, describe, tables in SECTIONS:
+        shown = [table for make in tables if (table := make(audit)) is not None]
+        sections.append((name, title, _list(describe(audit)) + "".join(map(table_section, shown))))
     summary = [
         f"Protocol {VERSION}. Documents: {audit.material.source} ({len(audit.material.documents):,}). "
         f"Labelled rows: {len(audit.material.rows):,}.",
@@ -271,7 +262,8 @@ def write_audit_page(folder: Path, audit: Audit) -> None:
         title=f"Audit of {audit.target}",
         styles=("style.css", "sections.css"),
         blocks={},
-        summary=_paragraphs(summary, "summary") + (link if judged else ""),
+        summary="".join(f'<p class="summary">{html.escape(escape_terminal(line))}</p>\n' for line in summary)
+        + (link if judged else ""),
         **fill_sections(sections),
     )
 
@@ -284,13 +276,15 @@ def write_answers_page(path: Path, rows: Sequence[Example], audit: Audit) -> Non
     write_page(path, [shown], title=f"Answers of the audit of {audit.target}")
 
 
-def _paragraphs(lines: Iterable[str], kind: str = "") -> str:
-    attribute = f' class="{kind}"' if kind else ""
-    return "".join(f"<p{attribute}>{html.escape(escape_terminal(line))}</p>\n" for line in lines)
-
-
 def _list(lines: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{html.escape(escape_terminal(line))}</li>' for line in lines)}</ul>\n"
+    """Makes a list; what a line has before its first colon is bold."""
+    items = []
+    for line in lines:
+        name, colon, text = html.escape(escape_terminal(line)).partition(": ")
+        items.append(
+            f"<li><b>{name}:</b> {text}</li>" if colon and len(name) < MAX_NAME else f"<li>{name}{colon}{text}</li>"
+        )
+    return f"<ul>{''.join(items)}</ul>\n"
 
 
 def print_audit(folder: Path, audit: Audit) -> None:

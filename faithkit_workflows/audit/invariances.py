@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from data_modules.negatives.make import verbatim_knowledge
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
@@ -152,7 +153,7 @@ def choose_rows(cases: Sequence[Example], rows: Sequence[Example], count: int) -
     for source, size in ((rows, min(len(rows), count // 2)), (cases, count - min(len(rows), count // 2))):
         by_label = [[row for row in source if row.label == label] for label in (FAITHFUL, HALLUCINATED)]
         half = [_spread(of_label, (size + place) // 2) for place, of_label in enumerate(by_label)]
-        chosen += [row for pair in half for row in pair]
+        chosen += [row for pair in zip_longest(*half) for row in pair if row is not None]
     return chosen
 
 
@@ -169,22 +170,20 @@ def compare_variants(
     answers = asker.ask(rows, "rows", batch_size=size)
     pairs: dict[str, list[tuple[str, str]]] = {}
     variants = {
-        name: [made for row in rows if (made := make_variant(row, name, others, long_words=long_words, seed=seed))]
+        name: [one for row in rows if (one := make_variant(row, name, others, long_words=long_words, seed=seed))]
         for name in CHANGERS
     }
-    for name, of_name in variants.items():
-        chosen = of_name[::2] if name in (LONG, LATE) else of_name
-        asked |= {row.id: row for row in chosen}
-        answers |= asker.ask(chosen, name, batch_size=size if name == AGAIN else None)
-        pairs[name] = [(row.id.partition("/")[2], row.id) for row in chosen]
-    pairs[LATE] = [(after.replace(LATE, LONG, 1), after) for _, after in pairs[LATE]]
     if asker.target.takes_batches:
-        shuffled = random.Random(seed).sample(list(rows), len(rows))
-        for name, ordered, batch in ((ORDER, shuffled, size), (SINGLE, rows, 1)):
-            renamed = [replace(row, id=f"{name}/{row.id}") for row in ordered]
-            asked |= {row.id: row for row in renamed}
-            answers |= asker.ask(renamed, name, batch_size=batch)
-            pairs[name] = [(row.id, f"{name}/{row.id}") for row in rows]
+        variants = {
+            ORDER: _rename(random.Random(seed).sample(list(rows), len(rows)), ORDER),
+            SINGLE: _rename(rows, SINGLE),
+        } | variants
+    sizes = {AGAIN: size, ORDER: size, SINGLE: 1}
+    for name, made in variants.items():
+        asked |= {row.id: row for row in made}
+        answers |= asker.ask(made, name, batch_size=sizes.get(name))
+        pairs[name] = [(row.id.partition("/")[2], row.id) for row in made]
+    pairs[LATE] = [(after.replace(LATE, LONG, 1), after) for _, after in pairs[LATE]]
     compared = {
         name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None
     }
@@ -193,6 +192,10 @@ def compare_variants(
     rate = share([id_ in wrong for id_ in copies], [asked[id_].group for id_ in copies])
     done = Invariance(comparisons=compared, copies=rate, copied=tuple(wrong), num_rows=len(rows))
     return done, asked, answers
+
+
+def _rename(rows: Sequence[Example], name: str) -> list[Example]:
+    return [replace(row, id=f"{name}/{row.id}") for row in rows]
 
 
 def _compare(

@@ -41,7 +41,7 @@ MIN_WORDS, MAX_WORDS = 5, 45  # of a sentence
 NUM_PASSAGES = 3  # of a context
 MAX_COPIES = 4  # of one sentence
 ENGLISH = word_set("the of and to in is a that for it are was with on as by be this at from or not has")
-MIN_ENGLISH = 0.15  # share of these words in a text
+MIN_ENGLISH = 0.1  # share of these words in a text
 
 _SECTIONS = {
     title: [part for line in lines for part in line.split("|")]
@@ -57,8 +57,9 @@ DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 _NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w])")
 _YEAR = re.compile(r"(?<![\w.,])(?:1[5-9]|20)\d\d(?![\w%])(?!,\d| \w*(?:met|gram|lit|euro|dollar|people|pound))")
 _MONTH_OR_DAY = re.compile(rf"\b(?:{'|'.join((*MONTHS, *DAYS))})\b")
-_NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][\w'’-]+(?: [A-Z][\w'’-]*)*")
-_VERB = re.compile(rf"\b(?:{'|'.join(_SECTIONS['verbs'])})\b(?: not\b|not\b)?")
+_NAME = re.compile(r"(?<=[a-z,;)] )[A-Z][a-z][\w'’]*(?: [A-Z][\w'’]*)*(?![\w-])")
+_MARKUP = re.compile(r"[`|=<>]|\]\(|https?:")  # such sentences are code, tables or links
+_VERB = re.compile(rf"\b(?:{'|'.join(_SECTIONS['verbs'])})(?: ?not)?\b")
 _UNIT_NAMES = "|".join(sorted({unit for line in UNITS for unit in line}, key=len, reverse=True))
 _UNIT = re.compile(rf"(?<![\w.,])(?:\d[\d,.]*|{'|'.join(NUMBERS)})[ -]({_UNIT_NAMES})(s?)\b")
 _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|Nr|vs|etc|e\.g|i\.e|approx|Inc|Ltd)\.$")
@@ -85,8 +86,9 @@ class Document:
 
     @classmethod
     def of(cls, name: str, text: str) -> "Document":
-        """Divides a text; marks of headings and lists are left out."""
-        plain = re.sub(r"(?m)^\s*(?:#+|[-*>]|\d+\.)\s+", "", text)
+        """Divides a text; code blocks and headings are left out, and each item of a list is a passage."""
+        plain = re.sub(r"(?s)```.*?(?:```|$)|(?m:^#+ [^\n]*$)", "", text)
+        plain = re.sub(r"(?m)^\s*(?:[-*>]|\d+\.)\s+", "\n\n", plain)
         return cls(name, tuple(split_passages(plain)))
 
 
@@ -232,7 +234,7 @@ def apply_changes(text: str, changes: Sequence[Change]) -> tuple[str, tuple[Span
 
 def _words_around(text: str, place: int) -> tuple[int, int]:
     begin = max(text.rfind(" ", 0, place) + 1, 0)
-    after = re.compile(r"\s*\S+").match(text, place)
+    after = re.compile(r"\s*[\w'’-]+").match(text, place)
     return begin, after.end() if after else place
 
 
@@ -284,7 +286,7 @@ def _usable_places(passage: str) -> Iterator[tuple[int, int]]:
     for start, end in sentence_places(passage):
         text = passage[start:end]
         whole = text[-1] in ".!?" and (text[0].isupper() or text[0].isdigit()) and not _ABBREVIATION.search(text)
-        if whole and MIN_WORDS <= len(text.split()) <= MAX_WORDS and "?" not in text:
+        if whole and MIN_WORDS <= len(text.split()) <= MAX_WORDS and "?" not in text and not _MARKUP.search(text):
             yield start, end
 
 

@@ -9,11 +9,13 @@ import math
 import numbers
 import os
 import re
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any, Protocol
 
 from data_modules.datasets.pair_labels import WORDS
@@ -259,6 +261,8 @@ def open_target(config: Mapping[str, Any]) -> Target:
     name = config["target"]
     if URL.fullmatch(name):
         return _open_server(config)
+    if (here := str(Path.cwd())) not in sys.path:  # where a user's module usually is
+        sys.path.append(here)
     if (found := object_name(name)) == name and callable(function := load_object(name)):
         if not hasattr(function, "predict_examples"):
             return FunctionTarget(name, function, config["threshold"] or FUNCTION_THRESHOLD)

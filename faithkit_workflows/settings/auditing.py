@@ -10,7 +10,7 @@ from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import Detection
 
 
-class AuditSettings(blocks.RunScript):
+class AuditSettings(blocks.ExtensibleScript):
     """faithkit audit."""
 
     scale: dict[str, Any]

@@ -1,0 +1,175 @@
+"""The protocol: failures are counted, documents and rows of all kinds are taken, an interrupted audit goes on."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faithkit.errors import UserError
+from faithkit_workflows.audit.audit_page import describe_accuracy, describe_left_out, write_audit_page
+from faithkit_workflows.audit.material import BUILT_IN, read_material
+from faithkit_workflows.audit.protocol import ANSWERS, run_audit
+from faithkit_workflows.audit.target import FunctionTarget
+from tests.faithkit_workflows.audit import faulty
+from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, audit, configure
+from tests.running import ROOT
+
+ENGLISH = "The mill was built in 1820 and has 3 floors. It is not open in winter. All rooms are on the left."
+
+
+def write_rows(path: Path, labels: list[Any]) -> Path:
+    """Rows of six documents; every second answer is wrong."""
+    rows = [
+        {
+            "context": f"The tower of Ort{number % 6} is {20 + number} metres high. It was built before 1900.",
+            "question": "How high is it?",
+            "answer": f"The tower of Ort{number % 6} is {20 + number + 5 * (number % 2)} metres high.",
+            "label": label,
+        }
+        for number, label in enumerate(labels)
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("raising", "RuntimeError: the model is not loaded"),
+        ("nan", "NaN instead of a probability"),
+        ("one_too_many", "wrong length"),
+    ],
+)
+def test_a_function_that_always_fails_is_asked_a_few_times_and_reported(name: str, reason: str, tmp_path: Path) -> None:
+    done = audit(name, tmp_path, *SMALL)
+    asked = sum(count for problem, count in done.problems.items() if not problem.startswith("not asked"))
+    assert reason in done.figures.reason and asked <= 20 and not done.answers
+    write_audit_page(tmp_path, done)
+    assert "gave no verdict at all" in (tmp_path / "audit.html").read_text()
+
+
+def test_rows_that_a_function_fails_on_are_counted_and_the_others_audited(tmp_path: Path) -> None:
+    done = audit("raising_at_negations", tmp_path)
+    assert set(done.problems) == {"KeyError: 'not'"}
+    assert done.figures.detection.found["number"].value > 0.9
+    assert [fault.name for fault in done.faults] == ["no verdict"]
+
+
+def test_a_function_that_takes_a_minute_is_given_up(tmp_path: Path) -> None:
+    done = audit("sleeping", tmp_path, *SMALL, "row_seconds=0.05")
+    assert done.problems["over row_seconds"] == 5 and done.seconds < 5
+
+
+def test_the_time_limit_ends_an_audit_with_what_it_has(tmp_path: Path) -> None:
+    done = audit("good", tmp_path, "max_seconds=0.1")
+    assert done.problems["not asked: no time left"] and done.figures.detection.score is not None
+
+
+def test_an_interrupted_audit_asks_only_for_what_is_missing(tmp_path: Path) -> None:
+    config = configure(f"{MODULE}:good", *SMALL)
+    asked: list[str] = []
+
+    def counting(rows: faulty.Rows) -> list[float]:
+        asked.extend(row["answer"] for row in rows)
+        return faulty.good(rows)
+
+    first = run_audit(FunctionTarget("f", counting), tmp_path, config)
+    lines = (tmp_path / ANSWERS).read_text().splitlines(keepends=True)
+    (tmp_path / ANSWERS).write_text("".join(lines[:-10]))
+    whole, asked[:] = len(asked), []
+    again = run_audit(FunctionTarget("f", counting), tmp_path, config)
+    assert 10 <= len(asked) < whole
+    assert again.figures == first.figures
+
+
+def test_documents_of_all_kinds_are_counted_and_english_ones_used(tmp_path: Path) -> None:
+    texts = {
+        "good.txt": ENGLISH,
+        "one.md": "The mill was built in 1820 and has 3 floors.",
+        "empty.txt": "\n",
+        "german.txt": "Die Mühle wurde 1820 gebaut und hat drei Stockwerke. Im Winter ist sie geschlossen.",
+        "heading.md": "The list of all the rooms",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    (tmp_path / "latin.txt").write_bytes("Ein Stück".encode("latin-1"))
+    done = audit("good", tmp_path / "run", f"documents={tmp_path}")
+    assert [document.name for document in done.material.documents] == ["good.txt", "one.md"]
+    assert done.material.left_out == {
+        "document: not UTF-8 text, or not readable": 1,
+        "document: empty": 1,
+        "document: not in English": 1,
+        "document: no whole sentence of 5 to 45 words": 1,
+    }
+    assert done.figures.detection.score is not None and not done.problems
+
+
+def test_a_folder_without_any_usable_document_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no texts are here"):
+        read_material(configure("default", f"documents={tmp_path}"))
+    (tmp_path / "a.txt").write_text("Nur Deutsch steht hier, und zwar wenig.", encoding="utf-8")
+    with pytest.raises(UserError, match="not in English: 1"):
+        read_material(configure("default", f"documents={tmp_path}"))
+
+
+def test_labelled_rows_give_accuracy_beside_baselines(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", ["faithful", "hallucinated"] * 30)
+    done = audit("good", tmp_path / "run", f"rows={path}", "num_cases=3")
+    accuracy = done.figures.accuracy
+    assert accuracy is not None and done.material.source == "the sources of the rows"
+    assert accuracy.systems[done.target]["macro_f1"].value == 1
+    assert {"majority", "word overlap", "response length", "random"} <= set(accuracy.systems)
+    assert any("strongest simple baseline" in line for line in describe_accuracy(done))
+    assert any("calibration error" in line for line in describe_accuracy(done))
+
+
+def test_labels_of_unknown_meaning_are_counted_and_their_rows_still_audited(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", ["faithful", "hallucinated"] * 12 + ["purple", ""] * 3)
+    done = audit("good", tmp_path / "run", f"rows={path}", "num_cases=3")
+    assert done.material.left_out["row: a label of unknown meaning"] == 3
+    assert done.material.left_out["row: no label"] == 3
+    assert done.figures.accuracy is not None
+    path = write_rows(tmp_path / "strange.jsonl", ["purple", "green"] * 12)
+    done = audit("good", tmp_path / "other", f"rows={path}", "num_cases=3")
+    assert done.figures.accuracy is None and done.figures.detection.score is not None
+    assert any("24 x row: a label of unknown meaning" in line for line in describe_left_out(done))
+
+
+def test_passages_of_a_row_are_shuffled_as_they_were_given(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    rows = [{"contexts": [f"A is {n}.", "B is 2."], "answer": f"A is {n}.", "label": "faithful"} for n in range(4)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    config = configure("default", f"rows={path}")
+    assert [row.meta["passages"] for row in read_material(config).rows] == [(f"A is {n}.", "B is 2.") for n in range(4)]
+
+
+def test_the_page_shows_texts_as_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(
+        f"{ENGLISH} The sign on the door has <b>3</b> words & a \u202emark.", encoding="utf-8"
+    )
+    done = audit("always_yes", tmp_path / "run", f"documents={tmp_path}", "num_cases=2")
+    write_audit_page(tmp_path / "run", done)
+    page = (tmp_path / "run" / "audit.html").read_text()
+    assert "<b>one verdict for all:</b>" in page and "<b>3" not in page and "\u202e" not in page
+    assert (tmp_path / "run" / "answers.html").exists()
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "faithkit", "audit", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def test_the_command_writes_page_and_figures_and_can_go_on(tmp_path: Path) -> None:
+    done = command(f"{MODULE}:good", *SMALL, f"run_dir={tmp_path / 'run'}")
+    assert done.returncode == 0, done.stderr
+    assert "Verdict:\n- No fault" in done.stdout and "audit.html" in done.stdout
+    found = json.loads((tmp_path / "run" / "audit.json").read_text())
+    assert found["protocol"] == 1 and found["documents"]["source"] == BUILT_IN and found["faults"] == []
+    again = command(f"resume={tmp_path / 'run'}", f"extensions=['{MODULE}:good']")
+    assert again.returncode == 0, again.stderr
+    refused = command("./defaut")
+    assert refused.returncode == 2 and len(refused.stderr.splitlines()) <= 5

@@ -1,0 +1,149 @@
+"""Targets: what functions may return, servers of two protocols, and names that lead nowhere."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit_workflows.audit.protocol import run_audit
+from faithkit_workflows.audit.target import PASSAGES, open_target, read_verdict
+from tests.faithkit.inference.server import ChatServer
+from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, configure
+from tests.faithkit_workflows.audit.faulty import good
+
+ROW = Example(
+    id="a",
+    source="s",
+    split="all",
+    group="g",
+    knowledge="It is red.",
+    response="It is blue.",
+    meta={PASSAGES: ("It is red.",)},
+)
+
+
+@contextmanager
+def span_server(fails_after: int | None = None) -> Iterator[str]:
+    """A server with LettuceDetect's protocol, which marks whole answers that their context does not hold."""
+    asked: list[Any] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append(body)
+            if self.path != "/v1/lettucedetect/spans" or (fails_after is not None and len(asked) > fails_after):
+                self.send_error(503)
+                return
+            (score,) = good([{"context": "\n\n".join(body["contexts"]), "answer": body["answer"]}])
+            span = {"start": 0, "end": len(body["answer"]), "text": body["answer"], "hallucination_score": score}
+            content = json.dumps({"predictions": [span] if score else []}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *values: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("value", "label", "score"),
+    [
+        (0.7, HALLUCINATED, 0.7),
+        (0, FAITHFUL, 0.0),
+        (True, HALLUCINATED, 1.0),
+        (np.float32(0.25), FAITHFUL, 0.25),
+        (np.bool_(False), FAITHFUL, 0.0),
+        ("supported", FAITHFUL, None),
+        ("Hallucinated", HALLUCINATED, None),
+        ({"probability": 0.4}, FAITHFUL, 0.4),
+        ({"probability": 0.4, "label": "hallucinated"}, HALLUCINATED, 0.4),
+        (Prediction(id="another", label=FAITHFUL, score=0.1), FAITHFUL, 0.1),
+    ],
+)
+def test_a_function_may_return_numbers_labels_and_dicts(value: Any, label: str, score: float | None) -> None:
+    found = read_verdict(value, ROW, 0.5)
+    assert isinstance(found, Prediction) and (found.id, found.label) == ("a", label)
+    assert found.score == score
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (float("nan"), "NaN"),
+        (1.5, "outside of 0 to 1"),
+        (None, "NoneType"),
+        ("perhaps", "unknown label"),
+        ({}, "without probability and label"),
+        ({"label": "faithful", "spans": [{"start": 0, "end": 99}]}, "beyond the answer"),
+        ({"label": "faithful", "spans": [3]}, "without start and end"),
+        (np.zeros(3), "not a number"),
+        (Prediction(id="a", failed=True, text="time-out"), "request failed: time-out"),
+    ],
+)
+def test_what_is_no_verdict_is_named(value: Any, reason: str) -> None:
+    found = read_verdict(value, ROW, 0.5)
+    assert isinstance(found, str) and reason in found
+
+
+def test_spans_of_a_function_are_kept() -> None:
+    found = read_verdict({"probability": 0.9, "spans": [{"start": 6, "end": 10}]}, ROW, 0.5)
+    assert isinstance(found, Prediction) and [(span.start, span.end) for span in found.spans] == [(6, 10)]
+
+
+def test_a_server_with_the_protocol_of_lettucedetect_is_audited(tmp_path: Path) -> None:
+    with span_server() as url:
+        config = configure(url, *SMALL)
+        done = run_audit(open_target(config), tmp_path, config)
+    assert not done.problems and done.figures.detection.marked is not None
+    assert "batch order" not in done.figures.invariance.comparisons, "it gets rows one by one"
+
+
+def test_a_server_that_stops_is_counted_and_the_rest_is_audited(tmp_path: Path) -> None:
+    with span_server(fails_after=20) as url:
+        config = configure(url, *SMALL)
+        done = run_audit(open_target(config), tmp_path, config)
+    assert sum(done.problems.values()) == done.figures.num_failed > 30
+    assert any("503" in reason for reason in done.problems)
+    assert done.figures.detection.score is not None
+    assert done.faults[-1].name == "no verdict"
+
+
+def test_an_openai_server_is_audited_as_a_judge(tmp_path: Path) -> None:
+    with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
+        config = configure(server.url, *SMALL)
+        done = run_audit(open_target(config), tmp_path, config)
+    assert done.target == f"small at {server.url}" and not done.problems
+    assert [fault.name for fault in done.faults][:1] == ["one verdict for all"]
+    with ChatServer(models=("one", "two")) as server, pytest.raises(UserError, match="server_model=one"):
+        open_target(configure(server.url))
+
+
+def test_names_that_lead_nowhere_are_explained() -> None:
+    for target, problem in (
+        ("http://127.0.0.1:9", "no server answers"),
+        ("no_such_module_here:detect", "no module no_such_module_here"),
+        (f"{MODULE}:no_such_function", "cannot import"),
+        ("runs/nothing", "runs/nothing"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            open_target(configure(target))
