@@ -93,6 +93,8 @@ def _has_ended(run: RunFolder, script: str, predictions: Iterable[Path]) -> bool
     if script == GENERATE:  # a file's origin is written after its last row
         files = list(predictions)
         return bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
+    if script == AUDIT:
+        return (run.path / "audit.json").exists()
     if script == EVALUATE:
         return (run.path / "corpus.json").exists()  # benchmark=analysis
     return script == CONSTRUCT and _chain_has_ended(run.path / "manifest.json")

@@ -19,6 +19,7 @@ from faithkit.cli import run_script
 # What a resumed run may change: the limits.
 MAY_CHANGE = ("max_seconds", "row_seconds", "batch_size", "api_key_variable")
 GROUPS = ("benchmark",)
+REPORT = "audit.json"
 
 
 def main(cfg: Any) -> None:
@@ -31,15 +32,13 @@ def main(cfg: Any) -> None:
 
     with open_run(cfg, "audit", AuditSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
-        from faithkit.metrics.results import write_results
-        from faithkit_workflows.audit.audit_page import list_metrics, print_audit, write_audit_page
+        from faithkit_workflows.audit.audit_page import print_audit, write_audit_page
         from faithkit_workflows.audit.protocol import run_audit
         from faithkit_workflows.audit.target import open_target
 
         audit = run_audit(open_target(config), run.path, config)
-        meta = {"config": config, "environment": environment()}
-        write_json(run.path / "audit.json", audit.to_dict() | meta)
-        write_results(run.metrics, list_metrics(audit), meta)
+        facts = {"config": config, "environment": environment()}
+        write_json(run.path / REPORT, audit.to_dict() | facts)
         write_audit_page(run.path, audit)
         print_audit(run.path, audit)
 

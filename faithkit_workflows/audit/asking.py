@@ -4,7 +4,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,6 @@ MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict a
 NOT_ASKED = "not asked: "
 NO_TIME, STOPPED = f"{NOT_ASKED}no time left", f"{NOT_ASKED}too many failures in a row"
 TOO_LONG = "over row_seconds"
-Answers = Mapping[str, Prediction]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,6 @@ class Asker:
     Attributes:
         problems: How many rows had no verdict, by reason.
         seconds: Of each row that was answered in this process.
-        num_answers: Of all answers, those of an interrupted run included.
     """
 
     def __init__(self, target: Target, path: Path, limits: Limits):
@@ -60,10 +58,6 @@ class Asker:
         self._end = self._part_end = time.monotonic() + limits.max_seconds
         self._failures = self._late = 0  # in a row
         self._worker = _Worker(target)
-
-    @property
-    def num_answers(self) -> int:
-        return len(self._known)
 
     @contextmanager
     def part(self, share: float) -> Iterator[None]:
@@ -98,7 +92,7 @@ class Asker:
         return sum(self.seconds) / len(self.seconds)
 
     def _batch_size(self) -> int:
-        if not self.target.takes_batches or not self.seconds:  # the first row measures the time
+        if not self.seconds:  # the first row measures the time
             return 1
         return max(1, min(self.limits.batch_size, int(self.limits.row_seconds / max(self._mean(), 1e-6))))
 

@@ -1,12 +1,11 @@
 """The report of an audit: conclusions in words, tables, examples, and a page of every changed copy with its marks."""
 
 import html
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from rich.table import Table
 
-from faithkit.metrics.results import full_names
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_parts import fill_sections, write_filled_page
 from faithkit.pages.page_tables import (
@@ -19,7 +18,6 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.span_report import mark_spans
-from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.faults import FAILURES
 from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
@@ -75,9 +73,9 @@ def describe_invariance(audit: Audit) -> list[str]:
     lines = [
         f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}."
         for name, one in done.comparisons.items()
-        if one.num_changed
+        if one.examples
     ]
-    if constant := [DESCRIPTIONS[name] for name, one in done.comparisons.items() if not one.num_changed]:
+    if constant := [DESCRIPTIONS[name] for name, one in done.comparisons.items() if not one.examples]:
         lines.append(f"It never changes {'; '.join(constant)}.")
     if done.copies is not None:
         lines.append(f"{format_percent(done.copies)}% of sentences copied from their source are called hallucinated.")
@@ -173,60 +171,26 @@ def calibration_table(audit: Audit) -> Table | None:
 
 def describe_examples(audit: Audit) -> list[str]:
     """Shows changes that are missed, false alarms, and rows whose label changes, with the changed part in brackets."""
-    lines = []
-    for what, row, before in _examples(audit):
-        was = "" if before is None else f", before {_verdict(audit.answers[before])}"
-        lines.append(f"{what}: {_excerpt(row)} ({_verdict(audit.answers[row.id])}{was})")
-    return lines or ["No verdict was wrong, and none changed."]
-
-
-def _examples(audit: Audit) -> Iterator[tuple[str, Example, str | None]]:
     detection, invariance = audit.figures.detection, audit.figures.invariance
-    by_type: dict[str, int] = {}
-    for id_ in detection.missed:
-        row = audit.rows[id_]
-        name = str(row.meta[TYPE])
-        by_type[name] = by_type.get(name, 0) + 1
-        if by_type[name] == 1:
-            yield f"missed: {name}", row, str(row.meta[ORIGINAL])
-    for id_ in detection.alarms[:MAX_EXAMPLES]:
-        yield "false alarm", audit.rows[id_], None
+    first_missed = {str(audit.rows[id_].meta[TYPE]): id_ for id_ in reversed(detection.missed)}
+    chosen = [(f"missed: {name}", id_, str(audit.rows[id_].meta[ORIGINAL])) for name, id_ in first_missed.items()]
+    chosen += [("false alarm", id_, "") for id_ in detection.alarms[:MAX_EXAMPLES]]
     for name, one in invariance.comparisons.items():
         for id_ in one.examples[:MAX_EXAMPLES]:
-            yield name, audit.rows[id_], _before(name, id_)
-    for id_ in invariance.copied[:MAX_EXAMPLES]:
-        yield COPIED, audit.rows[id_], None
-
-
-def _before(name: str, id_: str) -> str:
-    base = id_.partition("/")[2]
-    return f"{LONG}/{base}" if name == LATE else base
-
-
-def _excerpt(row: Example) -> str:
-    return mark_spans(row.response, row.spans or (), context=80, max_characters=MAX_CHARACTERS)
+            base = id_.partition("/")[2]
+            chosen.append((name, id_, f"{LONG}/{base}" if name == LATE else base))
+    chosen += [(COPIED, id_, "") for id_ in invariance.copied[:MAX_EXAMPLES]]
+    lines = []
+    for what, id_, before in chosen:
+        row = audit.rows[id_]
+        shown = mark_spans(row.response, row.spans or (), context=80, max_characters=MAX_CHARACTERS)
+        was = f", before {_verdict(audit.answers[before])}" if before else ""
+        lines.append(f"{what}: {shown} ({_verdict(audit.answers[id_])}{was})")
+    return lines or ["No verdict was wrong, and none changed."]
 
 
 def _verdict(prediction: Prediction) -> str:
     return f"{prediction.label}{'' if prediction.score is None else f' {prediction.score:.2f}'}"
-
-
-def list_metrics(audit: Audit) -> dict[str, Metric]:
-    """Lists the figures by full name, for metrics.json: `audit/documents/found/number`."""
-    figures = audit.figures
-    single = {"mutation_score": figures.detection.score, "false_alarms": figures.detection.false_alarms}
-    single |= {
-        "auroc": figures.detection.auroc,
-        "marked": figures.detection.marked,
-        "copies": figures.invariance.copies,
-    }
-    metrics = {name: metric for name, metric in single.items() if metric is not None}
-    metrics |= {f"found/{name.replace(' ', '_')}": metric for name, metric in figures.detection.found.items()}
-    metrics |= {
-        f"changed/{name.replace(' ', '_')}": one.changed for name, one in figures.invariance.comparisons.items()
-    }
-    named = full_names("audit", "documents", metrics)
-    return named | (full_names("audit", "rows", figures.accuracy.systems[audit.target]) if figures.accuracy else {})
 
 
 Describe = Callable[[Audit], list[str]]

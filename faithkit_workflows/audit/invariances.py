@@ -32,7 +32,6 @@ DESCRIPTIONS = {
     LONG: "when irrelevant passages make the context long",
     LATE: "when the support moves to the end of a long context",
 }
-OPENING_TEXT = "According to the text, "
 MOVED = 0.01  # least difference of two probabilities that counts
 Parts = tuple[Sequence[str], str]  # passages and response
 Changer = Callable[[Example, Sequence[str], random.Random], Parts]
@@ -52,7 +51,6 @@ class Comparison:
     changed: Metric
     moved: float
     to_hallucinated: int
-    num_changed: int
     examples: tuple[str, ...]
 
 
@@ -87,7 +85,7 @@ def _respell(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
 def _open(row: Example, fillers: Sequence[str], rng: random.Random) -> Parts:
     first, _, rest = row.response.partition(" ")
     keeps_case = first[1:] != first[1:].lower() or first.lower() not in ("the", "a", "an", "it", "this", "all", "no")
-    return passages_of(row), f"{OPENING_TEXT}{first if keeps_case else first.lower()} {rest}"
+    return passages_of(row), f"According to the text, {first if keeps_case else first.lower()} {rest}"
 
 
 CHANGERS: Mapping[str, Changer] = {
@@ -144,7 +142,6 @@ class Invariance:
     comparisons: Mapping[str, Comparison]
     copies: Metric | None
     copied: tuple[str, ...]
-    num_rows: int
 
 
 def choose_rows(cases: Sequence[Example], rows: Sequence[Example], count: int) -> list[Example]:
@@ -190,7 +187,7 @@ def compare_variants(
     copies = [after for _, after in pairs[COPIED] if after in answers]
     wrong = [id_ for id_ in copies if answers[id_].label == HALLUCINATED]
     rate = share([id_ in wrong for id_ in copies], [asked[id_].group for id_ in copies])
-    done = Invariance(comparisons=compared, copies=rate, copied=tuple(wrong), num_rows=len(rows))
+    done = Invariance(comparisons=compared, copies=rate, copied=tuple(wrong))
     return done, asked, answers
 
 
@@ -216,6 +213,5 @@ def _compare(
         changed=rate,
         moved=sum(moved) / len(moved),
         to_hallucinated=to_hallucinated,
-        num_changed=len(ids),
         examples=tuple(ids),
     )

@@ -12,7 +12,7 @@ from data_modules.reading.formats import read_sections
 from faithkit.errors import UserError
 from faithkit.records import Example
 from faithkit_workflows.answering.retrieval import SUFFIXES
-from faithkit_workflows.audit.mutations import Document, has_sentences, is_english
+from faithkit_workflows.audit.mutations import Document, is_english, list_sentences
 from faithkit_workflows.audit.target import PASSAGES
 
 BUILT_IN = "the built-in documents"
@@ -95,7 +95,7 @@ def _usable(documents: Iterable[Document], left_out: Counter[str]) -> list[Docum
             left_out["document: empty"] += 1
         elif not is_english(text):
             left_out["document: not in English"] += 1
-        elif not has_sentences(document):
+        elif not list_sentences(document):
             left_out["document: no whole sentence of 5 to 45 words"] += 1
         else:
             kept.append(document)

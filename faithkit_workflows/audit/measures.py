@@ -22,7 +22,7 @@ MIN_OF_CLASS = 8  # rows of each label, for an AUROC
 MIN_LABELLED = 20
 NUM_BINS = 5
 SAME = 1e-6  # difference of scores
-MODEL, REFITTED = "model", "refitted"
+REFITTED = "refitted"
 Answers = Mapping[str, Prediction]
 
 
@@ -135,13 +135,11 @@ class Accuracy:
 
     Args:
         systems: The metrics of the detector and of each baseline, by name; baselines are fitted on other rows.
-        differences: The detector's macro-F1 minus each baseline's.
         conclusion: Whether it is better than the strongest of them.
         refitted: macro-F1 with a threshold that was fitted on the other rows, minus that of its threshold.
     """
 
     systems: Mapping[str, Mapping[str, Metric]]
-    differences: Mapping[str, Difference]
     conclusion: Conclusion
     refitted: Difference | None
     bins: Sequence[ReliabilityBin]
@@ -167,7 +165,6 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
     scored = outcomes.scored
     return Accuracy(
         systems=systems,
-        differences={names[key]: difference for key, difference in simple.items()},
         conclusion=conclude(
             name, Test(metric="macro-F1", other=names[strongest], difference=simple[strongest]), title=STRONGEST
         ),

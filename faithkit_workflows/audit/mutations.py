@@ -24,17 +24,8 @@ VERSION = 1  # raised when the same documents give other cases
 SOURCE = "audit"
 UNCHANGED = "unchanged"
 NUMBER, DATE, UNIT, NAMED, NEGATION, QUANTIFIER, RELATION, REMOVED, ADDED = TYPES = (
-    *(
-        "number",
-        "date",
-        "unit",
-        "name",
-        "negation",
-        "quantifier",
-        "relation",
-        "removed support",
-        "unsupported addition",
-    ),
+    *("number", "date", "unit", "name", "negation", "quantifier", "relation"),
+    *("removed support", "unsupported addition"),
 )
 TYPE, ORIGINAL = "type", "original"  # in an example's `meta`
 MIN_WORDS, MAX_WORDS = 5, 45  # of a sentence
@@ -99,25 +90,24 @@ def is_english(text: str) -> bool:
 
 
 def change_numbers(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
-    years = {found.span() for found in _YEAR.finditer(text)}
-    found = [one for one in _NUMBER.finditer(text) if one.span() not in years]
-    found = [one for one in found if not _MONTH_OR_DAY.match(text[one.end() :].lstrip())]
+    found = _find_numbers(text) or list(re.finditer(rf"\b(?:{'|'.join(NUMBERS[1:])})\b", text))
     if not found:
-        return _change_number_words(text, rng)
+        return []
     chosen = rng.choice(found)
     written = chosen.group()
-    others = {one.group() for one in _NUMBER.finditer(context)} - {one.group() for one in _NUMBER.finditer(text)}
-    near = sorted(one for one in others if not _YEAR.fullmatch(one) and ("," in one or "." in one or len(one) < 4))
+    if written in NUMBERS:
+        return [(*chosen.span(), rng.choice([word for word in NUMBERS[1:] if word != written]))]
+    own = {one.group() for one in _NUMBER.finditer(text)}
+    near = sorted({one.group() for one in _find_numbers(context)} - own)
     other = rng.choice(near) if near and rng.random() < 0.5 else other_number(written, rng)
     return [(*chosen.span(), other)] if other != written else []
 
 
-def _change_number_words(text: str, rng: random.Random) -> Sequence[Change]:
-    found = list(re.finditer(rf"\b(?:{'|'.join(NUMBERS[1:])})\b", text))
-    if not found:
-        return []
-    chosen = rng.choice(found)
-    return [(*chosen.span(), rng.choice([word for word in NUMBERS[1:] if word != chosen.group()]))]
+def _find_numbers(text: str) -> list[re.Match[str]]:
+    """Finds numbers that are no part of a date."""
+    years = {found.span() for found in _YEAR.finditer(text)}
+    found = [one for one in _NUMBER.finditer(text) if one.span() not in years]
+    return [one for one in found if not _MONTH_OR_DAY.match(text[one.end() :].lstrip())]
 
 
 def change_dates(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
@@ -183,12 +173,13 @@ def change_quantifiers(text: str, context: str, pool: Pool, rng: random.Random) 
 
 
 def change_relations(text: str, context: str, pool: Pool, rng: random.Random) -> Sequence[Change]:
-    numbers = [one for one in _NUMBER.finditer(text) if not _YEAR.fullmatch(one.group())]
-    swapped = [numbers] if len({one.group() for one in numbers}) == len(numbers) == 2 else []
-    names = _find_names(text)
-    swapped += [names] if len({one.group() for one in names}) == len(names) == 2 else []
-    if swapped and rng.random() < 0.5:
-        first, second = rng.choice(swapped)
+    pairs = [
+        pair
+        for pair in (_find_numbers(text), _find_names(text))
+        if len({one.group() for one in pair}) == len(pair) == 2
+    ]
+    if pairs and rng.random() < 0.5:
+        first, second = rng.choice(pairs)
         return [(*first.span(), second.group()), (*second.span(), first.group())]
     return _replace_pair(RELATIONS, text, rng)
 
@@ -270,16 +261,12 @@ def make_cases(
 
 def _pool_of(documents: Sequence[Document]) -> Pool:
     names = {one.group() for document in documents for passage in document.passages for one in _find_names(passage)}
-    return Pool(sorted(names), [sentence for document in documents for sentence in _sentences(document)])
+    return Pool(sorted(names), [sentence for document in documents for sentence in list_sentences(document)])
 
 
-def _sentences(document: Document) -> list[str]:
+def list_sentences(document: Document) -> list[str]:
+    """Lists the sentences that cases can be made of."""
     return [passage[start:end] for passage in document.passages for start, end in _usable_places(passage)]
-
-
-def has_sentences(document: Document) -> bool:
-    """Reports whether a document has a sentence that cases can be made of."""
-    return any(True for passage in document.passages for _ in _usable_places(passage))
 
 
 def _usable_places(passage: str) -> Iterator[tuple[int, int]]:

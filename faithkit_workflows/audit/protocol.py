@@ -3,14 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.asking import NOT_ASKED, Asker, Limits
 from faithkit_workflows.audit.faults import Fault, Figures, find_faults
 from faithkit_workflows.audit.invariances import choose_rows, compare_variants
@@ -49,11 +47,11 @@ class Audit:
         return {
             "protocol": VERSION,
             "target": self.target,
-            "faults": to_plain(self.faults),
+            "faults": [asdict(fault) for fault in self.faults],
             "documents": {"source": self.material.source, "number": len(self.material.documents)},
             "left_out": dict(self.material.left_out),
             "problems": dict(self.problems),
-            "figures": to_plain(self.figures),
+            "figures": asdict(self.figures),
             "row_seconds": self.row_seconds,
             "seconds": round(self.seconds, 1),
         }
@@ -108,16 +106,3 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
         rows={row.id: row for row in plain} | asked,
         answers=answers | of_variants,
     )
-
-
-def to_plain(value: Any) -> Any:
-    """Converts records to plain containers for JSON."""
-    if isinstance(value, Metric):
-        return value.to_dict()
-    if isinstance(value, Enum):
-        return value.name.lower()
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(one) for key, one in value.items()}
-    return [to_plain(one) for one in value] if isinstance(value, list | tuple) else value

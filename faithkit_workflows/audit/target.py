@@ -7,19 +7,21 @@ A function is named as `module:function`. It gets a list of rows, each a dict wi
 import json
 import math
 import numbers
-import os
 import re
 import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
 
 from data_modules.datasets.pair_labels import WORDS
+from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten
+from faithkit.inference.openai_server import NO_KEY, ServerOptions, read_models, read_server
 from faithkit.plugins import load_object, object_name
 from faithkit.records import (
     FAITHFUL,
@@ -37,6 +39,7 @@ PASSAGES = "passages"  # in an example's `meta`
 URL = re.compile(r"https?://\S+")
 SPANS_PATH, MODELS_PATH = "/v1/lettucedetect/spans", "/models"
 FUNCTION_THRESHOLD = 0.5
+CONCURRENCY = 8  # requests that a server gets at a time
 HINT = "name a checkpoint, default, module:function, or http://HOST:PORT"
 
 
@@ -48,7 +51,7 @@ class Target(Protocol):
 
     @property
     def takes_batches(self) -> bool:
-        """Reports whether rows are judged together; servers get them one by one."""
+        """Reports whether rows are judged together; a server gets a request for each."""
         ...
 
     def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
@@ -175,11 +178,15 @@ class SpanServer:
     takes_batches: bool = False
 
     def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
-        return [self._predict(row) for row in rows]
+        with ThreadPoolExecutor(CONCURRENCY) as pool:
+            return list(pool.map(self._predict, rows))
 
     def _predict(self, row: Example) -> Prediction | str:
         body = {"contexts": list(passages_of(row)), "question": question_of(row), "answer": row.response}
-        found = json.loads(_request(self.url, self.seconds, body))
+        try:
+            found = json.loads(_request(self.url, self.seconds, body))
+        except (OSError, HTTPException, ValueError) as error:
+            return f"{type(error).__name__}: {shorten(str(error))[1:-1]}"
         predictions = found.get("predictions") if isinstance(found, dict) else None
         spans = (
             "no list of predictions" if not isinstance(predictions, list) else _read_spans(predictions, row.response)
@@ -209,19 +216,21 @@ def _open_server(config: Mapping[str, Any]) -> Target:
     Raises:
         UserError: No server answers, or it speaks neither.
     """
-    url, seconds = config["target"].rstrip("/"), config["row_seconds"]
+    seconds = config["row_seconds"]
+    try:
+        server = read_server("any", config["target"], config["api_key_variable"])
+    except UserError as error:
+        raise UserError(error.problem.replace("engine.base_url", "target"), hint=HINT) from error
+    url, key = server.url, "" if server.key == NO_KEY else server.key
     if url.endswith("/spans"):
         return SpanServer(url, url, seconds)
     reasons = []
-    key = os.environ.get(config["api_key_variable"], "").strip()
     for base in dict.fromkeys((url, f"{url.removesuffix('/v1')}/v1")):
         try:
             content = _request(base + MODELS_PATH, seconds, key=key)
         except (OSError, HTTPException, ValueError) as error:
             reasons.append(error)
             continue
-        from faithkit.inference.openai_server import read_models
-
         if models := read_models(content)[0]:
             return _open_chat(base, models, config)
     spans = f"{url.removesuffix('/v1')}{SPANS_PATH}"
@@ -238,7 +247,6 @@ def _open_server(config: Mapping[str, Any]) -> Target:
 
 def _open_chat(url: str, models: Sequence[str], config: Mapping[str, Any]) -> Target:
     from faithkit.inference.openai_engine import OpenAiEngine
-    from faithkit.inference.openai_server import ServerOptions
     from judge.judge import Judge
 
     model = config["server_model"] or models[0]
@@ -265,8 +273,11 @@ def open_target(config: Mapping[str, Any]) -> Target:
         sys.path.append(here)
     if (found := object_name(name)) == name and callable(function := load_object(name)):
         if not hasattr(function, "predict_examples"):
-            return FunctionTarget(name, function, config["threshold"] or FUNCTION_THRESHOLD)
-    elif found is None and re.fullmatch(r"[\w.]+:[A-Za-z_]\w*", name) and not name.startswith("default:"):
+            threshold = config["threshold"]
+            return FunctionTarget(name, function, FUNCTION_THRESHOLD if threshold is None else threshold)
+    elif (
+        found is None and re.fullmatch(r"[\w.]+:[A-Za-z_]\w*", name) and name.partition(":")[0] not in detector_kinds()
+    ):
         raise UserError(f"no module {name.partition(':')[0]} can be imported", hint=HINT)
     from faithkit_workflows.detectors.loading import kind_of, load_checkpoint, with_threshold
 

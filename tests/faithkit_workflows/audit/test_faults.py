@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from faithkit_workflows.audit import faults
+from faithkit_workflows.audit.invariances import LATE
 from tests.faithkit_workflows.audit.auditing import audit
 
 EXPECTED = {
@@ -12,8 +13,8 @@ EXPECTED = {
     "by_length": faults.LENGTH,
     "by_overlap": faults.OVERLAP,
     "by_batch": faults.BATCH,
-    "first_words": faults.LATE_CONTEXT,
-    "without_numbers": faults.BLIND_TO.format("numbers"),
+    "first_words": LATE,
+    "without_numbers": faults.BLIND_TO.format("number"),
     "with_chance": faults.UNSTABLE,
     "marking": faults.MARKS,
 }
