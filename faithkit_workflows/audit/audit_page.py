@@ -50,6 +50,10 @@ def describe_detection(audit: Audit) -> list[str]:
         f"while their original is not (the mutation score). {format_percent(found.false_alarms)}% of the unchanged "
         "originals are called hallucinated."
     )
+    lines.append(
+        f"Calling each answer with a word that the context lacks hallucinated finds "
+        f"{format_percent(audit.figures.overlap.score)}%; this baseline fails on paraphrases, which are not among them."
+    )
     ordered = sorted(found.found, key=lambda name: found.found[name].value)
     if len(ordered) > 1:
         best, worst = ordered[-1], ordered[0]
@@ -122,13 +126,19 @@ def detection_table(audit: Audit) -> Table:
     """Shows each type of change: how many copies, how many of them are found."""
     found = audit.figures.detection
     rows = [
-        [name, f"{found.found[name].n:,}", format_percent(found.found[name]), format_percent(found.unmoved.get(name))]
+        [
+            name,
+            f"{found.found[name].n:,}",
+            format_percent(found.found[name]),
+            format_percent(audit.figures.overlap.found.get(name), bounds=False),
+            format_percent(found.unmoved.get(name), bounds=False),
+        ]
         for name in TYPES
         if name in found.found
     ]
     if found.false_alarms is not None:
-        rows.append([UNCHANGED, f"{found.false_alarms.n:,}", format_percent(found.false_alarms), "-"])
-    heads = ("rows", "called hallucinated", "verdict unmoved")
+        rows.append([UNCHANGED, f"{found.false_alarms.n:,}", format_percent(found.false_alarms), "0.0", "-"])
+    heads = ("rows", "called hallucinated", "by word overlap", "unmoved")
     line = "percent, 95% intervals over documents; unmoved: exactly the label and probability of the original"
     return new_number_table("Changed copies of documents", "type", heads, rows, caption=[line])
 

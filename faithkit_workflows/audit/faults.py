@@ -37,6 +37,7 @@ class Figures:
 
     Args:
         called: The share of unchanged rows and copies that are called hallucinated, variants aside.
+        overlap: What calling each answer with an unknown word hallucinated makes of the same changed copies.
         explained: AUROC of length and overlap for the detector's labels.
         num_asked, num_failed: Rows that were asked for, and those without a verdict.
         reason: The most frequent one.
@@ -44,6 +45,7 @@ class Figures:
 
     called: Metric | None
     detection: Detection
+    overlap: Detection
     invariance: Invariance
     explained: dict[str, float]
     accuracy: Accuracy | None
@@ -96,7 +98,7 @@ def _blindness(detection: Detection) -> Iterator[Fault]:
 
 def _dependences(invariance: Invariance) -> Iterator[Fault]:
     compared = invariance.comparisons
-    again = compared[AGAIN].moved if AGAIN in compared else 0.0
+    again, by_chance = (compared[AGAIN].moved, compared[AGAIN].changed.value) if AGAIN in compared else (0.0, 0.0)
     if again >= MIN_MOVED:
         yield Fault(UNSTABLE, f"{100 * again:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[AGAIN]}.")
     batch = (
@@ -108,7 +110,7 @@ def _dependences(invariance: Invariance) -> Iterator[Fault]:
         yield Fault(BATCH, f"{100 * batch[0]:.1f}% of verdicts or probabilities differ {DESCRIPTIONS[batch[1]]}.")
     for name, one in compared.items():
         is_clear = one.changed.value >= MAX_CHANGED and (one.changed.low or 0) > MAX_CHANGED_LOW
-        if is_clear and name not in (AGAIN, ORDER, SINGLE):
+        if is_clear and name not in (AGAIN, ORDER, SINGLE) and one.changed.value > 2 * by_chance:
             yield Fault(name, f"The label changes on {format_percent(one.changed)}% of rows {DESCRIPTIONS[name]}.")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from faithkit.baselines.word_overlap import overlap_predictions
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit_workflows.audit.asking import NOT_ASKED, Asker, Limits
 from faithkit_workflows.audit.faults import Fault, Figures, find_faults
@@ -19,6 +20,7 @@ from faithkit_workflows.audit.target import Target
 
 VERSION = 1  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"
+SMALLEST = 1e-9  # share of unknown words: a single one is enough
 SHARE_OF_CASES, SHARE_OF_VARIANTS = 0.4, 0.75  # of the time that is left, as far as it is needed
 
 
@@ -86,6 +88,7 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
     figures = Figures(
         called=share([answers[row.id].label == HALLUCINATED for row in called], [row.group for row in called]),
         detection=measure_detection(cases, answers),
+        overlap=measure_detection(cases, overlap_predictions([row for row in cases if row.id in answers], SMALLEST)),
         invariance=invariance,
         explained=explain_labels(plain, answers),
         accuracy=measure_accuracy(material.rows, answers, name=target.name),
