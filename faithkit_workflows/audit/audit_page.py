@@ -117,27 +117,28 @@ def describe_left_out(audit: Audit) -> list[str]:
     """Counts what was not audited, and how long the audit took."""
     figures = audit.figures
     counts = [*audit.problems.most_common(), *audit.material.left_out.most_common()]
-    lines = [f"{count:,} x {reason}" for reason, count in counts] or ["Everything was audited."]
+    lines = [f"{reason} ({count:,})" for reason, count in counts] or ["Everything was audited."]
     speed = "" if audit.row_seconds is None else f", {audit.row_seconds:.3g} seconds each in the median"
     return [*lines, f"{figures.num_asked:,} rows were asked for{speed}; the audit took {audit.seconds:.0f} seconds."]
 
 
 def detection_table(audit: Audit) -> Table:
     """Shows each type of change: how many copies, how many of them are found."""
-    found = audit.figures.detection
+    found, overlap = audit.figures.detection, audit.figures.overlap
     rows = [
         [
             name,
             f"{found.found[name].n:,}",
             format_percent(found.found[name]),
-            format_percent(audit.figures.overlap.found.get(name), bounds=False),
+            format_percent(overlap.found.get(name), bounds=False),
             format_percent(found.unmoved.get(name), bounds=False),
         ]
         for name in TYPES
         if name in found.found
     ]
     if found.false_alarms is not None:
-        rows.append([UNCHANGED, f"{found.false_alarms.n:,}", format_percent(found.false_alarms), "0.0", "-"])
+        by_overlap = format_percent(overlap.false_alarms, bounds=False)
+        rows.append([UNCHANGED, f"{found.false_alarms.n:,}", format_percent(found.false_alarms), by_overlap, "-"])
     heads = ("rows", "called hallucinated", "by word overlap", "unmoved")
     line = "percent, 95% intervals over documents; unmoved: exactly the label and probability of the original"
     return new_number_table("Changed copies of documents", "type", heads, rows, caption=[line])
@@ -183,7 +184,7 @@ def describe_examples(audit: Audit) -> list[str]:
     """Shows changes that are missed, false alarms, and rows whose label changes, with the changed part in brackets."""
     detection, invariance = audit.figures.detection, audit.figures.invariance
     first_missed = {str(audit.rows[id_].meta[TYPE]): id_ for id_ in reversed(detection.missed)}
-    chosen = [(f"missed: {name}", id_, str(audit.rows[id_].meta[ORIGINAL])) for name, id_ in first_missed.items()]
+    chosen = [(f"missed {name}", id_, str(audit.rows[id_].meta[ORIGINAL])) for name, id_ in first_missed.items()]
     chosen += [("false alarm", id_, "") for id_ in detection.alarms[:MAX_EXAMPLES]]
     for name, one in invariance.comparisons.items():
         for id_ in one.examples[:MAX_EXAMPLES]:

@@ -136,7 +136,7 @@ def test_labels_of_unknown_meaning_are_counted_and_their_rows_still_audited(tmp_
     path = write_rows(tmp_path / "strange.jsonl", ["purple", "green"] * 12)
     done = audit("good", tmp_path / "other", f"rows={path}", "num_cases=3")
     assert done.figures.accuracy is None and done.figures.detection.score is not None
-    assert any("24 x row: a label of unknown meaning" in line for line in describe_left_out(done))
+    assert any("row: a label of unknown meaning (24)" in line for line in describe_left_out(done))
 
 
 def test_passages_of_a_row_are_shuffled_as_they_were_given(tmp_path: Path) -> None:
