@@ -6,9 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm.auto import tqdm
 
@@ -22,21 +20,7 @@ MAX_FAILURES, MAX_LATER_FAILURES = 5, 30  # in a row, before the first verdict a
 NOT_ASKED = "not asked: "
 NO_TIME, STOPPED = f"{NOT_ASKED}no time left", f"{NOT_ASKED}too many failures in a row"
 TOO_LONG = "over row_seconds"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Limits of an audit.
-
-    Args:
-        row_seconds: Of one row; a batch has as many times more.
-        max_seconds: Of all rows together.
-        batch_size: Rows at a time, where the detector is fast enough.
-    """
-
-    row_seconds: float
-    max_seconds: float
-    batch_size: int
+CLOSING_SECONDS = 10.0
 
 
 class Asker:
@@ -44,18 +28,23 @@ class Asker:
 
     A thread asks, so that a call that never returns can be given up; it goes on in the background until the end.
 
+    Args:
+        row_seconds: The time of one row; a batch has as many times more.
+        max_seconds: The time of all rows together.
+        batch_size: Rows at a time, where the detector is fast enough.
+
     Attributes:
         problems: How many rows had no verdict, by reason.
         seconds: Of each row that was answered in this process.
     """
 
-    def __init__(self, target: Target, path: Path, limits: Limits):
-        self.target, self.limits = target, limits
+    def __init__(self, target: Target, path: Path, *, row_seconds: float, max_seconds: float, batch_size: int):
+        self.target, self.row_seconds, self.batch_size = target, row_seconds, batch_size
         self.problems: Counter[str] = Counter()
         self.seconds: list[float] = []
         self._known = {row["id"]: Prediction.from_dict(row) for row in read_jsonl(path)} if path.exists() else {}
         self._file = JsonlAppender(path)
-        self._end = self._part_end = time.monotonic() + limits.max_seconds
+        self._end = self._part_end = time.monotonic() + max_seconds
         self._failures = self._late = 0  # in a row
         self._worker = _Worker(target)
 
@@ -85,8 +74,9 @@ class Asker:
         return found
 
     def close(self) -> None:
-        """Closes the file of answers."""
+        """Closes the file of answers, and waits for the call that an interruption has left."""
         self._file.close()
+        self._worker.close()
 
     def _mean(self) -> float:
         return sum(self.seconds) / len(self.seconds)
@@ -94,7 +84,7 @@ class Asker:
     def _batch_size(self) -> int:
         if not self.seconds:  # the first row measures the time
             return 1
-        return max(1, min(self.limits.batch_size, int(self.limits.row_seconds / max(self._mean(), 1e-6))))
+        return max(1, min(self.batch_size, int(self.row_seconds / max(self._mean(), 1e-6))))
 
     def _refusal(self) -> str:
         """Returns why nothing more is asked; empty where it is."""
@@ -109,7 +99,7 @@ class Asker:
             self.problems[reason] += len(rows)
             return {}
         began = time.monotonic()
-        answers = self._worker.predict(rows, self.limits.row_seconds * len(rows))
+        answers = self._worker.predict(rows, self.row_seconds * len(rows))
         if isinstance(answers, str):
             if answers == TOO_LONG:
                 self._worker = _Worker(self.target)
@@ -136,9 +126,10 @@ class _Worker:
 
     def __init__(self, target: Target):
         self._target = target
-        self._asked: queue.Queue[Sequence[Example]] = queue.Queue()
+        self._asked: queue.Queue[Sequence[Example] | None] = queue.Queue()
         self._answered: queue.Queue[list[Prediction | str] | str] = queue.Queue()
-        threading.Thread(target=self._work, daemon=True).start()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
 
     def predict(self, rows: Sequence[Example], seconds: float) -> list[Prediction | str] | str:
         """Returns the answers, or the reason why there are none."""
@@ -148,20 +139,19 @@ class _Worker:
         except queue.Empty:
             return TOO_LONG
 
+    def close(self) -> None:
+        """Ends the thread: Python would abort if it ended while torch computes there."""
+        self._asked.put(None)
+        self._thread.join(CLOSING_SECONDS)
+
     def _work(self) -> None:
-        while True:
-            rows = self._asked.get()
+        while (rows := self._asked.get()) is not None:
             self._answered.put(self._predict(rows))
 
     def _predict(self, rows: Sequence[Example]) -> list[Prediction | str] | str:
         try:
-            answers: Any = self._target.predict(rows)
+            return self._target.predict(rows)
         except UserError as error:
             return shorten(error.problem, 120)[1:-1]
         except (Exception, SystemExit) as error:  # a function of the user may raise anything
             return f"{type(error).__name__}: {shorten(str(error), 100)[1:-1]}"
-        if [one.id for one in answers if isinstance(one, Prediction)] != [
-            row.id for row, one in zip(rows, answers, strict=False) if isinstance(one, Prediction)
-        ] or len(answers) != len(rows):
-            return "answers of other rows, or not of all"
-        return list(answers)

@@ -162,7 +162,7 @@ def compare_variants(
     asker: Asker, rows: Sequence[Example], others: Sequence[Document], *, long_words: int, seed: int
 ) -> tuple[Invariance, dict[str, Example], dict[str, Prediction]]:
     """Asks for rows and their variants; also returns all of them, and their verdicts, by id."""
-    size = asker.limits.batch_size if asker.target.takes_batches else None
+    size = asker.batch_size if asker.target.takes_batches else None
     asked = {row.id: row for row in rows}
     answers = asker.ask(rows, "rows", batch_size=size)
     pairs: dict[str, list[tuple[str, str]]] = {}

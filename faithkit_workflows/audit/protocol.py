@@ -10,7 +10,7 @@ from typing import Any
 
 from faithkit.baselines.word_overlap import overlap_predictions
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit_workflows.audit.asking import NOT_ASKED, Asker, Limits
+from faithkit_workflows.audit.asking import NOT_ASKED, Asker
 from faithkit_workflows.audit.faults import Fault, Figures, find_faults
 from faithkit_workflows.audit.invariances import choose_rows, compare_variants
 from faithkit_workflows.audit.material import Material, read_material
@@ -65,10 +65,8 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
     material = read_material(config)
     seed = config["seed"]
     cases = make_cases(material.documents, material.others, num_cases=config["num_cases"], seed=seed)
-    limits = Limits(
-        row_seconds=config["row_seconds"], max_seconds=config["max_seconds"], batch_size=config["batch_size"]
-    )
-    asker = Asker(target, folder / ANSWERS, limits)
+    limits = {name: config[name] for name in ("row_seconds", "max_seconds", "batch_size")}
+    asker = Asker(target, folder / ANSWERS, **limits)
     try:
         with asker.part(SHARE_OF_CASES):
             answers = asker.ask(cases, "changed copies")

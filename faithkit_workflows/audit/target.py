@@ -81,7 +81,10 @@ class DetectorTarget:
 
     def predict(self, rows: Sequence[Example]) -> list[Prediction | str]:
         joined = [replace(row, knowledge=self.join(passages_of(row))) for row in rows]
-        return [_usable(one) for one in self.detector.predict_examples(joined)]
+        found = list(self.detector.predict_examples(joined))
+        if [one.id for one in found] != [row.id for row in rows]:
+            return ["answers of other rows, or not of all"] * len(rows)
+        return [_usable(one) for one in found]
 
 
 def _usable(prediction: Prediction) -> Prediction | str:

@@ -1,8 +1,10 @@
 """The protocol: failures are counted, documents and rows of all kinds are taken, an interrupted audit goes on."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,18 @@ def test_an_interrupted_audit_asks_only_for_what_is_missing(tmp_path: Path) -> N
     again = run_audit(FunctionTarget("f", counting), tmp_path, config)
     assert 10 <= len(asked) < whole
     assert again.figures == first.figures
+
+
+def test_ctrl_c_ends_the_command_and_says_how_to_go_on(tmp_path: Path) -> None:
+    arguments = ["audit", f"{MODULE}:slow", f"run_dir={tmp_path / 'run'}"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    while not (tmp_path / "run" / ANSWERS).exists() or not (tmp_path / "run" / ANSWERS).stat().st_size:
+        time.sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == 130 and f"faithkit audit resume={tmp_path / 'run'}" in errors
 
 
 def test_documents_of_all_kinds_are_counted_and_english_ones_used(tmp_path: Path) -> None:
