@@ -57,15 +57,7 @@ _ABBREVIATION = re.compile(r"\b(?:[A-Z]|Dr|Mr|Mrs|Ms|St|No|Nr|vs|etc|e\.g|i\.e|a
 Change = tuple[int, int, str]  # replaces text[start:end]
 
 
-@dataclass(frozen=True)
-class Pool:
-    """Names and sentences of other documents."""
-
-    names: list[str]
-    sentences: list[str]
-
-
-Changer = Callable[[str, str, Pool, random.Random], Sequence[Change]]
+Changer = Callable[[str, str, "Pool", random.Random], Sequence[Change]]
 
 
 @dataclass(frozen=True)
@@ -81,6 +73,21 @@ class Document:
         plain = re.sub(r"(?s)```.*?(?:```|$)|(?m:^#+ [^\n]*$)", "", text)
         plain = re.sub(r"(?m)^\s*(?:[-*>]|\d+\.)\s+", "\n\n", plain)
         return cls(name, tuple(split_passages(plain)))
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Names and sentences that changes may bring in; the context decides whether they are supported."""
+
+    names: list[str]
+    sentences: list[str]
+
+    @classmethod
+    def of(cls, documents: Sequence[Document]) -> "Pool":
+        """Collects them from documents."""
+        texts = [passage for document in documents for passage in document.passages]
+        names = sorted({one.group() for text in texts for one in _find_names(text)})
+        return cls(names, [sentence for document in documents for sentence in list_sentences(document)])
 
 
 def is_english(text: str) -> bool:
@@ -242,11 +249,9 @@ def make_cases(
     queues = [list(_bases(document, rng)) for document in documents]
     for queue in queues:
         rng.shuffle(queue)
-    pools = [_pool_of([other for other in (*documents, *others) if other is not document]) for document in documents]
+    pool = Pool.of([*documents, *others])
     cases: list[Example] = []
-    rounds = zip_longest(*([(pool, base) for base in queue] for pool, queue in zip(pools, queues, strict=True)))
-    turns = (turn for each in rounds for turn in each if turn is not None)
-    for pool, base in turns:
+    for base in (one for each in zip_longest(*queues) for one in each if one is not None):
         wanted = [name for name in TYPES if counts[name] < num_cases]
         if not wanted or len(cases) > 4 * num_cases * len(TYPES):
             break
@@ -257,11 +262,6 @@ def make_cases(
                 counts[name] += 1
         cases += [base, *copies] if copies else []
     return cases
-
-
-def _pool_of(documents: Sequence[Document]) -> Pool:
-    names = {one.group() for document in documents for passage in document.passages for one in _find_names(passage)}
-    return Pool(sorted(names), [sentence for document in documents for sentence in list_sentences(document)])
 
 
 def list_sentences(document: Document) -> list[str]:
