@@ -71,7 +71,7 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
         with asker.part(SHARE_OF_CASES):
             answers = asker.ask(cases, "changed copies")
         chosen = choose_rows(cases, material.rows, config["num_variants"])
-        others = [*material.documents, *material.others]
+        others = material.others or material.documents  # of passages that are irrelevant for certain
         with asker.part(SHARE_OF_VARIANTS):
             variants = [replace(row, id=f"base/{row.id}") for row in chosen]
             invariance, asked, of_variants = compare_variants(
