@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ OPTIONAL = (
     "onnxruntime",
     "optuna",
     "submitit",
+    "nltk",
 )
 
 
@@ -48,6 +50,19 @@ def test_imports_run_one_way(path: Path) -> None:
         return  # the public face names what stands on the ground, and imports it when it is used
     package = path.relative_to(ROOT).parts[0]
     assert imported(path) & set(ALLOWED) <= ALLOWED[package] | {package}
+
+
+def test_there_are_no_cycles_also_of_imports_within_functions() -> None:
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in MODULES
+    }
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        targets = {(str(node.module), f"{node.module}.{alias.name}") for node in nodes for alias in node.names}
+        found = {member if member in modules else module for module, member in targets}
+        graph[name] = (found & set(modules)) - {name}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the cycle
 
 
 def test_every_module_loads_without_the_optional_packages() -> None:

@@ -15,8 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from faithkit.errors import UserError
-
 TAGGER, CRITIC, JUDGE, GUARDIAN = "tagger", "critic", "judge", "guardian"
 CLASSIFIER, FIRST_TOKEN, T5_ENCODER, ALIGNSCORE = "classifier", "first_token", "t5_encoder", "alignscore"
 LANGUAGE_MODELS = (JUDGE, GUARDIAN)  # run by an engine, on this machine or a server
@@ -103,31 +101,6 @@ class KnownDetector:
     hallucinated: str = ""
     faithful: str = ""
     new_tokens: int = 0
-
-    def find_source(self, argument: str, base: str = "") -> str:
-        """Finds a repository of the detector: a folder for `NAME:FOLDER`, else its hub name if it can be loaded.
-
-        Args:
-            argument: What follows the name.
-            base: Finds this repository instead, as the folder `base` in FOLDER, or on the hub.
-
-        Raises:
-            UserError: There is no such folder, or it is not in the cache and the hub was not reached.
-        """
-        from faithkit.weights.resolve import hub_file, hub_in_reach
-
-        folder = Path(argument).expanduser()
-        if argument and not folder.is_dir():
-            hint = f"checkpoint={self.name}:FOLDER with a copy of {self.hub}, or checkpoint={self.name} for the hub"
-            raise UserError(f"{argument} is not a folder", place=f"{self.name}:{argument}", hint=hint)
-        if argument and (not base or (folder / "base").is_dir()):
-            return str(folder / "base" if base else folder)
-        wanted = base or self.hub
-        if hub_file(wanted, *((self.file,) if self.file and not base else ())) or hub_in_reach():
-            return wanted
-        where = f"{argument}/base with a copy of it" if argument else f"checkpoint={self.name}:FOLDER with a copy of it"
-        problem = f"{self.name} needs {wanted} of the model hub, which was not reached"
-        raise UserError(problem, hint=f"give {where}, or set HF_HOME to a cache with it")
 
 
 @cache

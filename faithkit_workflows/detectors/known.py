@@ -32,7 +32,7 @@ from faithkit.weights.known_detectors import (
     known_detectors,
 )
 from faithkit.weights.known_detectors import JUDGE as READS_JUDGE
-from faithkit.weights.resolve import hub_file
+from faithkit.weights.resolve import hub_file, hub_in_reach
 from faithkit.weights.used_model import UsedModel, hash_folder
 from judge.judge import Judge
 from judge.options import AskOptions, PromptHeader
@@ -63,13 +63,13 @@ class KnownLoader:
         if path.startswith(SERVERS):
             problem, hint = f"{name} does not run on a server", f"checkpoint={name}, or checkpoint={name}:FOLDER"
             raise UserError(problem, place=path, hint=hint)
-        source = known.find_source(path)
+        source = find_source(known, path)
         options: dict[str, Any] = {"precision": precision, "batch_tokens": batch_tokens}
         if known.reads == TAGGER:
             return PromptedTagger(known, Tagger.load(source, **options))
         if known.reads == CRITIC:
             return Critic.load(source, labels=dict(known.labels.items()), **options)
-        base = known.find_source(path, known.base) if known.base else ""
+        base = find_source(known, path, known.base) if known.base else ""
         return EntailmentChecker.load(known, source, base, **options)
 
     @classmethod
@@ -107,7 +107,32 @@ def _load_engine(known: KnownDetector, path: str, precision: str) -> TextEngine:
     if known.served and not path:
         hint = f"serve {known.hub}, for instance with vLLM, and checkpoint={known.name}:http://HOST:8000/v1"
         raise UserError(f"{known.name} runs on a server: {known.served}, which is not run here", hint=hint)
-    return load_local(known.find_source(path), LocalOptions(precision=precision))
+    return load_local(find_source(known, path), LocalOptions(precision=precision))
+
+
+def find_source(known: KnownDetector, argument: str, base: str = "") -> str:
+    """Finds a repository of a detector: a folder for `NAME:FOLDER`, else its hub name if it can be loaded.
+
+    Args:
+        known: The detector's declaration.
+        argument: What follows the name.
+        base: Finds this repository instead, as the folder `base` in FOLDER, or on the hub.
+
+    Raises:
+        UserError: There is no such folder, or it is not in the cache and the hub was not reached.
+    """
+    folder = Path(argument).expanduser()
+    if argument and not folder.is_dir():
+        hint = f"checkpoint={known.name}:FOLDER with a copy of {known.hub}, or checkpoint={known.name} for the hub"
+        raise UserError(f"{argument} is not a folder", place=f"{known.name}:{argument}", hint=hint)
+    if argument and (not base or (folder / "base").is_dir()):
+        return str(folder / "base" if base else folder)
+    wanted = base or known.hub
+    if hub_file(wanted, *((known.file,) if known.file and not base else ())) or hub_in_reach():
+        return wanted
+    where = f"{argument}/base with a copy of it" if argument else f"checkpoint={known.name}:FOLDER with a copy of it"
+    problem = f"{known.name} needs {wanted} of the model hub, which was not reached"
+    raise UserError(problem, hint=f"give {where}, or set HF_HOME to a cache with it")
 
 
 class PromptedTagger:
