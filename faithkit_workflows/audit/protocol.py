@@ -77,7 +77,8 @@ def run_audit(target: Target, folder: Path, config: Mapping[str, Any]) -> Audit:
             invariance, asked, of_variants = compare_variants(
                 asker, variants, others, long_words=config["long_words"], seed=seed
             )
-        answers |= asker.ask(material.rows, "labelled rows")
+        if material.rows:
+            answers |= asker.ask(material.rows, "labelled rows")
     finally:
         asker.close()
     plain = [*cases, *material.rows]

@@ -192,7 +192,10 @@ def log_models(loaded: LoadedDetector) -> None:
     """Logs which models judge, their sizes, and the hardware that they run on."""
     from faithkit.hardware import describe_runner
 
-    names = ", ".join(f"{model.kind or 'external'} {model.path}" for model in loaded.models)
+    names = ", ".join(
+        model.path if model.kind and kind_in_name(model.path) else f"{model.kind or 'external'} {model.path}"
+        for model in loaded.models
+    )
     log.info("model: %s; %s", names or "none", describe_runner(loaded.detector))
 
 
