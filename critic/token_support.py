@@ -42,6 +42,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from critic.runtime.last_layer import reads_first_token, without_last_layer
+from critic.runtime.model_inputs import pad_inputs
 from critic.weights import longest_sequence
 from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
@@ -167,16 +168,10 @@ class TokenSupport:
         special = len(self.prefix) + len(self.suffix)
         lengths = np.array([special + len(ids) for ids in window_ids], np.int32)
         for batch in plan_batches(lengths, None, self.batch_tokens, None):
-            width = int(lengths[batch].max())
-            ids = torch.full((len(batch), width), self.pad)
-            mask = torch.zeros((len(batch), width), dtype=torch.long)
-            for row, number in enumerate(batch):
-                sequence = [*self.prefix, *window_ids[number].tolist(), *self.suffix]
-                ids[row, : len(sequence)], mask[row, : len(sequence)] = torch.tensor(sequence), 1
-            inputs = {"input_ids": ids.to(self.model.device)}
-            if not bool(mask.all()):  # without a mask attention uses a faster kernel
-                inputs["attention_mask"] = mask.to(self.model.device)
-            states = self._run_layer(inputs).float()  # [windows, tokens, hidden]
+            sequences = [[*self.prefix, *window_ids[number].tolist(), *self.suffix] for number in batch]
+            states = self._run_layer(
+                pad_inputs(sequences, self.pad, self.model.device)
+            ).float()  # [windows, tokens, hidden]
             begin = len(self.prefix)
             for row, number in enumerate(batch):
                 yield *windows[number], states[row, begin : begin + len(window_ids[number])]

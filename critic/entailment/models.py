@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.runtime.last_layer import first_token_only
+from critic.runtime.model_inputs import pad_inputs
 from faithkit.errors import UserError
 from faithkit.weights.known_detectors import ALIGNSCORE, CLASSIFIER, FIRST_TOKEN, T5_ENCODER, KnownDetector
 from faithkit.weights.load import check_vocabulary, import_transformers, load_config, load_model, load_tokenizer
@@ -118,20 +119,12 @@ def _fill(model: Any, tensors: Mapping[str, Tensor], source: str) -> Any:
 @torch.inference_mode()
 def support(known: KnownDetector, model: Any, rows: list[list[int]], pad_id: int) -> NDArray[np.float64]:
     """Computes P(supported) of a batch of token ids."""
-    width = max(map(len, rows))
-    ids = torch.full((len(rows), width), pad_id)
-    mask = torch.zeros((len(rows), width), dtype=torch.long)
-    for row, tokens in enumerate(rows):
-        ids[row, : len(tokens)], mask[row, : len(tokens)] = torch.tensor(tokens), 1
-    inputs = {"input_ids": ids.to(model.device)}
-    if not bool(mask.all()):  # without a mask attention uses a faster kernel
-        inputs["attention_mask"] = mask.to(model.device)
-    classes = None
+    inputs = pad_inputs(rows, pad_id, model.device)
     if known.reads == FIRST_TOKEN:
         start = torch.full((len(rows), 1), model.config.decoder_start_token_id, device=model.device)
-        logits, classes = model(**inputs, decoder_input_ids=start).logits[:, 0], list(known.answers)
+        logits = model(**inputs, decoder_input_ids=start).logits[:, 0, list(known.answers)]
+    elif known.reads == T5_ENCODER:
+        logits = model(**inputs).logits[:, 0]
     else:
         logits = model(**inputs).logits
-        logits = logits[:, 0] if known.reads == T5_ENCODER else logits
-    chosen = logits if classes is None else logits[:, classes]
-    return chosen.double().softmax(-1)[:, known.supported].cpu().numpy()
+    return logits.double().softmax(-1)[:, known.supported].cpu().numpy()

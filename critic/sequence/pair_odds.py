@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from critic.logistic import linear
+from critic.runtime.model_inputs import to_inputs
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
 from faithkit.training.batch_planning import plan_batches
@@ -60,11 +61,7 @@ def window_logits(
 
 @torch.inference_mode()
 def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    device = model.device
-    inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
-    if bool(inputs["attention_mask"].all()):
-        del inputs["attention_mask"]  # without a mask attention uses a faster kernel
-    return model(**inputs).logits.float().cpu().numpy()
+    return model(**to_inputs(batch, model.device)).logits.float().cpu().numpy()
 
 
 def compute_features(

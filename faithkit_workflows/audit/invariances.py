@@ -185,9 +185,9 @@ def compare_variants(
         name: found for name in DESCRIPTIONS if (found := _compare(pairs.get(name, ()), asked, answers)) is not None
     }
     copies = [after for _, after in pairs[COPIED] if after in answers]
-    wrong = [id_ for id_ in copies if answers[id_].label == HALLUCINATED]
-    rate = share([id_ in wrong for id_ in copies], [asked[id_].group for id_ in copies])
-    done = Invariance(comparisons=compared, copies=rate, copied=tuple(wrong))
+    is_wrong = {id_: answers[id_].label == HALLUCINATED for id_ in copies}
+    rate = share(list(is_wrong.values()), [asked[id_].group for id_ in copies])
+    done = Invariance(comparisons=compared, copies=rate, copied=tuple(id_ for id_ in copies if is_wrong[id_]))
     return done, asked, answers
 
 

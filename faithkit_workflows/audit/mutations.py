@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from data_modules.reading.formats import read_sections
 from data_modules.weak.dropped import drop_support
@@ -301,7 +302,7 @@ def _bases(document: Document, rng: random.Random) -> Iterator[Example]:
 
 def _copy(base: Example, name: str, pool: Pool, rng: random.Random) -> Example | None:
     id_ = f"{base.id.removesuffix(UNCHANGED)}{name}"
-    meta = {TYPE: name, ORIGINAL: base.id}
+    meta: dict[str, Any] = {TYPE: name, ORIGINAL: base.id}
     if name == REMOVED:
         found = next(drop_support(base, rng, 1), None)
         if found is None:
@@ -314,5 +315,5 @@ def _copy(base: Example, name: str, pool: Pool, rng: random.Random) -> Example |
     text, spans = apply_changes(first, changes)
     if not changes or text == first:
         return None
-    meta[PASSAGES] = passages_of(base)  # type: ignore[assignment]
+    meta[PASSAGES] = passages_of(base)
     return replace(base, id=id_, response=text + rest, label=HALLUCINATED, spans=spans, meta=meta)
