@@ -49,6 +49,8 @@ DATASETS = {
     "halludial": "data_modules.datasets.halludial.HalluDial",
     "halueval": "data_modules.datasets.halueval.HaluEval",
     "diahalu": "data_modules.datasets.diahalu.DiaHalu",
+    "aggrefact": "data_modules.datasets.claim_sets.AggreFact",
+    "true_sets": "data_modules.datasets.claim_sets.TrueSets",
     "weak_wow": "data_modules.weak.wow_pairs.WeakWow",
     "dropped_support": "data_modules.weak.dropped.DroppedSupport",
 }

@@ -8,6 +8,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, Protocol
 
 from data_modules.reading.rows import ReadReport, Row, read_rows
+from data_modules.reading.saved_datasets import parse_parquet
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 
@@ -39,7 +40,9 @@ Patterns = Mapping[str, Sequence[str]]
 
 def rows_of(file: File, report: ReadReport) -> Iterator[Row]:
     """Yields the rows of a file on disk, of a split on the hub or of a saved one."""
-    return read_rows(file, report) if isinstance(file, Path) else file.rows()
+    if not isinstance(file, Path):
+        return file.rows()
+    return read_rows(file, report, parse_parquet if file.suffix == ".parquet" else None)
 
 
 def find_files(path: str, *layouts: Patterns, address: str = "") -> dict[str, list[Path]]:

@@ -8,7 +8,7 @@ from faithkit.statistics.metric import ACCURACY, CLASSIFICATION, ERROR_RATE, LAN
 
 # Span metrics are declared by count and not by name; `rate` is of hallucinated turns.
 KINDS: Mapping[str, MetricKind] = {
-    **dict.fromkeys(("char_f1", "response_f1"), ACCURACY),
+    **dict.fromkeys(("char_f1", "response_f1", "iou"), ACCURACY),
     **dict.fromkeys(("hallucination_rate", "rate"), ERROR_RATE),
     **SUPPRESSION_KINDS,
     **LANGUAGE_MODEL,

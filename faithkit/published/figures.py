@@ -1,4 +1,4 @@
-"""Published figures by benchmark, in percent: detectors on RAGTruth, judges on dialogue benchmarks, corpus statistics.
+"""Published figures by benchmark, in percent: detectors on RAGTruth, sets of claims and PsiloQA, judges, corpora.
 
 Protocols differ from ours and from each other, so each row names its source. RAGTruth's paper gives precision, recall
 and F1 by task in its first version; figures of its revised version, and of other papers, are read in papers that cite
@@ -23,6 +23,7 @@ from faithkit.records import Example
 FOLDER = Path(__file__).parent
 REPAIR_HINT = "install faithkit again; or, to correct a figure, see faithkit/published/figures.py"
 CHECKSUMS = {  # SHA-256
+    "aggrefact_leaderboard": "685e5333e0106d1078699268aef331c1513e94b577d2b16bd9012995ef75dbe2",
     "diahalu_cot": "3c42c9e29d5c5b289d6cbb0fce13873deba00e53b6c8225f6242179226e38235",
     "diahalu_counts": "c4a5c2b90efe6b5ec35295c5f64cd240ba5acfde8540e9b6a86956432785ce57",
     "diahalu_detection": "f68eccaf5b5fd8e4501b2e6a126b7f1aed2724020790d3a68bf8f1b2d34fc2ae",
@@ -37,6 +38,7 @@ CHECKSUMS = {  # SHA-256
     "faithdial_unanswerable": "f53d6e93ec0490fa8e0667670d795822f928a8150b23843b34937bd843233784",
     "faithdial_validation": "b8466ef6d9f181ea64aacd7811ee5396c107258debe8fdfd6fcac347604a38db",
     "faithdial_zero_shot": "c58a963920657863de77bad319b55c202a9ff075e8215bda688f0cd07d9087ec",
+    "granite_guardian_true": "090034527eba0b921ece77dc1c5d52f25b47a167d5d03dc991f0f34563760fd6",
     "halludial_agreement": "beccba2bce1ff66c823cd026fd6078a4b48245794515926a11b581cb8c40752e",
     "halludial_comparative": "ad48218cf6244219b5fbd551f2ea4bd10727fb894c539cfc4cd1b820b68530dc",
     "halludial_counts": "cd0f388c1a098f72298383528b32da5423e746db62632b2f111801a0e3322a64",
@@ -47,8 +49,11 @@ CHECKSUMS = {  # SHA-256
     "halludial_rationales": "779f3634ff12b74affa14d2314c4606a8f24790b69b8b847997f7e4718846f5f",
     "halludial_scenarios": "8a3b5479ab502e0feb65c88920a9d38339bd4a197f6fa2252ecb1219ecfd0a82",
     "lettucedetect": "b12762549e092ad13d965a767d55ee311a73a39eca1eb0a5900bc488e01ba295",
+    "lettucedetect_v2": "8e0aa4c78b3583deccd67e051792713125bd79763b0b67dc0d23cbb8efa8c16d",
+    "lettucedetect_v2_psiloqa": "163bbb6a5d37c38a7ce469ae8b21d66df9ee725695af1d5f4d40aaaebb605681",
     "luna": "729c5dc5a7cf2594489acdc03ff9406f220a083ce3702cc61b29539ed3df8f8c",
     "rag_hat": "9fc8760dcce5464ec2b2c784daba372da29e4b25e289af22b90608d7a1ba9872",
+    "rag_hat_by_task": "0ebbc6c087a80b33ca47afd814bb41f8401e5baabb5077537baacfef00b01772",
     "ragtruth_basic": "e9fa9c28343f227b44d2fc39c4081b021708813d7b2c813785220881d7de6dbd",
     "ragtruth_lengths": "eadc0eaf564299517021e87d619bfb34d73533e9d247f57890707f68e8a5058c",
     "ragtruth_models": "3bbde123945b2b321eed46005fbdca1ebe082170cb43a12440ca5dd06d2d50ad",
@@ -56,6 +61,8 @@ CHECKSUMS = {  # SHA-256
     "ragtruth_revised": "eaf5b14b2d3b245f8bac6806628ab2df5f3914258689ae3bec8520242baf0395",
     "ragtruth_span_level": "0248d439c94f9da2a483ef7de40e85b1f5a4416c5b7dde2ff65f868ad4ade420",
     "ragtruth_suppression": "83a3f98c394022d253a9d5cee953f514a77f1a91fef7d56f93ae78204964443c",
+    "rl4hs": "7d79eb56de0a69a02efeb1ad1d5f28b78e1a4eebb785550dcec58a5bf37cc4b7",
+    "true_metrics": "87d5da2e08a3f9bdbb1ad1e47a69d8b746b99b33d6c26838c38931988aebeccb",
 }
 
 
@@ -119,7 +126,12 @@ TASKS = ("qa", "data2txt", "summary", "")  # "" is overall; the order of the pap
 PUBLISHED_LEVELS = ("response", "char")
 V1, REVISED = "v1", "revised"
 BY_TASK = {"response": "ragtruth_response_level", "char": "ragtruth_span_level"}  # the first version's tables
-OVERALL = {REVISED: "ragtruth_revised", "Luna": "luna", "RAG-HAT": "rag_hat", "LettuceDetect": "lettucedetect"}
+OVERALL = {
+    **{REVISED: "ragtruth_revised", "Luna": "luna", "RAG-HAT": "rag_hat", "LettuceDetect": "lettucedetect"},
+    "LettuceDetect v2": "lettucedetect_v2",
+}
+# Other papers' figures by task: the source, its level and table. A mean of tasks is no figure of all responses.
+OTHERS_BY_TASK = {"RAG-HAT": ("response", "rag_hat_by_task"), "RL4HS": ("char", "rl4hs")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +169,9 @@ def all_published_detectors() -> tuple[PublishedDetector, ...]:
     for level, name in BY_TASK.items():
         table = published_table(name)
         rows += [PublishedDetector(**row, source=V1, level=level, table=table) for row in table.rows]
+    for source, (level, name) in OTHERS_BY_TASK.items():
+        table = published_table(name)
+        rows += [PublishedDetector(**row, source=source, level=level, table=table) for row in table.rows]
     for source, name in OVERALL.items():
         table = published_table(name)
         for row in table.rows:
@@ -257,6 +272,18 @@ def _read_judge_figures(benchmark: str) -> list[JudgeFigures]:
 
 
 Row = Mapping[str, Any]
+# Benchmark to tables whose columns are the names of its sets.
+SET_TABLES: Mapping[str, Sequence[str]] = {
+    "aggrefact": ("aggrefact_leaderboard",),
+    "true_sets": ("true_metrics", "granite_guardian_true"),
+    "psiloqa": ("lettucedetect_v2_psiloqa",),
+}
+
+
+def set_figures(benchmark: str) -> list[tuple[Row, PublishedTable]]:
+    """Gives each system's figures by set, with their table; none for other benchmarks."""
+    tables = [published_table(name) for name in SET_TABLES.get(benchmark, ())]
+    return [(row, table) for table in tables for row in table.rows]
 
 
 def bucket_rows(by: str) -> dict[str, list[Row]]:

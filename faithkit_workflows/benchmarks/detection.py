@@ -8,6 +8,7 @@ from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
 from data_modules.datasets.pairs import Pairs
+from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import Detector
 from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.environment import environment
@@ -19,6 +20,7 @@ from faithkit.records import Prediction
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
 from faithkit.reports.report import Provenance, Report, merge_reports
+from faithkit.reports.set_report import set_report
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
     EvaluationResult,
@@ -95,7 +97,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         num_examples=config["num_examples"],
         origins={benchmark.name: predicted.origin},
     )
-    _add_reports(reports[benchmark.name], config, benchmark, predicted)
+    _add_reports(reports[benchmark.name], config, benchmark, predicted, fitting)
     return EvaluationResult(write_run_results(run, reports, meta=meta), collect_samples(reports))
 
 
@@ -143,7 +145,13 @@ def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) ->
     return _Predicted(predictions, origin, None if cascade else loaded.detector, cascade)
 
 
-def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Benchmark, predicted: _Predicted) -> None:
+def _add_reports(
+    reports: list[Report],
+    config: Mapping[str, Any],
+    benchmark: Benchmark,
+    predicted: _Predicted,
+    fitting: BaselineData,
+) -> None:
     """Adds to the shown report the costs of a cascade, metrics by column, a judge's rationales, official protocols."""
     block, num_resamples = config["benchmark"], config["num_resamples"]
     title, by = f"test/{benchmark.name}", block.get("by") or []
@@ -155,6 +163,7 @@ def _add_reports(reports: list[Report], config: Mapping[str, Any], benchmark: Be
     rows = benchmark.examples, predicted.predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
     others = [
+        set_report(*rows, title=title, dataset=dataset, fitting=fitting, num_resamples=num_resamples),
         columns_report(*rows, by, title=title, num_resamples=num_resamples) if by else None,
         score_rationales(*rows, block, dataset=dataset, num_resamples=num_resamples),
         official_report(*rows, num_resamples=num_resamples) if is_official_halueval(block) else None,

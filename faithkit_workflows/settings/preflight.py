@@ -306,7 +306,9 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
     if not place.exists() and not (source.files_stand_alone and (is_address(path) or is_glob(path))):
         field = "benchmark.path" if key.startswith("benchmark") else "data.path"
         field = f"{key}.path" if key.startswith("data.first") else field
-        yield UserError("no such file or folder", place=path, hint=suggest_path(field, place, "a folder or file"))
+        hint = suggest_path(field, place, "a folder or file")
+        hint += "; docs/data.md has its download" if source.address and "docs/data.md" not in hint else ""
+        yield UserError("no such file or folder", place=path, hint=hint)
     elif not source.train_only:
         if split is not None:
             resolve_split(source, split)

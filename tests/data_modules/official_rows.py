@@ -15,6 +15,7 @@ from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES
 from faithkit.records import Example
 from tests.data_modules.official import Rows
+from tests.data_modules.official.benchmark_sets import AGGREFACT, TRUE_SETS
 from tests.data_modules.official.dialogues import FAITHDIAL, TURNS, WOW
 from tests.data_modules.official.inference import CONJNLI, DECODE, DNLI, MNLI, SNLI
 from tests.data_modules.official.judged import AUDIT_GOLD, BEGIN
@@ -40,6 +41,8 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "halludial": ("spontaneous/spontaneous_test.json", HALLUDIAL, ("knowledge", "response", "target")),
     "halueval": ("qa_data.json", HALUEVAL_QA, None),
     "diahalu": ("DiaHalu.jsonl", DIAHALU, None),
+    "aggrefact": ("test.jsonl", AGGREFACT, ("doc", "claim", "label")),
+    "true_sets": ("frank_valid_download.csv", TRUE_SETS, ("grounding", "generated_text", "label")),
 }
 COMPANIONS = {"ragtruth": ("source_info.jsonl", RAGTRUTH_SOURCES)}  # a second file that the first needs
 FLAT = [name for name, case in CASES.items() if case[2]]

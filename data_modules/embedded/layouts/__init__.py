@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from data_modules.embedded.corpus import VERSION
+from data_modules.embedded.layouts.benchmark_sets import write_aggrefact, write_true
 from data_modules.embedded.layouts.common import (
     SPLITS,
     Layout,
@@ -104,6 +105,8 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "halludial": write_halludial,
     "halueval": write_halueval,
     "diahalu": write_diahalu,
+    "aggrefact": write_aggrefact,
+    "true_sets": write_true,
 }
 LAYOUTS_VERSION = 1  # raised when a layout holds other rows of the same corpus
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of a split, where a block names no others
