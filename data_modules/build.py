@@ -200,7 +200,7 @@ def read_benchmark(block: Mapping[str, Any], *, labelled: bool = True) -> Benchm
     Args:
         labelled: Rows without a label are left out and counted.
     """
-    report = ReadReport(block["on_bad_row"])
+    report = ReadReport(block["on_bad_row"], "benchmark.")
     target = block.get("_target_")
     name = block.get("dataset", None if target else block["name"])
     source = build_source(name, block["path"], _target_=target, **block["options"])

@@ -51,6 +51,9 @@ DATASETS = {
     "diahalu": "data_modules.datasets.diahalu.DiaHalu",
     "aggrefact": "data_modules.datasets.claim_sets.AggreFact",
     "true_sets": "data_modules.datasets.claim_sets.TrueSets",
+    "psiloqa": "data_modules.datasets.psiloqa.PsiloQa",
+    "faithbench": "data_modules.datasets.faithbench.FaithBench",
+    "ragtruth_plus_plus": "data_modules.datasets.ragtruth_plus_plus.RagTruthPlusPlus",
     "weak_wow": "data_modules.weak.wow_pairs.WeakWow",
     "dropped_support": "data_modules.weak.dropped.DroppedSupport",
 }

@@ -7,10 +7,10 @@ from types import NoneType
 from typing import Any
 from unicodedata import normalize
 
-from data_modules.reading.rows import BadRow, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.arguments import ASSISTANTS, read_text, read_turns, wrong
 from faithkit.errors import UserError, shorten
-from faithkit.records import FAITHFUL, HALLUCINATED, WHOLE_KNOWLEDGE, Span, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, WHOLE_KNOWLEDGE, Span, Turn
 
 SEEKER, WIZARD = "seeker", "wizard"  # who asks and who answers, in every dialogue dataset
 SPEAKER_MARKS = {SEEKER: "[Human]", WIZARD: "[Assistant]"}  # in a dialogue written as one text
@@ -129,6 +129,25 @@ def _bounds(item: Row, answer: str) -> tuple[int, int]:
         here = f"the answer has {shorten(answer[start:end])} at {start} to {end}"
         raise BadRow(f"field 'text' is {shorten(text)}, but {here}", hint=COUNTING)
     return start, end
+
+
+def locate_span(text: str, start: int, end: int, answer: str, report: ReadReport, label: str = UNTYPED) -> Span:
+    """Makes a span of offsets and the text there; where they disagree, the only place of the text counts.
+
+    Raises:
+        BadRow: The span is outside the answer or empty, or the text is not there, or at several places.
+    """
+    if not 0 <= start < end <= len(answer):
+        problem = f"a span from {start} to {end} is none of the answer's {len(answer)} characters"
+        raise BadRow(problem, hint=COUNTING)
+    if answer[start:end] != text:
+        if not text or answer.count(text) != 1:
+            here = f"the answer has {shorten(answer[start:end])} at {start} to {end}"
+            raise BadRow(f"the text of a span is {shorten(text)}, but {here}", hint=COUNTING)
+        report.count("span moved to its text, which its offsets miss")
+        start = answer.index(text)
+        end = start + len(text)
+    return Span(start=start, end=end, label=label)
 
 
 def whole_number(item: Row, name: str, hint: str | None = None) -> int:

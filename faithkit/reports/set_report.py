@@ -211,7 +211,7 @@ def _set_table(
     part = f" by {protocol.field}" if protocol.field else ", as its paper scores it"
     return new_number_table(
         f"{title}{part}, percent",
-        protocol.field or "rows of",
+        protocol.field or "part",
         ["rows", *heads],
         rows(),
         caption=lines,

@@ -47,7 +47,7 @@ def card_metadata(
         )
     licences = {licence_of(weights), *(DATASETS.get(name, {}).get("licence") for name in names)}
     data = ModelCardData(
-        language="en" if names and len(known) == len(names) else None,
+        language="en" if names and len(known) == len(names) and not any("language" in one for one in known) else None,
         license=licences.pop() if len(licences) == 1 else None,
         library_name="transformers",
         pipeline_tag=pipeline,

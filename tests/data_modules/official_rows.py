@@ -15,7 +15,14 @@ from data_modules.reading.rows import ReadReport
 from data_modules.registry import SOURCES
 from faithkit.records import Example
 from tests.data_modules.official import Rows
-from tests.data_modules.official.benchmark_sets import AGGREFACT, TRUE_SETS
+from tests.data_modules.official.benchmark_sets import (
+    AGGREFACT,
+    FAITHBENCH,
+    MESSAGES,
+    PLUS_PLUS_SPANS,
+    PSILOQA,
+    TRUE_SETS,
+)
 from tests.data_modules.official.dialogues import FAITHDIAL, TURNS, WOW
 from tests.data_modules.official.inference import CONJNLI, DECODE, DNLI, MNLI, SNLI
 from tests.data_modules.official.judged import AUDIT_GOLD, BEGIN
@@ -42,9 +49,15 @@ CASES: dict[str, tuple[str, Rows, tuple[str, str, str] | None]] = {
     "halueval": ("qa_data.json", HALUEVAL_QA, None),
     "diahalu": ("DiaHalu.jsonl", DIAHALU, None),
     "aggrefact": ("test.jsonl", AGGREFACT, ("doc", "claim", "label")),
+    "psiloqa": ("test.jsonl", PSILOQA, None),
+    "faithbench": ("batch_1.json", FAITHBENCH, None),
+    "ragtruth_plus_plus": ("messages.csv", MESSAGES, None),
     "true_sets": ("frank_valid_download.csv", TRUE_SETS, ("grounding", "generated_text", "label")),
 }
-COMPANIONS = {"ragtruth": ("source_info.jsonl", RAGTRUTH_SOURCES)}  # a second file that the first needs
+COMPANIONS = {  # a second file that the first needs
+    "ragtruth": ("source_info.jsonl", RAGTRUTH_SOURCES),
+    "ragtruth_plus_plus": ("hallucination_spans.csv", PLUS_PLUS_SPANS),
+}
 FLAT = [name for name, case in CASES.items() if case[2]]
 
 

@@ -5,7 +5,13 @@ from functools import partial
 from pathlib import Path
 
 from data_modules.embedded.corpus import VERSION
-from data_modules.embedded.layouts.benchmark_sets import write_aggrefact, write_true
+from data_modules.embedded.layouts.benchmark_sets import (
+    write_aggrefact,
+    write_faithbench,
+    write_psiloqa,
+    write_ragtruth_plus_plus,
+    write_true,
+)
 from data_modules.embedded.layouts.common import (
     SPLITS,
     Layout,
@@ -107,6 +113,9 @@ WRITERS: dict[str, Callable[..., Path]] = {
     "diahalu": write_diahalu,
     "aggrefact": write_aggrefact,
     "true_sets": write_true,
+    "psiloqa": write_psiloqa,
+    "faithbench": write_faithbench,
+    "ragtruth_plus_plus": write_ragtruth_plus_plus,
 }
 LAYOUTS_VERSION = 1  # raised when a layout holds other rows of the same corpus
 EMBEDDED_ROWS = {"train": 3000, "validation": 400, "test": 1000}  # examples of a split, where a block names no others

@@ -1,4 +1,6 @@
-"""Benchmarks of detectors: LLM-AggreFact and TRUE."""
+"""Benchmarks of detectors: LLM-AggreFact, TRUE, PsiloQA, FaithBench and RAGTruth++."""
+
+from typing import Any
 
 from tests.data_modules.official import LAKE, Rows
 
@@ -20,3 +22,90 @@ TRUE_SETS: Rows = [
     {"": str(number), "model": "a", "grounding": document, "generated_text": claim, "label": str(label)}
     for number, (_, document, claim, label) in enumerate(CLAIMS)
 ]
+
+
+def psiloqa(number: int, lang: str, answer: str, *marked: str) -> dict[str, Any]:
+    """A row of PsiloQA, with these parts of the answer marked."""
+    bounds, tagged = [], answer
+    for text in marked:
+        bounds.append([answer.index(text), answer.index(text) + len(text)])
+        tagged = tagged.replace(text, f"[HAL]{text}[/HAL]", 1)
+    return {
+        "id": f"{lang}_{number}",
+        "lang": lang,
+        "wiki_title": "Orvel",
+        "wiki_url": "https://example.org",
+        "llm_checkpoint": "small",
+        "wiki_passage": LAKE if number % 2 else INN,
+        "question": "What is Orvel?",
+        "golden_answer": "A lake.",
+        "llm_answer": answer,
+        "annotated_span": tagged,
+        "complexity": "easy",
+        "labels": bounds,
+    }
+
+
+PSILOQA: Rows = [
+    psiloqa(1, "en", "A lake of the southern coast.", "southern coast"),
+    psiloqa(2, "en", "An inn with twelve rooms."),
+    psiloqa(3, "fi", "Järvi, jonka syvyys on 90 metriä 🌊.", "90 metriä"),
+    psiloqa(4, "fi", "Majatalo avataan kesäkuussa, ja siinä on uima-allas.", "kesäkuussa", "uima-allas"),
+    psiloqa(5, "zh", "奥维尔湖很深。"),
+]
+
+
+def note(summary: str, text: str, *labels: str, annotator: str = "a") -> dict[str, Any]:
+    """An annotation of FaithBench."""
+    start = summary.index(text)
+    bounds = {"summary_span": text, "summary_start": start, "summary_end": start + len(text)}
+    return {"annot_id": 1, "annotator_id": annotator, "annotator_name": "", "label": [*labels], "note": "", **bounds}
+
+
+def sample(number: int, summary: str, *annotations: dict[str, Any]) -> dict[str, Any]:
+    """A sample of FaithBench."""
+    metadata = {"summarizer": f"maker/model-{number % 2}", "raw_sample_id": number}
+    texts = {"source": INN, "summary": summary}
+    return {"sample_id": number, **texts, "annotations": [*annotations], "metadata": metadata}
+
+
+POOL, ROOMY = "The inn has twelve rooms and a pool.", "A roomy inn opens in May."
+FAITHBENCH: Rows = [
+    {
+        "samples": [
+            sample(0, "The inn has twelve rooms."),
+            sample(
+                1,
+                POOL,
+                note(POOL, "a pool", "Unwanted", "Unwanted.Extrinsic"),
+                note(POOL, "a pool", "Questionable", annotator="b"),
+                note(POOL, "and a pool", "Benign", annotator="c"),
+            ),
+            sample(2, ROOMY, note(ROOMY, "roomy", "Questionable")),
+            sample(3, ROOMY, note(ROOMY, "roomy", "Benign")),
+            sample(4, ROOMY, note(ROOMY, "roomy")),
+        ]
+    }
+]
+
+
+def message(name: str, role: str, position: int, text: str, thread: str) -> dict[str, Any]:
+    """A row of RAGTruth++'s messages."""
+    meta = '{"model": "small", "original_id": "17"}'
+    where = {"position": str(position), "text": text, "message_thread_stable_id": thread}
+    return {"stable_id": name, "meta": meta, "role": role, **where}
+
+
+def span(message_id: str, start: int, end: int, text: str, label: str = "Evident Conflict") -> dict[str, Any]:
+    """A row of RAGTruth++'s spans."""
+    bounds = {"start_pos": str(start), "end_pos": str(end), "span_text": text, "label": label}
+    return {**bounds, "reasoning": "", "stable_id": f"{message_id}-{start}", "message_stable_id": message_id}
+
+
+MESSAGES: Rows = [
+    message("a1", "assistant", 1, "It has ten rooms,\nand a pool.", "t1"),
+    message("u1", "user", 0, f"Describe it, by this text: {INN}", "t1"),
+    message("u2", "user", 0, f"How deep is it? {LAKE}", "t2"),
+    message("a2", "assistant", 1, "It is deep.", "t2"),
+]
+PLUS_PLUS_SPANS: Rows = [span("a1", 22, 28, "a pool", "Invented"), span("a1", 7, 16, "ten rooms")]

@@ -117,6 +117,8 @@ def test_a_label_that_the_corpus_does_not_have(tmp_path: Path, name: str) -> Non
         ("faithcritic", "edited", "never"),
         ("ragtruth", "quality", "truncated"),
         ("aggrefact", "sets", "Wicked"),
+        ("psiloqa", "languages", "la"),
+        ("faithbench", "benign", "keep"),
     ],
 )
 def test_an_option_takes_its_values_alone(name: str, option: str, value: str) -> None:

@@ -1,0 +1,66 @@
+"""Benchmarks of named sets, as a user evaluates a detector of any tool on them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data_modules.embedded.layouts import written_layout
+from data_modules.registry import SOURCES
+from faithkit.errors import UserError
+from tests.data_modules.official.benchmark_sets import AGGREFACT
+from tests.data_modules.official_rows import make, read, write, write_case
+from tests.running import evaluate_here
+
+
+def predictions(file: Path, name: str, corpus: str) -> str:
+    """A file of another tool, which calls every second row hallucinated and marks its beginning."""
+    rows = []
+    for number, one in enumerate(read(make(name, corpus))[0]):
+        called = number % 2 == 0
+        spans = [{"start": 0, "end": 3, "label": "hallucination"}] if called and SOURCES[name].name == "psiloqa" else []
+        rows.append({"id": one.id, "label": "hallucinated" if called else "faithful", "score": 0.6, "spans": spans})
+    write(file, rows)
+    return str(file)
+
+
+def evaluate(tmp_path: Path, name: str, corpus: str) -> dict[str, float]:
+    given, run = predictions(tmp_path / "given.jsonl", name, corpus), tmp_path / "run"
+    line = [f"benchmark={name}", f"benchmark.path={corpus}", f"predictions={given}", f"run_dir={run}"]
+    evaluate_here(*line, "num_resamples=20")
+    found = json.loads((run / "metrics.json").read_text())["metrics"]
+    return {key.removeprefix(f"test/{name}/"): metric["value"] for key, metric in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "metric", "place"),
+    [
+        ("aggrefact", "mean/balanced_accuracy", "place "),
+        ("true_sets", "mean/auroc", "place "),
+        ("psiloqa", "mean/iou", "place "),
+        ("faithbench", "set/all rows/balanced_accuracy", "as its paper scores it"),
+    ],
+)
+def test_the_protocol_of_each_is_printed_with_published_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, metric: str, place: str
+) -> None:
+    values = evaluate(tmp_path, name, written_layout(name, {"validation": 90, "test": 90}))
+    assert 0 <= values[metric] <= 1
+    printed = capsys.readouterr().out
+    assert place in printed and f"{100 * values[metric]:.1f} [" in printed
+    assert ("* " in printed) == (name != "faithbench"), "the others have published figures by set"
+
+
+def test_rows_of_the_official_shape_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    values = evaluate(tmp_path, "aggrefact", str(write_case(tmp_path, "aggrefact")))
+    assert values["set/AggreFact-CNN/balanced_accuracy"] == 0, "the faithful row is called, the other is not"
+    assert values["set/Wice/balanced_accuracy"] == pytest.approx((0 + 1 / 2) / 2)
+    assert " Wice " in capsys.readouterr().out
+
+
+def test_an_error_names_the_key_of_the_command(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"set benchmark.path .*; docs/data.md has its download"):
+        evaluate_here("benchmark=aggrefact", f"benchmark.path={tmp_path / 'none'}", "checkpoint=default")
+    bad = write(tmp_path / "test.jsonl", [{**AGGREFACT[0], "label": "yes"}])
+    with pytest.raises(UserError, match=r"'label' is 'yes'.*\n.*\n.*set benchmark.on_bad_row=skip"):
+        evaluate_here("benchmark=aggrefact", f"benchmark.path={bad}", "checkpoint=default", f"run_dir={tmp_path / 'r'}")
