@@ -43,22 +43,6 @@ def test_a_set_can_be_chosen_and_the_others_are_counted(tmp_path: Path) -> None:
     assert len(examples) == 3 and counts["dropped: set AggreFact-CNN"] == 2
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"dataset": "Wicked"}, "'dataset' is 'Wicked'; known: 'aggrefact-cnn'"),
-        ({"label": 2}, "'label' is 2; known: '1', '0'"),
-        ({"label": None}, "'label' is None"),
-        ({"claim": " "}, "'claim' is empty"),
-    ],
-)
-def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    path = write(tmp_path / "test.jsonl", [AGGREFACT[0], {**AGGREFACT[1], **change}])
-    with pytest.raises(UserError, match=message) as caught:
-        read(make("aggrefact", path))
-    assert "test.jsonl, line 2" in str(caught.value)
-
-
 def test_a_wrong_column_name_is_told_with_what_the_row_has(tmp_path: Path) -> None:
     renamed = [{("document" if name == "doc" else name): value for name, value in AGGREFACT[0].items()}]
     with pytest.raises(UserError, match="looked for doc, claim, label; found dataset, document, claim, label"):

@@ -1,13 +1,10 @@
 """PsiloQA: answers in several languages, with spans by offsets of characters."""
 
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
-from faithkit.errors import UserError
 from tests.data_modules.official.benchmark_sets import INN, PSILOQA
 from tests.data_modules.official_rows import labels, make, read, write
 
@@ -39,21 +36,3 @@ def test_marks_that_are_not_those_of_the_offsets_are_counted(tmp_path: Path) -> 
     examples, counts = read(make("psiloqa", write(tmp_path / "test.jsonl", [shifted, *PSILOQA[1:]])))
     assert counts["labels and annotated_span disagree, the labels count"] == 1
     assert [(span.start, span.end) for span in examples[0].spans or ()] == [(0, 6)]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"labels": [[0, 99]]}, r"labels\[0\]: field 'end' is 99, but the answer has 29 characters"),
-        ({"labels": [[9, 9]]}, "the span holds nothing"),
-        ({"labels": [[1]]}, r"'labels\[0\]' must be a pair of offsets, got \[1\]"),
-        ({"labels": None}, "field 'labels' must be a list"),
-        ({"lang": "la"}, "'lang' is 'la'; known: 'ar', 'ca'"),
-    ],
-)
-def test_a_row_that_cannot_be_right(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = write(tmp_path / "test.jsonl", [PSILOQA[1], {**PSILOQA[0], **change}])
-    with pytest.raises(UserError, match=message) as caught:
-        read(make("psiloqa", path))
-    assert "test.jsonl, line 2" in str(caught.value)
-    assert read(make("psiloqa", path), on_bad_row="skip")[1]["rejected: bad row"] == 1

@@ -13,6 +13,7 @@ from data_modules.registry import SOURCES
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit_workflows.tables.user_table import open_user_table
+from tests.data_modules.official.benchmark_sets import AGGREFACT, PSILOQA
 from tests.data_modules.official.inference import DECODE
 from tests.data_modules.official.judgements import DIAHALU, HALLUDIAL, HALUEVAL_GENERAL
 from tests.data_modules.official.spans import XSUM_TOKENS
@@ -133,6 +134,8 @@ ROWS = {
     "halueval": ("general_data.json", HALUEVAL_GENERAL[0], HALUEVAL_GENERAL[1]),
     "halludial": ("induced_test.json", HALLUDIAL[2], HALLUDIAL[0]),
     "xsum_tokens": ("xsum_token_labels.jsonl", XSUM_TOKENS[1], XSUM_TOKENS[0]),
+    "aggrefact": ("test.jsonl", AGGREFACT[1], AGGREFACT[0]),
+    "psiloqa": ("test.jsonl", PSILOQA[1], PSILOQA[0]),
 }
 BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("decode", {"turns": []}, "'turns' is empty"),
@@ -162,6 +165,14 @@ BAD_ROWS: list[tuple[str, dict[str, Any], str]] = [
     ("xsum_tokens", {"labels": None}, "field 'labels' must be a list"),
     ("xsum_tokens", {"tokens": [1, 2, 3, 4]}, r"field 'tokens\[0\]' must be text"),
     ("xsum_tokens", {"summary": "\ud83d a b c"}, "half a surrogate pair"),
+    ("aggrefact", {"dataset": "Wicked"}, "'dataset' is 'Wicked'; known: 'aggrefact-cnn'"),
+    ("aggrefact", {"label": 2}, "'label' is 2; known: '1', '0'"),
+    ("aggrefact", {"label": None}, "'label' is None"),
+    ("psiloqa", {"labels": [[0, 99]]}, r"labels\[0\]: field 'end' is 99, but the answer has 29 characters"),
+    ("psiloqa", {"labels": [[9, 9]]}, "the span holds nothing"),
+    ("psiloqa", {"labels": [[1]]}, r"'labels\[0\]' must be a pair of offsets, got \[1\]"),
+    ("psiloqa", {"labels": None}, "field 'labels' must be a list"),
+    ("psiloqa", {"lang": "la"}, "'lang' is 'la'; known: 'ar', 'ca'"),
 ]
 
 
