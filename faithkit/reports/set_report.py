@@ -146,8 +146,8 @@ def row_iou(examples: Sequence[Example], predictions: Mapping[str, Prediction]) 
 def _published_means(sets: Iterable[str], dataset: str) -> list[tuple[float, str]]:
     """Computes the mean of each published system over the sets, the best first; only of those with all figures."""
     names = list(sets)
-    found = [(row["system"], [row.get(name) for name in names]) for row, _ in set_figures(dataset)]
-    return sorted(((float(np.mean(each)), one) for one, each in found if names and None not in each), reverse=True)
+    rows = [row for row, _ in set_figures(dataset) if names and all(row.get(name) is not None for name in names)]
+    return sorted(((float(np.mean([row[name] for name in names])), row["system"]) for row in rows), reverse=True)
 
 
 def _set_table(

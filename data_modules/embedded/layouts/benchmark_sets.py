@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from data_modules.datasets.claim_sets import AGGREFACT_SETS, TRUE_FILES
 from data_modules.datasets.psiloqa import LANGUAGES
@@ -71,9 +72,9 @@ def _with_tags(answer: Answer) -> str:
 
 def write_faithbench(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes FaithBench's batches, of fifty samples each; additions that are true are benign."""
-    samples = []
+    samples: list[dict[str, Any]] = []
     for _, source, answer in _answers(num_rows, ("test",), seed):
-        notes = []
+        notes: list[dict[str, Any]] = []
         for mark in answer.marks:
             kind = "Intrinsic" if "conflict" in mark.type else "Extrinsic"
             label = ["Benign"] if mark.implicit_true else ["Unwanted", f"Unwanted.{kind}"]
@@ -91,7 +92,8 @@ def write_faithbench(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Pa
 
 def write_ragtruth_plus_plus(folder: Path, num_rows: NumRows = 100, seed: int = 0) -> Path:
     """Writes RAGTruth++: a thread of a prompt and an answer for each answer, and the spans."""
-    messages, spans = [], []
+    messages: list[tuple[str, ...]] = []
+    spans: list[tuple[str, ...]] = []
     for number, (_, source, answer) in enumerate(_answers(num_rows, ("test",), seed)):
         thread, meta = f"t{number}", json.dumps({"model": answer.model, "original_id": str(number)})
         prompt = f"{source.question}\n{' '.join(source.passages)}"
