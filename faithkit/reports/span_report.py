@@ -120,7 +120,8 @@ def parts_table(
             yield None
 
     heads = [f"{level} F1" for level in LEVEL_TITLES]
-    return new_number_table(title, prefix.strip("/"), heads, rows(), no_wrap=heads, show_edge=True)
+    cited = dict.fromkeys(f"{row.source}: {row.protocol}" for each in (published or {}).values() for row in each)
+    return new_number_table(title, prefix.strip("/"), heads, rows(), caption=cited, no_wrap=heads, show_edge=True)
 
 
 def types_table(systems: Systems, *, title: str = "") -> Table:

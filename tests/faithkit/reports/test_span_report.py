@@ -52,6 +52,7 @@ def test_parts_show_every_system_with_its_rows():
     assert all(len(line) <= 80 for line in text.splitlines())
     assert re.search(r"Llama-2-13B, fine-tuned \(v1\) +\| +68\.7 \| +56\.6", text)
     assert text.count("2,700") == 2 and text.count("55.4 [50.0, 60.0]") == 4
+    assert "RAG-HAT: Song et al. 2024" in text and "RL4HS: Su et al. 2025" in text, "every figure is cited"
     types = {"type/evident_conflict/char_recall": METRIC}
     assert re.search(r"evident_conflict +\| +2,700 \| +55\.4", render_text(types_table({"model": types, "other": {}})))
 
