@@ -20,6 +20,7 @@ COMMANDS = {
     "check": "check one answer: is it supported by its context, and which parts are not?",
     "score": "score pairs of knowledge and response in a file",
     "audit": "test a detector: accuracy, invariance, the changes that it finds, its faults",
+    "compare": "compare detectors on your own rows: which is better, where do they disagree, what do they cost?",
     "chat": "talk to a generator in the terminal, with a verdict on each answer",
     "report": "compare runs: tables, paired tests, one page",
     "reproduce": "recompute tables of the papers, and compare them with the published ones",

@@ -35,6 +35,7 @@ AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by span
 HEADLINE = AIMS[0]
 NUM_FOLDS = 5  # for fitting and testing on the same rows
 BASELINES, OVERLAP, LENGTH = "baselines", "word_overlap", "response_length"  # keys of a model's folder
+REFITTED = "refitted"  # the key of the model at another threshold
 MEDIAN = "the tested rows without labels, their median"
 
 
@@ -188,7 +189,7 @@ def refit_threshold(predictions: Mapping[str, Prediction], data: BaselineData) -
     threshold = choose_threshold(np.array(scores, np.float64), gold, HEADLINE).value
     moved = {id_: _relabel(prediction, threshold) for id_, prediction in predictions.items()}
     name, fitted_on = "model, threshold fitted", f"{data.name}: {threshold:.4f}"
-    return Baseline(key="refitted", name=name, predictions=moved, fitted_on=fitted_on, threshold=threshold)
+    return Baseline(key=REFITTED, name=name, predictions=moved, fitted_on=fitted_on, threshold=threshold)
 
 
 def _relabel(prediction: Prediction, threshold: float) -> Prediction:
@@ -197,3 +198,25 @@ def _relabel(prediction: Prediction, threshold: float) -> Prediction:
     score = prediction.score
     assert score is not None
     return replace(prediction, label=HALLUCINATED if score >= threshold else FAITHFUL, spans=())
+
+
+def cross_fit_baselines(
+    rows: Sequence[Example], predictions: Mapping[str, Prediction] | None = None
+) -> tuple[dict[str, dict[str, Prediction]], dict[str, str]]:
+    """Predicts each fold of rows by baselines that were fitted on the other folds, by key, with the baselines' names.
+
+    Baselines that some fold lacks are left out.
+
+    Args:
+        predictions: A model's, which get another threshold, fitted in the same way.
+    """
+    found: dict[str, dict[str, Prediction]] = {}
+    names: dict[str, str] = {}
+    known = predictions or {}
+    for others, held in folds_by_group(rows):
+        of_model = {row.id: known[row.id] for row in others if row.id in known}
+        data = BaselineData(rows=others, name="other folds", learn=True, model_predictions=of_model)
+        for one in predict_baselines(held, data, {row.id: known[row.id] for row in held if row.id in known}):
+            found.setdefault(one.key, {}).update(one.predictions)
+            names[one.key] = one.name
+    return {key: of_rows for key, of_rows in found.items() if len(of_rows) == len(rows)}, names

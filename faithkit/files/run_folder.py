@@ -18,6 +18,7 @@ SCRIPTS = {
     "target": "audit",
     "model": "train",
     "benchmark": "evaluate",
+    "models": "compare",
     "columns": "score",
     "decoding": "generate",
 }

@@ -117,10 +117,14 @@ def _without_texts(example: Example, prediction: Prediction) -> tuple[Example, P
     return bare, replace(prediction, text="", spans=())
 
 
-def describe_set(name: str, systems: Sequence[str], facts: Sequence[Fact]) -> dict[str, Any]:
-    """Describes a set of answers for the script: its name, its systems, and the facts that rows are filtered by."""
+def describe_set(name: str, systems: Sequence[str], facts: Sequence[Fact], noun: str = "run") -> dict[str, Any]:
+    """Describes a set of answers for the script: its name, its systems, and the facts that rows are filtered by.
+
+    Args:
+        noun: What the systems are called in the form.
+    """
     described = [{"name": fact.name, "title": fact.title, "values": list(fact.values)} for fact in facts]
-    return {"name": name, "systems": list(systems), "facts": described}
+    return {"name": name, "systems": list(systems), "noun": noun, "facts": described}
 
 
 def _facts(one: AnswerSet) -> list[Fact]:

@@ -4,14 +4,14 @@ A resample is a vector of weights: how often each group was drawn. A metric that
 for hundreds of resamples in one matrix product, so that thousands of resamples of a large benchmark take a second.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from faithkit.errors import UserError
-from faithkit.statistics.metric import Metric, MetricKind
+from faithkit.statistics.metric import PROPORTION, Metric, MetricKind
 from faithkit.statistics.spread import (
     CHUNK,
     MAX_GROUPS,
@@ -25,6 +25,7 @@ from faithkit.statistics.spread import (
 )
 
 FEW_GROUPS = 30  # fewer groups are noted
+MIN_GROUPS_OF_SHARE = 5  # of fewer groups, the interval of a share is over rows
 Kinds = MetricKind | Mapping[str, MetricKind]
 
 
@@ -201,6 +202,15 @@ def bootstrap(
         effect = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals are rough"
         notes.append(f"the data has only {groups.count} {effect}")
     return ScoredMetrics(metrics=metrics, notes=tuple(notes))
+
+
+def share(flags: Sequence[bool], groups: Sequence[str]) -> Metric | None:
+    """Computes a share with its 95% interval over groups; None without rows."""
+    if not flags:
+        return None
+    names = groups if len(set(groups)) >= MIN_GROUPS_OF_SHARE else [str(place) for place in range(len(flags))]
+    numbered = Groups.of(names)
+    return bootstrap(numbered, mean_statistic(numbered, {"share": flags}), kinds=PROPORTION).metrics["share"]
 
 
 def _kind_of(name: str, kinds: Kinds) -> MetricKind:

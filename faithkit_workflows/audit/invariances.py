@@ -9,9 +9,9 @@ from itertools import zip_longest
 
 from data_modules.negatives.make import verbatim_knowledge
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.statistics.bootstrap import share
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.asking import Asker
-from faithkit_workflows.audit.measures import share
 from faithkit_workflows.audit.mutations import Document
 from faithkit_workflows.audit.target import PASSAGES, passages_of
 

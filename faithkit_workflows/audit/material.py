@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -116,7 +116,7 @@ def _read_rows(config: Mapping[str, Any], left_out: Counter[str]) -> Iterator[Ex
             if not example.knowledge.strip() or not example.response.strip():
                 left_out["row: no knowledge or no response"] += 1
                 continue
-            yield _with_passages(example, [part for part in example.knowledge.split("\n\n") if part.strip()])
+            yield replace(with_passages(example), id=f"row/{example.id}")
 
 
 def _read_table(path: str, left_out: Counter[str]) -> Iterator[Example]:
@@ -132,14 +132,15 @@ def _read_table(path: str, left_out: Counter[str]) -> Iterator[Example]:
         if example.label is None:
             given = str(field_of(values, label) or "").strip() if label else ""
             left_out["row: a label of unknown meaning" if given else "row: no label"] += 1
-        parts = example.knowledge.split(SEPARATOR)
-        passages = parts if len(parts) > 1 else [part for part in parts[0].split("\n\n") if part.strip()]
-        yield _with_passages(example, passages)
+        example = with_passages(example)
+        yield replace(example, id=f"row/{example.id}")
 
 
-def _with_passages(example: Example, passages: Sequence[str]) -> Example:
-    meta = {**example.meta, PASSAGES: tuple(passages)}
-    return replace(example, id=f"row/{example.id}", knowledge="\n\n".join(passages), meta=meta)
+def with_passages(example: Example) -> Example:
+    """Reads the passages of a row whose knowledge was joined by SEPARATOR; a single text has some at empty lines."""
+    parts = example.knowledge.split(SEPARATOR)
+    passages = parts if len(parts) > 1 else [part for part in parts[0].split("\n\n") if part.strip()]
+    return replace(example, knowledge="\n\n".join(passages), meta={**example.meta, PASSAGES: tuple(passages)})
 
 
 def _sample(

@@ -5,34 +5,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from faithkit.baselines.simple_detectors import BaselineData, folds_by_group, predict_baselines
+from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
 from faithkit.baselines.word_overlap import length_score, unsupported_share
 from faithkit.calibration.thresholds import ReliabilityBin, reliability
 from faithkit.metrics.classification import Ranking, classification_metrics, compare_outcomes
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic
+from faithkit.statistics.bootstrap import Difference, Groups, share
 from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
-from faithkit.statistics.metric import PROPORTION, Metric
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 
-MIN_GROUPS = 5  # of fewer documents, intervals are over rows
 MIN_OF_CLASS = 8  # rows of each label, for an AUROC
 MIN_LABELLED = 20
 NUM_BINS = 5
 SAME = 1e-6  # difference of scores
-REFITTED = "refitted"
 Answers = Mapping[str, Prediction]
-
-
-def share(flags: Sequence[bool], groups: Sequence[str]) -> Metric | None:
-    """Computes a share with its 95% interval over groups; None without rows."""
-    if not flags:
-        return None
-    names = groups if len(set(groups)) >= MIN_GROUPS else [str(place) for place in range(len(flags))]
-    numbered = Groups.of(names)
-    return bootstrap(numbered, mean_statistic(numbered, {"share": flags}), kinds=PROPORTION).metrics["share"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +141,7 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
     if len(known) < MIN_LABELLED or not 2 <= positives <= len(known) - 2:
         return None
     predictions = {row.id: answers[row.id] for row in known}
-    baselines, names = _cross_fit(known, predictions)
+    baselines, names = cross_fit_baselines(known, predictions)
     outcomes = join_outcomes(known, predictions)
     others = {key: join_outcomes(known, of_baseline) for key, of_baseline in baselines.items()}
     systems = {name: classification_metrics(outcomes).metrics} | {
@@ -171,22 +160,3 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
         refitted=again,
         bins=reliability(outcomes.scores[scored], outcomes.gold[scored], NUM_BINS) if scored.any() else [],
     )
-
-
-def _cross_fit(
-    rows: Sequence[Example], predictions: Answers
-) -> tuple[dict[str, dict[str, Prediction]], dict[str, str]]:
-    """Predicts each fold of rows by baselines that were fitted on the other folds; those that some fold lacks go."""
-    found: dict[str, dict[str, Prediction]] = {}
-    names: dict[str, str] = {}
-    for others, held in folds_by_group(rows):
-        data = BaselineData(
-            rows=others,
-            name="other folds",
-            learn=True,
-            model_predictions={row.id: predictions[row.id] for row in others},
-        )
-        for one in predict_baselines(held, data, {row.id: predictions[row.id] for row in held}):
-            found.setdefault(one.key, {}).update(one.predictions)
-            names[one.key] = one.name
-    return {key: of_rows for key, of_rows in found.items() if len(of_rows) == len(rows)}, names

@@ -10,11 +10,12 @@ from typing import Any
 
 from faithkit.baselines.word_overlap import overlap_predictions
 from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.statistics.bootstrap import share
 from faithkit_workflows.audit.asking import NOT_ASKED, Asker
 from faithkit_workflows.audit.faults import Fault, Figures, find_faults
 from faithkit_workflows.audit.invariances import choose_rows, compare_variants
 from faithkit_workflows.audit.material import Material, read_material
-from faithkit_workflows.audit.measures import explain_labels, measure_accuracy, measure_detection, share
+from faithkit_workflows.audit.measures import explain_labels, measure_accuracy, measure_detection
 from faithkit_workflows.audit.mutations import make_cases
 from faithkit_workflows.audit.target import Target
 

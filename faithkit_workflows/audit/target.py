@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urldefrag
 
 from data_modules.datasets.pair_labels import WORDS
 from faithkit.detector import detector_kinds
@@ -220,8 +221,9 @@ def _open_server(config: Mapping[str, Any]) -> Target:
         UserError: No server answers, or it speaks neither.
     """
     seconds = config["row_seconds"]
+    address, model = urldefrag(config["target"])
     try:
-        server = read_server("any", config["target"], config["api_key_variable"])
+        server = read_server("any", address, config["api_key_variable"])
     except UserError as error:
         raise UserError(error.problem.replace("engine.base_url", "target"), hint=HINT) from error
     url, key = server.url, "" if server.key == NO_KEY else server.key
@@ -235,7 +237,7 @@ def _open_server(config: Mapping[str, Any]) -> Target:
             reasons.append(error)
             continue
         if models := read_models(content)[0]:
-            return _open_chat(base, models, config)
+            return _open_chat(base, models, {**config, "server_model": model or config["server_model"]})
     spans = f"{url.removesuffix('/v1')}{SPANS_PATH}"
     try:
         _request(spans, seconds, {"contexts": ["A cat."], "question": "", "answer": "A cat."})
@@ -255,7 +257,11 @@ def _open_chat(url: str, models: Sequence[str], config: Mapping[str, Any]) -> Ta
     model = config["server_model"] or models[0]
     if config["server_model"] is None and len(models) > 1:
         listed = ", ".join(models[:5])
-        raise UserError(f"the server has several models: {listed}", place=url, hint=f"server_model={models[0]}")
+        raise UserError(
+            f"the server has several models: {listed}",
+            place=url,
+            hint=f"server_model={models[0]}, or {url}#{models[0]}",
+        )
     seconds = config["row_seconds"]
     options = ServerOptions(
         base_url=url, api_key_variable=config["api_key_variable"], max_retries=1, timeout_seconds=seconds

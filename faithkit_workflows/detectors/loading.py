@@ -8,6 +8,7 @@ from typing import Any
 from faithkit.detector import BUILT_IN, CRITIC, JUDGE, Detector, DetectorKind, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
+from faithkit.inference.openai_engine import Usage
 from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
@@ -68,9 +69,14 @@ def log_usage(engine: Any) -> None:
     """Logs how many requests were sent, how many replies came from the cache, and what a server counted."""
     if isinstance(engine, CachedEngine):
         log.info("%s replies from the cache %s, %s requests", f"{engine.known:,}", engine.path, f"{engine.asked:,}")
-        engine = engine.engine
-    if (usage := getattr(engine, "usage", None)) is not None:
+    if (usage := usage_of(engine)) is not None:
         log.info("%s", usage)
+
+
+def usage_of(engine: Any) -> Usage | None:
+    """Returns what a server's engine has counted; None for other engines."""
+    found: Usage | None = getattr(engine.engine if isinstance(engine, CachedEngine) else engine, "usage", None)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

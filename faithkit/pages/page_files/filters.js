@@ -45,7 +45,7 @@ function findChoices() {
 function facetsOf(own, hasGold) {
   const first = (row) => row.said[state.a];
   const two = own.systems.length > 1;
-  const facets = two ? [{ name: "between", title: "The two runs", all: "all rows", of: between, order: BETWEEN }] : [];
+  const facets = two ? [{ name: "between", title: `The two ${own.noun}s`, all: "all rows", of: between, order: BETWEEN }] : [];
   const whose = two ? " (first)" : "";
   const verdicts = (row) => (!first(row) || isGenerated(first(row)) ? [] : [VERDICTS.includes(called(first(row))) ? called(first(row)) : "no verdict"]);
   facets.push({ name: "verdict", title: `Verdict${whose}`, all: "all", of: verdicts, order: VERDICTS });
@@ -107,7 +107,7 @@ function buildForm() {
   };
   box.replaceChildren();
   if (sets.length > 1) box.append(select("set", "Test set"));
-  if (isPair()) box.append(select("a", "First run"), select("b", "Second run"));
+  if (isPair()) box.append(select("a", `First ${opened.noun}`), select("b", `Second ${opened.noun}`));
   for (const facet of opened.facets) box.append(select(facet.name, facet.title));
   if (sets.length > 1) form.elements.set.append(...sets.map((set, place) => choice(set.name, String(place))));
   for (const name of isPair() ? ["a", "b"] : []) form.elements[name].append(...opened.systems.map((system, place) => choice(system, String(place))));

@@ -1,0 +1,288 @@
+"""Compares detectors on the rows that all of them have judged: accuracy where rows have labels, agreement everywhere.
+
+Any two models are compared as `faithkit report` compares runs: by a paired bootstrap over groups and by McNemar's test,
+both corrected by Holm for all pairs of models (faithkit_workflows/compare/comparison.py).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+import numpy as np
+
+from faithkit.baselines.simple_detectors import cross_fit_baselines
+from faithkit.errors import UserError
+from faithkit.metrics.classification import classification_metrics, classification_statistic, compare_outcomes
+from faithkit.metrics.judging import measure_agreement
+from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
+from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Groups, resample, share
+from faithkit.statistics.conclusion import MIN_GROUPS, MIN_ROWS, STRONGEST, Test, Verdict, conclude
+from faithkit.statistics.metric import CLASSIFICATION, Metric
+from faithkit_workflows.compare.asked_models import AskedModel
+from faithkit_workflows.compare.comparison import Pair, correct_p_values, mcnemar_test
+
+MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
+MIN_SHARE = 0.5  # of the rows; a model that judged fewer is left out
+SIGNIFICANT = 0.05
+SMALLEST = 0.05  # difference of macro-F1 that rows are planned for
+POWER = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
+BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
+MACRO_F1, FALSE_ALARMS = "macro_f1", "false_alarms"
+Answers = Mapping[str, Mapping[str, Prediction]]  # by model and row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """How often two models give the same label; kappa is None where both give one label only."""
+
+    first: str
+    second: str
+    agreement: Metric
+    kappa: Metric | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Figures on the common rows that people have labelled.
+
+    Args:
+        models: The metrics of each model, the best first.
+        baselines: Those of the simple baselines, fitted on other folds; none of few rows.
+        pairs: Every two models; none where all rows have one label.
+        lines: The conclusion, and how the best model compares with the strongest baseline.
+        notes: What makes figures uncertain.
+    """
+
+    num_rows: int
+    num_hallucinated: int
+    models: Mapping[str, Mapping[str, Metric]]
+    baselines: Mapping[str, Mapping[str, Metric]]
+    pairs: Sequence[Pair]
+    lines: Sequence[str]
+    notes: Sequence[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelComparison:
+    """A comparison of models.
+
+    Args:
+        asked: All models.
+        names: Those that are compared.
+        rows: All rows, with label where there is one.
+        common: The rows that all compared models have judged.
+        shares: By model the share of common rows that it calls hallucinated.
+        accuracy: None without labels.
+        to_label: Rows without a label, the largest disagreement first.
+        notes: What is not compared.
+    """
+
+    asked: Sequence[AskedModel]
+    names: Sequence[str]
+    rows: Sequence[Example]
+    common: Sequence[Example]
+    answers: Answers
+    shares: Mapping[str, Metric]
+    agreements: Sequence[Agreement]
+    accuracy: Accuracy | None
+    to_label: Sequence[Example]
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def lines(self) -> list[str]:
+        """The conclusion in words, the decisive sentence first."""
+        if self.accuracy is not None:
+            return list(self.accuracy.lines)
+        least = min(self.agreements, key=lambda one: one.agreement.value)
+        how = "agree" if len(self.names) == 2 else "agree least:"
+        kappa = "" if least.kappa is None else f" (kappa {least.kappa.value:.2f})"
+        rows = f"on {100 * least.agreement.value:.1f}% of {len(self.common):,} rows{kappa}"
+        return [f"{least.first} and {least.second} {how} {rows}; without labels nothing shows which is right."]
+
+
+def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_to_label: int) -> ModelComparison:
+    """Compares the models that have judged at least half of the rows.
+
+    Raises:
+        UserError: Fewer than two have.
+    """
+    judged = {one.name: [row for row in rows if row.id in one.answers] for one in asked}
+    answers = {
+        one.name: one.answers for one in asked if judged[one.name] and len(judged[one.name]) >= MIN_SHARE * len(rows)
+    }
+    notes = [_describe_failures(one, len(judged[one.name]), len(rows), one.name in answers) for one in asked]
+    notes = [note for note in notes if note]
+    common = [row for row in rows if all(row.id in of_model for of_model in answers.values())]
+    if len(answers) < 2 or not common:
+        hint = "correct the model, then compare again; resume=RUN asks again for the rows without a verdict"
+        raise UserError(f"fewer than two models have judged the rows. {' '.join(notes)}", hint=hint)
+    if len(common) < len(rows):
+        notes.append(f"Compared are the {len(common):,} of {len(rows):,} rows that all models have judged.")
+    labelled = [row for row in common if row.label is not None]
+    if 0 < len(labelled) < len(common):
+        notes.append(f"{len(labelled):,} of {len(common):,} rows have a label: accuracy is measured on these.")
+    groups = [row.group for row in common]
+    shares = {name: share([of[row.id].label == HALLUCINATED for row in common], groups) for name, of in answers.items()}
+    return ModelComparison(
+        asked=asked,
+        names=list(answers),
+        rows=rows,
+        common=common,
+        answers=answers,
+        shares={name: metric for name, metric in shares.items() if metric is not None},
+        agreements=[_agree(common, answers, *both) for both in combinations(answers, 2)],
+        accuracy=measure_accuracy(labelled, answers) if labelled else None,
+        to_label=choose_to_label([row for row in common if row.label is None], answers)[:num_to_label],
+        notes=notes,
+    )
+
+
+def _describe_failures(model: AskedModel, num_judged: int, num_rows: int, is_compared: bool) -> str:
+    if num_judged == num_rows:
+        return ""
+    reasons = "; ".join(f"{reason} ({count:,})" for reason, count in model.problems.most_common(3))
+    end = "" if is_compared else " It is left out."
+    return f"{model.name} has no verdict on {num_rows - num_judged:,} of {num_rows:,} rows: {reasons}.{end}"
+
+
+def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -> Agreement:
+    one, other = ([str(answers[name][row.id].label) for row in rows] for name in (first, second))
+    groups = [row.group for row in rows]
+    is_grouped = len(set(groups)) >= MIN_GROUPS_OF_SHARE
+    found = measure_agreement(one, other, groups if is_grouped else [row.id for row in rows]).metrics
+    return Agreement(first=first, second=second, agreement=found["agreement"], kappa=found.get("kappa"))
+
+
+def choose_to_label(rows: Sequence[Example], answers: Answers) -> list[Example]:
+    """Sorts rows by disagreement: how evenly labels divide, then how far probabilities are apart; drops the others."""
+
+    def disagreement(row: Example) -> tuple[int, float]:
+        found = [of_model[row.id] for of_model in answers.values()]
+        called = sum(one.label == HALLUCINATED for one in found)
+        scores = [one.score for one in found if one.score is not None]
+        return min(called, len(found) - called), max(scores, default=0.0) - min(scores, default=0.0)
+
+    ranked = sorted(rows, key=disagreement, reverse=True)
+    return [row for row in ranked if disagreement(row) > (0, 0.0)]
+
+
+def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
+    """Measures models and simple baselines on labelled rows, and tests the differences of models."""
+    outcomes = {name: join_outcomes(rows, {row.id: of[row.id] for row in rows}) for name, of in answers.items()}
+    scored = {name: classification_metrics(of_model) for name, of_model in outcomes.items()}
+    metrics = {name: {**scored[name].metrics, **_false_alarms(rows, answers[name])} for name in answers}
+    ranked = sorted(answers, key=lambda name: -metrics[name][MACRO_F1].value)
+    positives = sum(row.label == HALLUCINATED for row in rows)
+    baselines: dict[str, Mapping[str, Metric]] = {}
+    pairs: list[Pair] = []
+    if not 0 < positives < len(rows):
+        only, other = (LABELS[1], LABELS[0]) if positives else LABELS
+        lines = [
+            f"All {len(rows):,} labels are {only}: label {other} rows too, or nothing shows which model is better."
+        ]
+    else:
+        pairs = compare_every_two(rows, {name: outcomes[name] for name in ranked})
+        lines = [describe_best(ranked[0], [pair for pair in pairs if pair.first == ranked[0]])]
+        if len(rows) >= MIN_LABELLED and MIN_OF_CLASS <= positives <= len(rows) - MIN_OF_CLASS:
+            baselines, line = _measure_baselines(rows, ranked[0], outcomes[ranked[0]])
+            lines.append(line)
+    return Accuracy(
+        num_rows=len(rows),
+        num_hallucinated=positives,
+        models={name: metrics[name] for name in ranked},
+        baselines=baselines,
+        pairs=pairs,
+        lines=lines,
+        notes=list(dict.fromkeys(note for one in scored.values() for note in one.notes)),
+    )
+
+
+def _false_alarms(rows: Sequence[Example], answers: Mapping[str, Prediction]) -> dict[str, Metric]:
+    faithful = [row for row in rows if row.label == FAITHFUL]
+    found = share([answers[row.id].label == HALLUCINATED for row in faithful], [row.group for row in faithful])
+    return {} if found is None else {FALSE_ALARMS: found}
+
+
+def compare_every_two(rows: Sequence[Example], outcomes: Mapping[str, Outcomes]) -> list[Pair]:
+    """Tests the differences of every two models on the same resamples, corrected by Holm."""
+    groups = Groups.of(row.group for row in rows)
+    drawn = {name: resample(groups, classification_statistic(of_model)) for name, of_model in outcomes.items()}
+    right = {name: np.equal(of_model.called, of_model.gold) for name, of_model in outcomes.items()}
+    pairs = [
+        Pair(
+            test_set="own rows",
+            first=first,
+            second=second,
+            num_rows=len(rows),
+            num_groups=groups.count,
+            differences=drawn[first].subtract(drawn[second], CLASSIFICATION),
+            mcnemar=mcnemar_test(right[first], right[second]),
+        )
+        for first, second in combinations(outcomes, 2)
+    ]
+    correct_p_values(pairs)
+    return pairs
+
+
+def _measure_baselines(
+    rows: Sequence[Example], best: str, outcomes: Outcomes
+) -> tuple[dict[str, Mapping[str, Metric]], str]:
+    fitted, names = cross_fit_baselines(rows)
+    found = {names[key]: of_baseline for key, of_baseline in fitted.items() if key in BASELINES}
+    others = {name: join_outcomes(rows, of_baseline) for name, of_baseline in found.items()}
+    metrics = {
+        name: {**classification_metrics(others[name]).metrics, **_false_alarms(rows, of_baseline)}
+        for name, of_baseline in found.items()
+    }
+    differences = {name: compare_outcomes(outcomes, other)[MACRO_F1] for name, other in others.items()}
+    strongest = min(differences, key=lambda name: differences[name].value)
+    test = Test(metric="macro-F1", other=strongest, difference=differences[strongest])
+    text = conclude(best, test, title=STRONGEST).text
+    return {**metrics}, f"{text[:1].upper() if not text.startswith(best) else text[:1]}{text[1:]}."
+
+
+def describe_best(best: str, pairs: Sequence[Pair]) -> str:
+    """States which models the best one is better than, and how many more labels would show a difference from others.
+
+    Args:
+        pairs: The best model minus each other one.
+    """
+    tests = {
+        pair.second: Test(metric="macro-F1", other=pair.second, difference=pair.differences[MACRO_F1]) for pair in pairs
+    }
+    rows, groups = pairs[0].num_rows, pairs[0].num_groups
+    size = f"{rows:,} labelled rows{f' in {groups:,} groups' if groups != rows else ''}"
+    if any(test.verdict is Verdict.TOO_FEW for test in tests.values()):
+        needed = f"at least {MIN_ROWS} labelled rows in {MIN_GROUPS} groups are needed"
+        return f"Too few rows to tell which model is better: {size}; {needed}."
+    is_better = {
+        pair.second: tests[pair.second].verdict is Verdict.BETTER and pair.corrected[MACRO_F1] < SIGNIFICANT
+        for pair in pairs
+    }
+    parts = [f"better than {name} ({tests[name].text})" for name, better in is_better.items() if better]
+    level = [pair for pair in pairs if not is_better[pair.second]]
+    parts += [f"level with {pair.second} ({tests[pair.second].text})" for pair in level]
+    text = f"{best} is {' and '.join(parts)} on {size}"
+    return f"{text}: {describe_missing_rows(level)}." if level else f"{text}."
+
+
+def describe_missing_rows(level: Sequence[Pair]) -> str:
+    """States how many more rows would probably show the smallest of the differences, or one of five points.
+
+    The interval shrinks with the root of the number of rows.
+    """
+    pair = min(level, key=lambda one: abs(one.differences[MACRO_F1].value))
+    found = pair.differences[MACRO_F1]
+    wanted = max(abs(found.value), SMALLEST)
+    more = math.ceil(pair.num_rows * ((POWER * (found.high - found.low) / 2 / wanted) ** 2 - 1))
+    if more <= 0:
+        return f"a difference of {100 * wanted:.0f} points would probably be seen on these rows"
+    return f"label about {_round(more):,} more rows to see a difference of {100 * wanted:.0f} points"
+
+
+def _round(number: int) -> int:
+    """Rounds up to two digits."""
+    unit = 10 ** max(0, len(str(number)) - 2)
+    return math.ceil(number / unit) * unit

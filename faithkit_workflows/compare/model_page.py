@@ -1,0 +1,256 @@
+"""Writes a comparison of models: tables for terminal and page, figures and verdicts as JSON, and rows to label."""
+
+import html
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from faithkit.environment import environment
+from faithkit.files.atomic import dumps, write_json
+from faithkit.files.jsonl import write_jsonl
+from faithkit.metrics.results import Metric
+from faithkit.pages.page import describe_set
+from faithkit.pages.page_parts import (
+    Fact,
+    answer_blocks,
+    fill_legend,
+    fill_part,
+    fill_sections,
+    keep_first,
+    write_filled_page,
+)
+from faithkit.pages.page_tables import (
+    escape_terminal,
+    format_metric,
+    format_p,
+    format_percent,
+    new_number_table,
+    percent_rows,
+    print_tables,
+    table_section,
+)
+from faithkit.records import HALLUCINATED, Example
+from faithkit_workflows.audit.target import passages_of
+from faithkit_workflows.compare.asked_models import (
+    CPU_SECONDS,
+    DOLLARS,
+    LOADING,
+    READ,
+    REQUESTS,
+    ROWS,
+    SECONDS,
+    WRITTEN,
+    AskedModel,
+)
+from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, Accuracy, ModelComparison
+from faithkit_workflows.tables.scored_rows import write_table
+
+PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"
+MAX_ROWS = 20_000  # on the page
+SHOWN = {
+    "macro_f1": "macro-F1",
+    "auroc": "AUROC",
+    "precision": "precision",
+    "recall": "recall",
+    FALSE_ALARMS: "false alarms",
+}
+INTERVALS = "95% intervals over groups, or rows of fewer than five"
+SECONDS_LINE = "seconds: for 100 rows, after the first"
+LABEL_HINT = (
+    "Fill its column label with hallucinated or faithful, then give the file to the same command. It holds no verdict, "
+    "so that none is copied. These rows show best which model is better. Accuracy on them is not that on all rows, "
+    "since the models disagree on each."
+)
+
+
+def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, Any]) -> None:
+    """Writes all files of a comparison into the run's folder."""
+    facts = {"config": config, "environment": environment()}
+    write_json(folder / REPORT, _to_dict(found) | facts)
+    write_jsonl(folder / ANSWERS, _verdicts(found))
+    if found.to_label:
+        write_table(folder / TO_LABEL, [_to_label(row) for row in found.to_label], ",")
+    _write_page(folder / PAGE, found)
+
+
+def print_comparison(folder: Path, found: ModelComparison) -> None:
+    """Prints the headline table, the conclusion, what is not compared, and where the files are."""
+    if found.accuracy is not None:
+        print_tables(accuracy_table(found, bounds=(MACRO_F1,)))
+    else:
+        print_tables(share_table(found), *([agreement_table(found)] if len(found.names) > 2 else []))
+    print("\n".join(escape_terminal(line) for line in ["", *found.lines, *(f"note: {note}" for note in found.notes)]))
+    if found.to_label:
+        path, models = str(folder / TO_LABEL), f"models=[{','.join(found.names)}]"
+        print(f"label first: {len(found.to_label):,} rows, in the column label of this file; then compare again:")
+        print(f"  {escape_terminal(f'faithkit compare {shlex.quote(path)} {shlex.quote(models)}')}")
+    print(f"report: {escape_terminal(str(folder / PAGE))}")
+
+
+def accuracy_table(found: ModelComparison, *, bounds: Collection[str] | None = None) -> Table:
+    """Shows models, the best first, above simple baselines.
+
+    Args:
+        bounds: Metrics that are shown with their intervals; None for all.
+    """
+    accuracy = found.accuracy
+    assert accuracy is not None, "there are labels"
+    columns = SHOWN if accuracy.pairs else {"accuracy": "accuracy", FALSE_ALARMS: "false alarms"}
+    costs = {one.name: one.costs for one in found.asked}
+    models = percent_rows(accuracy.models, columns, bounds=bounds)
+    rows = [
+        *([*row, _format_cost(costs[name], SECONDS)] for name, row in zip(accuracy.models, models, strict=True)),
+        None,
+        *([*row, ""] for row in percent_rows(accuracy.baselines, columns, bounds=bounds)),
+    ]
+    counts = f"{accuracy.num_rows:,} labelled rows, {accuracy.num_hallucinated:,} of them hallucinated"
+    lines = [f"{counts}; percent, {INTERVALS}; {SECONDS_LINE}"]
+    lines += ["baselines are fitted on other folds of these rows"] * bool(accuracy.baselines)
+    return new_number_table("Accuracy", "model", [*columns.values(), "seconds"], rows, caption=lines)
+
+
+def pairs_table(accuracy: Accuracy) -> Table:
+    """Shows the tests of every two models."""
+    rows = []
+    for pair in accuracy.pairs:
+        one, mcnemar = pair.differences[MACRO_F1], pair.mcnemar
+        assert mcnemar is not None, "rows have labels"
+        alone = f"{mcnemar.first_alone:,} / {mcnemar.second_alone:,}"
+        figures = [format_percent(one.metric), format_p(pair.corrected[MACRO_F1]), alone, format_p(mcnemar.corrected)]
+        rows.append([pair.first, pair.second, *figures])
+    heads = ("macro-F1, difference", "p (Holm)", "right alone", "McNemar's p (Holm)")
+    lines = ["first minus second, paired bootstrap over groups", "right alone: rows on which only one of them is right"]
+    return new_number_table("Every two models", ("first", "second"), heads, rows, caption=lines)
+
+
+def share_table(found: ModelComparison) -> Table:
+    """Shows how much each model calls hallucinated."""
+    costs = {one.name: one.costs for one in found.asked}
+    rows = [[name, format_percent(metric), _format_cost(costs[name], SECONDS)] for name, metric in found.shares.items()]
+    line = f"percent of {len(found.common):,} rows, {INTERVALS}; {SECONDS_LINE}"
+    return new_number_table("Verdicts", "model", ["called hallucinated", "seconds"], rows, caption=[line])
+
+
+def agreement_table(found: ModelComparison) -> Table:
+    """Shows how often every two models give the same label."""
+    rows = [
+        [one.first, one.second, format_percent(one.agreement), format_metric(one.kappa)] for one in found.agreements
+    ]
+    line = "kappa: 0 is chance, 1 is full agreement"
+    return new_number_table("Agreement", ("first", "second"), ("same label, percent", "kappa"), rows, caption=[line])
+
+
+def cost_table(asked: Sequence[AskedModel]) -> Table:
+    """Shows the time of each model, and what servers have counted."""
+    heads = {SECONDS: "seconds", CPU_SECONDS: "CPU seconds", LOADING: "loading, s"}
+    counted = {REQUESTS: "requests", READ: "tokens read", WRITTEN: "written", DOLLARS: "dollars"}
+    heads |= {key: head for key, head in counted.items() if any(key in one.costs for one in asked)}
+    rows = [[one.name, *(_format_cost(one.costs, key) for key in heads)] for one in asked]
+    line = "seconds of wall and CPU time are for 100 rows, after the first; loading ends with the first verdict"
+    return new_number_table("Time and cost", "model", heads.values(), rows, caption=[line])
+
+
+def _format_cost(costs: Mapping[str, float], key: str) -> str:
+    if key not in costs or (key in (SECONDS, CPU_SECONDS) and not costs.get(ROWS)):
+        return "-"
+    if key in (SECONDS, CPU_SECONDS):
+        return f"{100 * costs[key] / costs[ROWS]:.3g}"
+    return f"{costs[key]:.4f}" if key == DOLLARS else f"{costs[key]:,.3g}" if key == LOADING else f"{costs[key]:,}"
+
+
+def _to_label(row: Example) -> dict[str, Any]:
+    """Makes a row to label, under names that every command finds; the label stays empty."""
+    passages, turns = passages_of(row), [{"speaker": turn.speaker, "text": turn.text} for turn in row.history]
+    return {
+        "id": row.id,
+        "group": row.group,
+        "context": passages[0] if len(passages) == 1 else dumps(list(passages)),
+        "question": turns[0]["text"] if len(turns) == 1 else dumps(turns) if turns else "",
+        "answer": row.response,
+        "label": "",
+    }
+
+
+def _verdicts(found: ModelComparison) -> Iterator[dict[str, Any]]:
+    for row in found.rows:
+        verdicts = {one.name: one.answers[row.id].to_dict() for one in found.asked if row.id in one.answers}
+        kept = {name: {key: one[key] for key in ("label", "score", "spans")} for name, one in verdicts.items()}
+        yield {"id": row.id, "label": row.label, "verdicts": kept}
+
+
+def _to_dict(found: ModelComparison) -> dict[str, Any]:
+    """Converts figures to plain containers; texts of rows are left out."""
+    accuracy = found.accuracy
+    return {
+        "conclusion": found.lines,
+        "notes": found.notes,
+        "rows": len(found.rows),
+        "compared_rows": len(found.common),
+        "models": {
+            one.name: {
+                "verdicts": len(one.answers),
+                "problems": dict(one.problems),
+                "costs": dict(one.costs),
+                "called_hallucinated": _metric(found.shares.get(one.name)),
+            }
+            for one in found.asked
+        },
+        "accuracy": None if accuracy is None else asdict(accuracy),
+        "agreement": [asdict(one) for one in found.agreements],
+        "label_first": [row.id for row in found.to_label],
+    }
+
+
+def _metric(metric: Metric | None) -> dict[str, float | int] | None:
+    return None if metric is None else metric.to_dict()
+
+
+def _write_page(path: Path, found: ModelComparison) -> None:
+    names = found.names
+    called = {row.id: sum(found.answers[name][row.id].label == HALLUCINATED for name in names) for row in found.common}
+    values = [f"{number} of {len(names)} models call it hallucinated" for number in range(len(names) + 1)]
+    fact = Fact("called", "Models", values, {id_: values[number] for id_, number in called.items()})
+    kept = keep_first(found.common, lambda row: called[row.id] in (0, len(names)), MAX_ROWS)
+    rows = [(row, [found.answers[name][row.id] for name in names], True) for row in kept]
+    write_filled_page(
+        path,
+        "report.html",
+        title="Comparison of models",
+        styles=("style.css", "sections.css", "page.css", "report.css"),
+        scripts=("answer.js", "tips.js", "filters.js", "report_ready.js"),
+        blocks={"sets": [describe_set("rows", names, [fact], noun="model")], **answer_blocks(0, rows, [fact])},
+        summary="".join(_paragraph(line, "summary") for line in found.lines),
+        **fill_sections(_sections(found, rows)),
+    )
+
+
+def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]]) -> Iterator[tuple[str, str, str]]:
+    accuracy = found.accuracy
+    if accuracy is not None:
+        tables = [accuracy_table(found), *([pairs_table(accuracy)] if accuracy.pairs else [])]
+        yield "accuracy", "Accuracy on labelled rows", "".join(map(table_section, tables)) + _notes(accuracy.notes)
+    yield (
+        "agreement",
+        "Verdicts and agreement",
+        "".join(map(table_section, (share_table(found), agreement_table(found)))),
+    )
+    if found.to_label:
+        where = f"{TO_LABEL} in this folder has {len(found.to_label):,} rows on which the models disagree most."
+        yield "label", "Label first", _notes([where, LABEL_HINT])
+    yield "cost", "Time and cost", table_section(cost_table(found.asked))
+    if found.notes:
+        yield "left-out", "What was not compared", _notes(found.notes)
+    legend = fill_legend([]) if any(one.spans for _, answers, _ in rows for one in answers) else ""
+    yield "browser", "Answers, and where two models disagree", fill_part("browser.html", chosen=legend)
+
+
+def _notes(lines: Iterable[str]) -> str:
+    return "".join(_paragraph(line, "note") for line in lines)
+
+
+def _paragraph(line: str, style: str) -> str:
+    return f'<p class="{style}">{html.escape(escape_terminal(line))}</p>\n'
