@@ -255,7 +255,7 @@ def describe_best(best: str, pairs: Sequence[Pair]) -> str:
     rows, groups = pairs[0].num_rows, pairs[0].num_groups
     size = f"{rows:,} labelled rows{f' in {groups:,} groups' if groups != rows else ''}"
     if any(test.verdict is Verdict.TOO_FEW for test in tests.values()):
-        needed = f"at least {MIN_ROWS} labelled rows in {MIN_GROUPS} groups are needed"
+        needed = f"at least {MIN_ROWS} in {MIN_GROUPS} groups are needed"
         return f"Too few rows to tell which model is better: {size}; {needed}."
     is_better = {
         pair.second: tests[pair.second].verdict is Verdict.BETTER and pair.corrected[MACRO_F1] < SIGNIFICANT

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from data_modules.reading.fields import alternate
 from faithkit.environment import environment
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import write_jsonl
@@ -34,7 +35,7 @@ from faithkit.pages.page_tables import (
     table_section,
 )
 from faithkit.records import HALLUCINATED, Example
-from faithkit_workflows.audit.target import passages_of
+from faithkit_workflows.audit.target import passages_of, question_of
 from faithkit_workflows.compare.asked_models import (
     CPU_SECONDS,
     DOLLARS,
@@ -164,15 +165,22 @@ def _format_cost(costs: Mapping[str, float], key: str) -> str:
 
 def _to_label(row: Example) -> dict[str, Any]:
     """Makes a row to label, under names that every command finds; the label stays empty."""
-    passages, turns = passages_of(row), [{"speaker": turn.speaker, "text": turn.text} for turn in row.history]
+    passages, question = list(passages_of(row)), question_of(row)
+    turns = [{"speaker": turn.speaker, "text": turn.text} for turn in row.history]
+    is_question = row.history == alternate([question])
     return {
         "id": row.id,
         "group": row.group,
-        "context": passages[0] if len(passages) == 1 else dumps(list(passages)),
-        "question": turns[0]["text"] if len(turns) == 1 else dumps(turns) if turns else "",
+        "context": _as_cell(passages[0]) if len(passages) == 1 else dumps(passages),
+        "question": _as_cell(question) if is_question or not turns else dumps(turns),
         "answer": row.response,
         "label": "",
     }
+
+
+def _as_cell(text: str) -> str:
+    """Writes a text; one that looks like a list is written as the only item of a list."""
+    return dumps([text]) if text.lstrip().startswith("[") else text
 
 
 def _verdicts(found: ModelComparison) -> Iterator[dict[str, Any]]:

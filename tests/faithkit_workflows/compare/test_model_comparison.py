@@ -1,0 +1,281 @@
+"""`faithkit compare`: several models on a user's rows, with labels, without, with some, and whatever goes wrong."""
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_modules.reading.fields import alternate
+from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.statistics.bootstrap import Difference
+from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
+from faithkit_workflows.compare.asked_models import VERDICTS, AskedModel, ask_models, read_rows
+from faithkit_workflows.compare.comparison import Pair
+from faithkit_workflows.compare.model_comparison import (
+    ModelComparison,
+    compare_models,
+    describe_best,
+    describe_missing_rows,
+)
+from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
+from tests.browser import PROGRAM, chromium
+from tests.faithkit.inference.server import ChatServer
+from tests.running import ROOT, plain_config
+
+MODULE = "tests.faithkit_workflows.audit.faulty"
+GOOD, LENGTH, NEGATIONS = (f"{MODULE}:{name}" for name in ("good", "by_length", "raising_at_negations"))
+
+
+def write_rows(path: Path, num_rows: int = 60, num_labels: int = 0) -> Path:
+    """Rows of as many documents; every second answer is wrong, and the first ones have a label."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["context", "question", "answer", "label"])
+        for number in range(num_rows):
+            wrong = number % 2
+            label = (HALLUCINATED if wrong else FAITHFUL) if number < num_labels else ""
+            fact, answer = (f"The tower of Ort{number} is {height} metres high." for height in (90, 90 + 5 * wrong))
+            writer.writerow([f"{fact} It was built before 1900.", "How high is it?", answer, label])
+    return path
+
+
+def compare(path: Path, folder: Path, models: Sequence[str], *overrides: str) -> ModelComparison:
+    """Compares in this process, and writes all files."""
+    config = plain_config("compare", f"path='{path}'", f"models=[{','.join(models)}]", *overrides)
+    rows, notes = read_rows(config)
+    found = compare_models(rows, ask_models(rows, folder, config), num_to_label=config["num_to_label"])
+    found.notes[:0] = notes
+    write_comparison(folder, found, config)
+    return found
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "faithkit", "compare", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+
+
+def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = compare(write_rows(tmp_path / "rows.csv", num_labels=60), tmp_path, [LENGTH, GOOD])
+    accuracy = found.accuracy
+    assert accuracy is not None and list(accuracy.models) == [GOOD, LENGTH], "the best first"
+    assert accuracy.models[GOOD]["macro_f1"].value == 1 and accuracy.models[GOOD]["false_alarms"].value == 0
+    assert set(accuracy.baselines) == {"word overlap", "response length", "counted features"}
+    assert found.lines[0].startswith(f"{GOOD} is better than {LENGTH} (macro-F1 +")
+    assert found.lines[0].endswith("on 60 labelled rows.") and "the strongest simple baseline" in found.lines[1]
+    assert not found.to_label and not (tmp_path / TO_LABEL).exists()
+    stored = json.loads((tmp_path / REPORT).read_text())
+    assert stored["conclusion"] == found.lines and stored["models"][GOOD]["costs"]["rows"] == 59
+    lines = [json.loads(line) for line in (tmp_path / ANSWERS).read_text().splitlines()]
+    assert len(lines) == 60 and lines[1]["verdicts"][GOOD]["label"] == lines[1]["label"] == HALLUCINATED
+    print_comparison(tmp_path, found)
+    assert "word overlap" in (shown := capsys.readouterr().out) and found.lines[0] in shown and PAGE in shown
+
+
+def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path) -> None:
+    rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH]
+    found = compare(rows, tmp_path / "first", models, "num_to_label=40")
+    assert found.accuracy is None and found.agreements[0].agreement.value == 0.5
+    assert found.lines == [
+        f"{GOOD} and {LENGTH} agree on 50.0% of 60 rows (kappa 0.00); without labels nothing shows which is right."
+    ]
+    path = tmp_path / "first" / TO_LABEL
+    with path.open(newline="") as file:
+        given_rows = list(csv.DictReader(file))
+    assert len(given_rows) == 40 and not any(row["label"] for row in given_rows)
+    assert all("95" in row["answer"] for row in given_rows[:30]), "their labels differ"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(given_rows[0]))
+        writer.writeheader()
+        writer.writerows({**row, "label": FAITHFUL if "90" in row["answer"] else HALLUCINATED} for row in given_rows)
+    again = compare(path, tmp_path / "second", models)
+    assert again.accuracy is not None and again.accuracy.num_rows == 40
+    assert again.lines[0].startswith(f"{GOOD} is better than {LENGTH}")
+    scored = subprocess.run(
+        [sys.executable, "-m", "faithkit", "score", str(path), f"run_dir={tmp_path / 'score'}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert "columns: knowledge=context response=answer label" in scored.stdout
+
+
+texts = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
+
+
+@given(passages=st.lists(texts, min_size=1, max_size=3, unique=True), question=texts, answer=texts)
+def test_rows_to_label_keep_every_text(
+    passages: list[str], question: str, answer: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("texts")
+    row = Example(
+        id="a:1",
+        source="own rows",
+        split="all",
+        group="g",
+        knowledge="\n\n".join(passages),
+        response=answer,
+        history=alternate([question]),
+        meta={PASSAGES: tuple(passages)},
+    )
+    answers = [{"a:1": Prediction(id="a:1", label=label)} for label in (FAITHFUL, HALLUCINATED)]
+    asked = [AskedModel(name=str(n), answers=one, problems=Counter(), costs={}) for n, one in enumerate(answers)]
+    write_comparison(folder, compare_models([row], asked, num_to_label=5), {})
+    ((found,), notes) = read_rows(plain_config("compare", f"path='{folder / TO_LABEL}'", "models=[a,b]"))
+    assert (passages_of(found), question_of(found), found.response) == (tuple(passages), question, answer)
+    assert found.group == "g" and found.label is None and not notes
+
+
+def test_some_labels_give_accuracy_on_these_rows_and_others_to_label(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.csv", num_rows=40, num_labels=12)
+    path.write_text(path.read_text() + "A cat.,Is it?,A dog.,purple\n")
+    found = compare(path, tmp_path, [GOOD, LENGTH])
+    assert found.accuracy is not None and found.accuracy.num_rows == 12 and not found.accuracy.baselines
+    assert found.lines == [
+        "Too few rows to tell which model is better: 12 labelled rows; at least 30 in 10 groups are needed."
+    ]
+    assert found.notes[0].startswith("1 labels in the column label have no known meaning")
+    assert "12 of 41 rows have a label" in found.notes[1]
+    assert found.to_label and not {row.id for row in found.to_label} & {f"rows:{number}" for number in range(12)}
+
+
+def test_labels_of_one_class_show_no_difference(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.csv", num_labels=60)
+    path.write_text(path.read_text().replace(",hallucinated", ",").replace("\r", ""))
+    found = compare(path, tmp_path, [GOOD, LENGTH])
+    assert found.lines == [
+        "All 30 labels are faithful: label hallucinated rows too, or nothing shows which model is better."
+    ]
+    assert found.accuracy is not None and not found.accuracy.pairs
+
+
+def test_one_row_is_compared(tmp_path: Path) -> None:
+    found = compare(write_rows(tmp_path / "rows.csv", num_rows=1), tmp_path, [GOOD, LENGTH])
+    assert "agree on 100.0% of 1 rows;" in found.lines[0] and found.agreements[0].kappa is None
+    found = compare(write_rows(tmp_path / "one.csv", num_rows=1, num_labels=1), tmp_path / "one", [GOOD, LENGTH])
+    assert found.lines[0].startswith("All 1 labels are faithful")
+
+
+def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.csv", num_labels=60)
+    path.write_text(path.read_text().replace("Ort7 is 95", "Ort7 is not 95").replace("Ort9 is 95", "Ort9 is not 95"))
+    broken = f"{MODULE}:raising"
+    found = compare(path, tmp_path / "run", [GOOD, NEGATIONS, broken, str(tmp_path)])
+    assert found.names == [GOOD, NEGATIONS] and len(found.common) == 58
+    assert found.notes[0] == f"{NEGATIONS} has no verdict on 2 of 60 rows: KeyError: 'not' (2)."
+    assert found.notes[1].startswith(f"{broken} has no verdict on 60 of 60 rows: not asked: too many failures in a row")
+    assert "not loaded: " in found.notes[2] and found.notes[2].endswith("It is left out.")
+    assert found.notes[3] == "Compared are the 58 of 60 rows that all models have judged."
+    assert "level with" in found.lines[0]
+    with pytest.raises(UserError, match="fewer than two models have judged the rows"):
+        compare(path, tmp_path / "other", [GOOD, broken])
+
+
+def difference(value: float, margin: float, n: int = 100) -> Difference:
+    numbers = {"p_value": 0.5, "n": n, "num_groups": n, "higher_is_better": True}
+    return Difference(value=value, low=value - margin, high=value + margin, **numbers)
+
+
+def pair(second: str, value: float, margin: float, corrected: float) -> Pair:
+    found = {"macro_f1": difference(value, margin)}
+    return Pair("rows", "best", second, 100, 100, found, None, {"macro_f1": corrected})
+
+
+def test_a_difference_that_is_not_shown_says_how_many_labels_are_missing() -> None:
+    # A half interval of 10 points on 100 rows is one of 5 / 1.43 on 816 rows.
+    assert describe_missing_rows([pair("other", 0.01, 0.1, 1)]) == (
+        "label about 720 more rows to see a difference of 5 points"
+    )
+    assert describe_missing_rows([pair("other", 0.2, 0.21, 1)]).startswith("label about 130 more")
+    assert "would probably be seen" in describe_missing_rows([pair("other", 0.01, 0.02, 1)])
+    text = describe_best("best", [pair("bad", 0.3, 0.1, 0.001), pair("lucky", 0.11, 0.1, 0.08)])
+    assert text.startswith("best is better than bad (macro-F1 +30.0 [20.0, 40.0]) and level with lucky (macro-F1 +11.0")
+    assert "on 100 labelled rows: label about" in text
+
+
+def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
+    path, folder = write_rows(tmp_path / "rows.csv", num_rows=600), tmp_path / "run"
+    slow, store = f"{MODULE}:slow", folder / VERDICTS / "2.jsonl"
+    arguments = ["compare", str(path), f"models=[{GOOD},{slow}]", f"run_dir={folder}", "batch_size=1"]
+    started = subprocess.Popen(
+        [sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
+    )
+    while not store.exists() or store.read_bytes().count(b"\n") < 20:
+        time.sleep(0.02)
+    started.send_signal(signal.SIGINT)
+    _, errors = started.communicate(timeout=60)
+    assert started.returncode == 130 and f"faithkit compare resume={folder}" in errors
+    before = store.read_text()
+    again = command(f"resume={folder}", f"extensions=['{GOOD}','{slow}']")
+    assert again.returncode == 0, again.stderr
+    after = store.read_text()
+    assert after.startswith(before) and len(after.splitlines()) == 600 > len(before.splitlines())
+    assert json.loads((folder / REPORT).read_text())["models"][slow]["costs"]["rows"] in (598, 599)
+
+
+@pytest.mark.parametrize(
+    ("models", "problem"),
+    [
+        ("[default]", "models names one model"),
+        ("default", "name two or more in a list"),
+        ("[default,default]", "models names a model twice"),
+        ("[default,./runs/nothing]", "no such run or folder"),
+        ("[default,no_module:function]", "no module no_module can be imported"),
+        (f"[default,{MODULE}:nothing]", f"cannot import {MODULE}:nothing"),
+        ("[default,'http://127.0.0.1:9']", "no server answers"),
+    ],
+)
+def test_names_that_lead_nowhere_are_refused_before_any_work(models: str, problem: str, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.csv", num_rows=4)
+    done = command(str(path), f"models={models}", f"run_dir={tmp_path / 'run'}")
+    assert done.returncode == 2 and problem in done.stderr and len(done.stderr.splitlines()) <= 5
+    assert not (tmp_path / "run" / VERDICTS).exists()
+
+
+def test_a_table_without_context_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("question,answer\nWhy?,So.\n")
+    done = command(str(tmp_path / "rows.csv"), f"models=[{GOOD},{LENGTH}]", f"run_dir={tmp_path / 'run'}")
+    assert done.returncode == 2 and "columns.knowledge=COLUMN" in done.stderr and len(done.stderr.splitlines()) <= 5
+
+
+def test_tokens_of_two_models_of_a_server_are_counted(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.csv", num_rows=6)
+    with ChatServer(tells={"Yes": 0.7, "No": 0.3}, models=("one", "two")) as server:
+        names = [f"'{server.url}#one'", f"'{server.url}#two'"]
+        found = compare(path, tmp_path, names)
+    costs = [dict(one.costs) for one in found.asked]
+    assert all(one["requests"] == 6 and one["tokens_read"] > 0 and "dollars" not in one for one in costs)
+    assert found.agreements[0].agreement.value == 1
+
+
+def spoiling(rows: list[dict[str, Any]]) -> list[float]:
+    return [float("<b>" in row["answer"]) for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium")
+def test_a_reader_sees_texts_as_texts_and_where_models_disagree(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "rows.csv", num_labels=30)
+    path.write_text(path.read_text().replace("Ort3 is 95", "Ort3 <b>is</b> 95"))
+    compare(path, tmp_path, [GOOD, LENGTH, f"{__name__}:spoiling"])
+    with chromium() as browser:
+        for width, dark in ((390, True), (1280, False)):
+            browser.window(width, 900, dark=dark)
+            browser.open(f"file://{tmp_path / PAGE}")
+            assert browser.ask("document.documentElement.scrollWidth") <= width
+        assert browser.ask("document.body.dataset.ready") == "true" and browser.texts("#count") == ["30 of 60 answers"]
+        assert not browser.texts("article b b") and any("<b>is</b>" in text for text in browser.texts("article"))
+        assert browser.texts("#facets label")[0].startswith("First model")
+        browser.select("[name=called]", "=2 of 3 models call it hallucinated")
+        assert browser.texts("#count") == ["1 of 60 answers"] and not browser.complaints
