@@ -24,9 +24,6 @@ from faithkit_workflows.detectors.loading import usage_of
 from faithkit_workflows.tables.user_table import SPANS, open_user_table
 
 VERDICTS = "verdicts"  # the folder of the models' files
-# Keys of a model's costs. Loading ends with the first verdict, and the time of rows begins there.
-ROWS, SECONDS, CPU_SECONDS, LOADING = "rows", "seconds", "cpu_seconds", "loading_seconds"
-REQUESTS, READ, WRITTEN, DOLLARS = "requests", "tokens_read", "tokens_written", "dollars"
 log = logging.getLogger("faithkit")
 
 
@@ -37,7 +34,8 @@ class AskedModel:
     Args:
         answers: By id; rows without a verdict are missing.
         problems: How many rows have no verdict, by reason.
-        costs: Sums over all commands of the run, by the keys above; those that are not known are missing.
+        costs: Sums over all commands of the run: `loading_seconds` until the first verdict; then `rows`, `seconds` and
+            `cpu_seconds`; of a server `requests`, `tokens_read`, `tokens_written` and, with a price, `dollars`.
     """
 
     name: str
@@ -108,12 +106,12 @@ def _ask(
     try:
         answers = asker.ask(rows[:1], f"{name}: first row")
         num_first, seconds, cpu = len(asker.seconds), time.perf_counter(), time.process_time()
-        costs[LOADING] = seconds - began
+        costs["loading_seconds"] = seconds - began
         try:
             answers |= asker.ask(rows[1:], name)
         finally:
-            spent = {SECONDS: time.perf_counter() - seconds, CPU_SECONDS: time.process_time() - cpu}
-            for key, value in {ROWS: len(asker.seconds) - num_first, **spent, **_count_usage(target)}.items():
+            spent = {"seconds": time.perf_counter() - seconds, "cpu_seconds": time.process_time() - cpu}
+            for key, value in {"rows": len(asker.seconds) - num_first, **spent, **_count_usage(target)}.items():
                 costs[key] = costs.get(key, 0) + value
             write_json(cost_path, costs)
     finally:
@@ -128,6 +126,6 @@ def _count_usage(target: Target) -> dict[str, float]:
     usage = usage_of(judge.engine) if hasattr(judge, "engine") else None
     if usage is None:
         return {}
-    counts: dict[str, float] = {REQUESTS: usage.answered + usage.failed}
-    counts |= {READ: usage.prompt_tokens, WRITTEN: usage.new_tokens}
-    return counts if usage.cost is None else counts | {DOLLARS: usage.cost}
+    counts: dict[str, float] = {"requests": usage.answered + usage.failed}
+    counts |= {"tokens_read": usage.prompt_tokens, "tokens_written": usage.new_tokens}
+    return counts if usage.cost is None else counts | {"dollars": usage.cost}

@@ -16,9 +16,10 @@ from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_metrics, classification_statistic, compare_outcomes
 from faithkit.metrics.judging import measure_agreement
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.pages.page_tables import format_p
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
 from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Groups, resample, share
-from faithkit.statistics.conclusion import MIN_GROUPS, MIN_ROWS, STRONGEST, Test, Verdict, conclude
+from faithkit.statistics.conclusion import MIN_GROUPS, MIN_ROWS, STRONGEST, Conclusion, Test, Verdict, conclude
 from faithkit.statistics.metric import CLASSIFICATION, Metric
 from faithkit_workflows.compare.asked_models import AskedModel
 from faithkit_workflows.compare.comparison import Pair, correct_p_values, mcnemar_test
@@ -31,16 +32,6 @@ POWER = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is f
 BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
 MACRO_F1, FALSE_ALARMS = "macro_f1", "false_alarms"
 Answers = Mapping[str, Mapping[str, Prediction]]  # by model and row
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How often two models give the same label; kappa is None where both give one label only."""
-
-    first: str
-    second: str
-    agreement: Metric
-    kappa: Metric | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +65,7 @@ class ModelComparison:
         rows: All rows, with label where there is one.
         common: The rows that all compared models have judged.
         shares: By model the share of common rows that it calls hallucinated.
+        agreements: `agreement` and `kappa` of every two models; no kappa where both give one label only.
         accuracy: None without labels.
         to_label: Rows without a label, the largest disagreement first.
         notes: What is not compared.
@@ -85,7 +77,7 @@ class ModelComparison:
     common: Sequence[Example]
     answers: Answers
     shares: Mapping[str, Metric]
-    agreements: Sequence[Agreement]
+    agreements: Mapping[tuple[str, str], Mapping[str, Metric]]
     accuracy: Accuracy | None
     to_label: Sequence[Example]
     notes: list[str] = field(default_factory=list)
@@ -95,11 +87,11 @@ class ModelComparison:
         """The conclusion in words, the decisive sentence first."""
         if self.accuracy is not None:
             return list(self.accuracy.lines)
-        least = min(self.agreements, key=lambda one: one.agreement.value)
+        both, least = min(self.agreements.items(), key=lambda item: item[1]["agreement"].value)
         how = "agree" if len(self.names) == 2 else "agree least:"
-        kappa = "" if least.kappa is None else f" (kappa {least.kappa.value:.2f})"
-        rows = f"on {100 * least.agreement.value:.1f}% of {len(self.common):,} rows{kappa}"
-        return [f"{least.first} and {least.second} {how} {rows}; without labels nothing shows which is right."]
+        kappa = f" (kappa {least['kappa'].value:.2f})" if "kappa" in least else ""
+        rows = f"on {100 * least['agreement'].value:.1f}% of {len(self.common):,} rows{kappa}"
+        return [f"{' and '.join(both)} {how} {rows}; without labels nothing shows which is right."]
 
 
 def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_to_label: int) -> ModelComparison:
@@ -132,7 +124,7 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
         common=common,
         answers=answers,
         shares={name: metric for name, metric in shares.items() if metric is not None},
-        agreements=[_agree(common, answers, *both) for both in combinations(answers, 2)],
+        agreements={both: _agree(common, answers, *both) for both in combinations(answers, 2)},
         accuracy=measure_accuracy(labelled, answers) if labelled else None,
         to_label=choose_to_label([row for row in common if row.label is None], answers)[:num_to_label],
         notes=notes,
@@ -147,12 +139,11 @@ def _describe_failures(model: AskedModel, num_judged: int, num_rows: int, is_com
     return f"{model.name} has no verdict on {num_rows - num_judged:,} of {num_rows:,} rows: {reasons}.{end}"
 
 
-def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -> Agreement:
+def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -> Mapping[str, Metric]:
     one, other = ([str(answers[name][row.id].label) for row in rows] for name in (first, second))
     groups = [row.group for row in rows]
     is_grouped = len(set(groups)) >= MIN_GROUPS_OF_SHARE
-    found = measure_agreement(one, other, groups if is_grouped else [row.id for row in rows]).metrics
-    return Agreement(first=first, second=second, agreement=found["agreement"], kappa=found.get("kappa"))
+    return measure_agreement(one, other, groups if is_grouped else [row.id for row in rows]).metrics
 
 
 def choose_to_label(rows: Sequence[Example], answers: Answers) -> list[Example]:
@@ -175,7 +166,7 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
     metrics = {name: {**scored[name].metrics, **_false_alarms(rows, answers[name])} for name in answers}
     ranked = sorted(answers, key=lambda name: -metrics[name][MACRO_F1].value)
     positives = sum(row.label == HALLUCINATED for row in rows)
-    baselines: dict[str, Mapping[str, Metric]] = {}
+    baselines: Mapping[str, Mapping[str, Metric]] = {}
     pairs: list[Pair] = []
     if not 0 < positives < len(rows):
         only, other = (LABELS[1], LABELS[0]) if positives else LABELS
@@ -186,8 +177,8 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
         pairs = compare_every_two(rows, {name: outcomes[name] for name in ranked})
         lines = [describe_best(ranked[0], [pair for pair in pairs if pair.first == ranked[0]])]
         if len(rows) >= MIN_LABELLED and MIN_OF_CLASS <= positives <= len(rows) - MIN_OF_CLASS:
-            baselines, line = _measure_baselines(rows, ranked[0], outcomes[ranked[0]])
-            lines.append(line)
+            baselines, conclusion = _measure_baselines(rows, ranked[0], outcomes[ranked[0]])
+            lines += [f"{conclusion.text}."] * (conclusion.verdict is not Verdict.TOO_FEW)
     return Accuracy(
         num_rows=len(rows),
         num_hallucinated=positives,
@@ -228,7 +219,7 @@ def compare_every_two(rows: Sequence[Example], outcomes: Mapping[str, Outcomes])
 
 def _measure_baselines(
     rows: Sequence[Example], best: str, outcomes: Outcomes
-) -> tuple[dict[str, Mapping[str, Metric]], str]:
+) -> tuple[Mapping[str, Mapping[str, Metric]], Conclusion]:
     fitted, names = cross_fit_baselines(rows)
     found = {names[key]: of_baseline for key, of_baseline in fitted.items() if key in BASELINES}
     others = {name: join_outcomes(rows, of_baseline) for name, of_baseline in found.items()}
@@ -239,8 +230,7 @@ def _measure_baselines(
     differences = {name: compare_outcomes(outcomes, other)[MACRO_F1] for name, other in others.items()}
     strongest = min(differences, key=lambda name: differences[name].value)
     test = Test(metric="macro-F1", other=strongest, difference=differences[strongest])
-    text = conclude(best, test, title=STRONGEST).text
-    return {**metrics}, f"{text[:1].upper() if not text.startswith(best) else text[:1]}{text[1:]}."
+    return metrics, conclude(best, test, title=STRONGEST)
 
 
 def describe_best(best: str, pairs: Sequence[Pair]) -> str:
@@ -252,20 +242,21 @@ def describe_best(best: str, pairs: Sequence[Pair]) -> str:
     tests = {
         pair.second: Test(metric="macro-F1", other=pair.second, difference=pair.differences[MACRO_F1]) for pair in pairs
     }
+    p_values = {pair.second: pair.corrected[MACRO_F1] for pair in pairs}
     rows, groups = pairs[0].num_rows, pairs[0].num_groups
     size = f"{rows:,} labelled rows{f' in {groups:,} groups' if groups != rows else ''}"
     if any(test.verdict is Verdict.TOO_FEW for test in tests.values()):
         needed = f"at least {MIN_ROWS} in {MIN_GROUPS} groups are needed"
         return f"Too few rows to tell which model is better: {size}; {needed}."
-    is_better = {
-        pair.second: tests[pair.second].verdict is Verdict.BETTER and pair.corrected[MACRO_F1] < SIGNIFICANT
-        for pair in pairs
+    found = {name: f"{name} ({test.text}, Holm's p {format_p(p_values[name])})" for name, test in tests.items()}
+    is_better = {name: test.verdict is Verdict.BETTER and p_values[name] < SIGNIFICANT for name, test in tests.items()}
+    parts = {
+        "better than": [text for name, text in found.items() if is_better[name]],
+        "level with": [text for name, text in found.items() if not is_better[name]],
     }
-    parts = [f"better than {name} ({tests[name].text})" for name, better in is_better.items() if better]
+    said = ", and ".join(f"{how} {' and '.join(names)}" for how, names in parts.items() if names)
     level = [pair for pair in pairs if not is_better[pair.second]]
-    parts += [f"level with {pair.second} ({tests[pair.second].text})" for pair in level]
-    text = f"{best} is {' and '.join(parts)} on {size}"
-    return f"{text}: {describe_missing_rows(level)}." if level else f"{text}."
+    return f"{best} is {said}, on {size}{f': {describe_missing_rows(level)}' if level else ''}."
 
 
 def describe_missing_rows(level: Sequence[Pair]) -> str:

@@ -1,6 +1,7 @@
 """Writes a comparison of models: tables for terminal and page, figures and verdicts as JSON, and rows to label."""
 
 import html
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -13,7 +14,6 @@ from data_modules.reading.fields import alternate
 from faithkit.environment import environment
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import write_jsonl
-from faithkit.metrics.results import Metric
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
@@ -36,28 +36,18 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import HALLUCINATED, Example
 from faithkit_workflows.audit.target import passages_of, question_of
-from faithkit_workflows.compare.asked_models import (
-    CPU_SECONDS,
-    DOLLARS,
-    LOADING,
-    READ,
-    REQUESTS,
-    ROWS,
-    SECONDS,
-    WRITTEN,
-    AskedModel,
-)
+from faithkit_workflows.compare.asked_models import AskedModel
 from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, Accuracy, ModelComparison
 from faithkit_workflows.tables.scored_rows import write_table
 
 PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"
+PLAIN = re.compile(r"[\w./:@+-]+")  # a name that needs no quotes in a list
 MAX_ROWS = 20_000  # on the page
-SHOWN = {
-    "macro_f1": "macro-F1",
-    "auroc": "AUROC",
-    "precision": "precision",
-    "recall": "recall",
-    FALSE_ALARMS: "false alarms",
+SHOWN = {MACRO_F1: "macro-F1", "auroc": "AUROC", "precision": "precision", "recall": "recall"}
+SHOWN |= {FALSE_ALARMS: "false alarms"}
+COSTS = {
+    **{"seconds": "seconds", "cpu_seconds": "CPU seconds", "loading_seconds": "loading, s"},
+    **{"requests": "requests", "tokens_read": "tokens read", "tokens_written": "written", "dollars": "dollars"},
 }
 INTERVALS = "95% intervals over groups, or rows of fewer than five"
 SECONDS_LINE = "seconds: for 100 rows, after the first"
@@ -86,7 +76,8 @@ def print_comparison(folder: Path, found: ModelComparison) -> None:
         print_tables(share_table(found), *([agreement_table(found)] if len(found.names) > 2 else []))
     print("\n".join(escape_terminal(line) for line in ["", *found.lines, *(f"note: {note}" for note in found.notes)]))
     if found.to_label:
-        path, models = str(folder / TO_LABEL), f"models=[{','.join(found.names)}]"
+        names = (name if PLAIN.fullmatch(name) else f"'{name}'" for name in found.names)
+        path, models = str(folder / TO_LABEL), f"models=[{','.join(names)}]"
         print(f"label first: {len(found.to_label):,} rows, in the column label of this file; then compare again:")
         print(f"  {escape_terminal(f'faithkit compare {shlex.quote(path)} {shlex.quote(models)}')}")
     print(f"report: {escape_terminal(str(folder / PAGE))}")
@@ -104,7 +95,7 @@ def accuracy_table(found: ModelComparison, *, bounds: Collection[str] | None = N
     costs = {one.name: one.costs for one in found.asked}
     models = percent_rows(accuracy.models, columns, bounds=bounds)
     rows = [
-        *([*row, _format_cost(costs[name], SECONDS)] for name, row in zip(accuracy.models, models, strict=True)),
+        *([*row, _format_cost(costs[name], "seconds")] for name, row in zip(accuracy.models, models, strict=True)),
         None,
         *([*row, ""] for row in percent_rows(accuracy.baselines, columns, bounds=bounds)),
     ]
@@ -131,7 +122,9 @@ def pairs_table(accuracy: Accuracy) -> Table:
 def share_table(found: ModelComparison) -> Table:
     """Shows how much each model calls hallucinated."""
     costs = {one.name: one.costs for one in found.asked}
-    rows = [[name, format_percent(metric), _format_cost(costs[name], SECONDS)] for name, metric in found.shares.items()]
+    rows = [
+        [name, format_percent(metric), _format_cost(costs[name], "seconds")] for name, metric in found.shares.items()
+    ]
     line = f"percent of {len(found.common):,} rows, {INTERVALS}; {SECONDS_LINE}"
     return new_number_table("Verdicts", "model", ["called hallucinated", "seconds"], rows, caption=[line])
 
@@ -139,7 +132,8 @@ def share_table(found: ModelComparison) -> Table:
 def agreement_table(found: ModelComparison) -> Table:
     """Shows how often every two models give the same label."""
     rows = [
-        [one.first, one.second, format_percent(one.agreement), format_metric(one.kappa)] for one in found.agreements
+        [*both, format_percent(one["agreement"]), format_metric(one.get("kappa"))]
+        for both, one in found.agreements.items()
     ]
     line = "kappa: 0 is chance, 1 is full agreement"
     return new_number_table("Agreement", ("first", "second"), ("same label, percent", "kappa"), rows, caption=[line])
@@ -147,20 +141,18 @@ def agreement_table(found: ModelComparison) -> Table:
 
 def cost_table(asked: Sequence[AskedModel]) -> Table:
     """Shows the time of each model, and what servers have counted."""
-    heads = {SECONDS: "seconds", CPU_SECONDS: "CPU seconds", LOADING: "loading, s"}
-    counted = {REQUESTS: "requests", READ: "tokens read", WRITTEN: "written", DOLLARS: "dollars"}
-    heads |= {key: head for key, head in counted.items() if any(key in one.costs for one in asked)}
+    heads = {key: head for key, head in COSTS.items() if any(key in one.costs for one in asked)}
     rows = [[one.name, *(_format_cost(one.costs, key) for key in heads)] for one in asked]
     line = "seconds of wall and CPU time are for 100 rows, after the first; loading ends with the first verdict"
     return new_number_table("Time and cost", "model", heads.values(), rows, caption=[line])
 
 
 def _format_cost(costs: Mapping[str, float], key: str) -> str:
-    if key not in costs or (key in (SECONDS, CPU_SECONDS) and not costs.get(ROWS)):
+    is_rate = key in ("seconds", "cpu_seconds")
+    if key not in costs or (is_rate and not costs["rows"]):
         return "-"
-    if key in (SECONDS, CPU_SECONDS):
-        return f"{100 * costs[key] / costs[ROWS]:.3g}"
-    return f"{costs[key]:.4f}" if key == DOLLARS else f"{costs[key]:,.3g}" if key == LOADING else f"{costs[key]:,}"
+    value = 100 * costs[key] / costs["rows"] if is_rate else costs[key]
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
 
 
 def _to_label(row: Example) -> dict[str, Any]:
@@ -203,18 +195,17 @@ def _to_dict(found: ModelComparison) -> dict[str, Any]:
                 "verdicts": len(one.answers),
                 "problems": dict(one.problems),
                 "costs": dict(one.costs),
-                "called_hallucinated": _metric(found.shares.get(one.name)),
+                "called_hallucinated": asdict(found.shares[one.name]) if one.name in found.shares else None,
             }
             for one in found.asked
         },
         "accuracy": None if accuracy is None else asdict(accuracy),
-        "agreement": [asdict(one) for one in found.agreements],
+        "agreement": [
+            {"models": both, **{name: asdict(metric) for name, metric in one.items()}}
+            for both, one in found.agreements.items()
+        ],
         "label_first": [row.id for row in found.to_label],
     }
-
-
-def _metric(metric: Metric | None) -> dict[str, float | int] | None:
-    return None if metric is None else metric.to_dict()
 
 
 def _write_page(path: Path, found: ModelComparison) -> None:
@@ -241,11 +232,8 @@ def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]])
     if accuracy is not None:
         tables = [accuracy_table(found), *([pairs_table(accuracy)] if accuracy.pairs else [])]
         yield "accuracy", "Accuracy on labelled rows", "".join(map(table_section, tables)) + _notes(accuracy.notes)
-    yield (
-        "agreement",
-        "Verdicts and agreement",
-        "".join(map(table_section, (share_table(found), agreement_table(found)))),
-    )
+    tables = [share_table(found), agreement_table(found)]
+    yield "agreement", "Verdicts and agreement", "".join(map(table_section, tables))
     if found.to_label:
         where = f"{TO_LABEL} in this folder has {len(found.to_label):,} rows on which the models disagree most."
         yield "label", "Label first", _notes([where, LABEL_HINT])

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -73,7 +74,10 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     assert accuracy.models[GOOD]["macro_f1"].value == 1 and accuracy.models[GOOD]["false_alarms"].value == 0
     assert set(accuracy.baselines) == {"word overlap", "response length", "counted features"}
     assert found.lines[0].startswith(f"{GOOD} is better than {LENGTH} (macro-F1 +")
-    assert found.lines[0].endswith("on 60 labelled rows.") and "the strongest simple baseline" in found.lines[1]
+    assert (
+        found.lines[0].endswith("Holm's p <0.001), on 60 labelled rows.")
+        and "the strongest simple baseline" in found.lines[1]
+    )
     assert not found.to_label and not (tmp_path / TO_LABEL).exists()
     stored = json.loads((tmp_path / REPORT).read_text())
     assert stored["conclusion"] == found.lines and stored["models"][GOOD]["costs"]["rows"] == 59
@@ -86,7 +90,7 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
 def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path) -> None:
     rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
-    assert found.accuracy is None and found.agreements[0].agreement.value == 0.5
+    assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
     assert found.lines == [
         f"{GOOD} and {LENGTH} agree on 50.0% of 60 rows (kappa 0.00); without labels nothing shows which is right."
     ]
@@ -162,7 +166,7 @@ def test_labels_of_one_class_show_no_difference(tmp_path: Path) -> None:
 
 def test_one_row_is_compared(tmp_path: Path) -> None:
     found = compare(write_rows(tmp_path / "rows.csv", num_rows=1), tmp_path, [GOOD, LENGTH])
-    assert "agree on 100.0% of 1 rows;" in found.lines[0] and found.agreements[0].kappa is None
+    assert "agree on 100.0% of 1 rows;" in found.lines[0] and "kappa" not in found.agreements[GOOD, LENGTH]
     found = compare(write_rows(tmp_path / "one.csv", num_rows=1, num_labels=1), tmp_path / "one", [GOOD, LENGTH])
     assert found.lines[0].startswith("All 1 labels are faithful")
 
@@ -200,8 +204,10 @@ def test_a_difference_that_is_not_shown_says_how_many_labels_are_missing() -> No
     assert describe_missing_rows([pair("other", 0.2, 0.21, 1)]).startswith("label about 130 more")
     assert "would probably be seen" in describe_missing_rows([pair("other", 0.01, 0.02, 1)])
     text = describe_best("best", [pair("bad", 0.3, 0.1, 0.001), pair("lucky", 0.11, 0.1, 0.08)])
-    assert text.startswith("best is better than bad (macro-F1 +30.0 [20.0, 40.0]) and level with lucky (macro-F1 +11.0")
-    assert "on 100 labelled rows: label about" in text
+    assert text.startswith(
+        "best is better than bad (macro-F1 +30.0 [20.0, 40.0], Holm's p 0.001), and level with lucky"
+    )
+    assert "[1.0, 21.0], Holm's p 0.080), on 100 labelled rows: label about 69 more rows" in text
 
 
 def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
@@ -249,14 +255,18 @@ def test_a_table_without_context_is_refused(tmp_path: Path) -> None:
     assert done.returncode == 2 and "columns.knowledge=COLUMN" in done.stderr and len(done.stderr.splitlines()) <= 5
 
 
-def test_tokens_of_two_models_of_a_server_are_counted(tmp_path: Path) -> None:
+def test_tokens_of_two_models_of_a_server_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_rows(tmp_path / "rows.csv", num_rows=6)
     with ChatServer(tells={"Yes": 0.7, "No": 0.3}, models=("one", "two")) as server:
         names = [f"'{server.url}#one'", f"'{server.url}#two'"]
         found = compare(path, tmp_path, names)
     costs = [dict(one.costs) for one in found.asked]
     assert all(one["requests"] == 6 and one["tokens_read"] > 0 and "dollars" not in one for one in costs)
-    assert found.agreements[0].agreement.value == 1
+    assert [one["agreement"].value for one in found.agreements.values()] == [1] and not found.to_label
+    found.to_label = found.common
+    print_comparison(tmp_path, found)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  faithkit compare"))
+    assert shlex.split(line)[-1] == f"models=[{','.join(names)}]"
 
 
 def spoiling(rows: list[dict[str, Any]]) -> list[float]:
