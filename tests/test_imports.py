@@ -66,7 +66,9 @@ def test_there_are_no_cycles_also_of_imports_within_functions() -> None:
 
 
 def test_every_module_loads_without_the_optional_packages() -> None:
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES if path.stem != "__main__"]
+    # An adapter is for a tool that is there: tests/faithkit_workflows/adapters/ imports each without its tool.
+    loaded = [path for path in MODULES if path.stem != "__main__" and "adapters" not in path.parts]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in loaded]
     code = "import sys, importlib\n" + "".join(f"sys.modules[{name!r}] = None\n" for name in OPTIONAL)
     code += "".join(f"importlib.import_module({name.removesuffix('.__init__')!r})\n" for name in names)
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)

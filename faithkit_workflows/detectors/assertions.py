@@ -15,6 +15,7 @@ from faithkit.reports.span_report import mark_spans
 
 MAX_SHOWN = 10  # failing responses in a message
 MAX_CHARACTERS = 600  # of a text in the message
+Row = tuple[Any, str, Any]  # the verdict, the response, its knowledge
 METHODS = ("score", "predict", "judge")  # of a critic, a tagger and a judge
 
 
@@ -41,7 +42,7 @@ def check(
         UserError: There is no such detector, or an argument is not a text.
     """
     threshold = arguments.read_probability("threshold", threshold)
-    return _judge(_find_detector(by), knowledge, response, history, threshold)
+    return _judge(find_detector(by), knowledge, response, history, threshold)
 
 
 @arguments.explain_keywords
@@ -70,8 +71,17 @@ def assert_faithful(
         UserError: There is no such detector, no response, or an argument is not a text.
     """
     __tracebackhide__ = True  # pytest shows the line of the caller
+    detector, rows = judge_rows(knowledge, response, history, by=by, threshold=threshold)
+    if message := explain_failures(detector, rows, threshold):
+        raise AssertionError(message)
+
+
+def judge_rows(
+    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
+) -> tuple[Any, list[Row]]:
+    """Judges responses as `assert_faithful` does, and returns the detector with the judged rows."""
     threshold = arguments.read_probability("threshold", threshold)
-    detector = _find_detector(by)
+    detector = find_detector(by)
     is_single = isinstance(response, str)
     if not is_single and is_list(response):
         knowledge, response = (list(column) if is_list(column) else column for column in (knowledge, response))
@@ -79,19 +89,24 @@ def assert_faithful(
             raise UserError("there is no response to judge", hint="give at least one: an empty list proves nothing")
     verdicts = _judge(detector, knowledge, response, history, threshold)
     rows = [(verdicts, response, knowledge)] if is_single else list(zip(verdicts, response, knowledge, strict=True))
-    failed = [(number, row) for number, row in enumerate(rows, start=1) if _is_failure(row[0], threshold)]
+    return detector, rows
+
+
+def explain_failures(detector: Any, rows: Sequence[Row], threshold: float | None) -> str:
+    """Returns the message about the rows that fail; empty if none does."""
+    failed = [(number, row) for number, row in enumerate(rows, start=1) if is_failure(row[0], threshold)]
     if not failed:
-        return
+        return ""
     condition = "" if threshold is None else f", threshold={threshold:g}"
     lines = [f"{len(failed)} of {len(rows)} responses are not supported by their knowledge, by {detector!r}{condition}"]
     for number, row in failed[:MAX_SHOWN]:
         lines += _explain(number, *row)
     if len(failed) > MAX_SHOWN:
         lines.append(f"and {len(failed) - MAX_SHOWN:,} more")
-    raise AssertionError("\n".join(lines))
+    return "\n".join(lines)
 
 
-def _find_detector(by: Any) -> Any:
+def find_detector(by: Any) -> Any:
     """Loads the detector of a checkpoint, or checks a loaded one."""
     detector = _load(arguments.read_path(by, "by")) if isinstance(by, str | PathLike) else by
     if not any(hasattr(detector, name) for name in (*METHODS, "predict_examples")):
@@ -141,12 +156,14 @@ def _predict_texts(detector: Any, knowledge: Any, response: Any, history: Any) -
     return predictions[0] if isinstance(response, str) else predictions
 
 
-def _probability(verdict: Any) -> float | None:
+def probability_of(verdict: Any) -> float | None:
+    """Returns P(hallucinated) of any detector's result; None if it gives none."""
     return verdict.score if isinstance(verdict, Prediction) else verdict.probability
 
 
-def _is_failure(verdict: Any, threshold: float | None) -> bool:
-    probability = _probability(verdict)
+def is_failure(verdict: Any, threshold: float | None) -> bool:
+    """Reports whether a response counts as hallucinated, or has no verdict that can be parsed."""
+    probability = probability_of(verdict)
     if verdict.label == UNPARSED or threshold is None or probability is None:
         return verdict.label in (HALLUCINATED, UNPARSED)
     return bool(probability >= threshold)
@@ -154,7 +171,7 @@ def _is_failure(verdict: Any, threshold: float | None) -> bool:
 
 def _explain(number: int, verdict: Any, response: str, knowledge: str | Sequence[str] | None) -> list[str]:
     """Returns one line each for the verdict, the response with its spans, the knowledge, and a judge's reason."""
-    probability = _probability(verdict)
+    probability = probability_of(verdict)
     shown = "no probability" if probability is None else f"P(hallucinated) {probability:.3f}"
     spans = [Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in getattr(verdict, "spans", ())]
     text = knowledge if isinstance(knowledge, str) else " | ".join(knowledge or ["(none)"])

@@ -1,6 +1,7 @@
 """Every command of every page is one that its script, make or pip understands."""
 
 import importlib
+import json
 import os
 import re
 import shlex
@@ -9,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -77,8 +79,19 @@ def check_pip(verb: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) 
 
 
 def check_pytest(first: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    for word in (first, *arguments):
-        assert word.startswith("-") or (ROOT / word).exists() or word.endswith("test_answers.py"), word
+    for before, word in pairwise(("", first, *arguments)):
+        is_value = before.startswith(("--faithkit-", "--junitxml"))
+        assert word.startswith("-") or is_value or (ROOT / word).exists() or word.endswith("test_answers.py"), word
+
+
+def check_harness(first: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    options = dict(zip([first, *arguments][::2], [first, *arguments][1::2], strict=True))
+    path = options["--include_path"].strip("$(`)").split()
+    assert path[:2] == ["python", "-m"]
+    folder = ROOT / path[2].replace(".", "/")
+    for task in options["--tasks"].split(","):
+        assert (folder / f"{task.removeprefix('faithkit_')}.yaml").is_file(), task
+    json.loads(options["--metadata"])
 
 
 def checker(words: list[str]) -> tuple[Callable[[str, list[str], pytest.MonkeyPatch], None], list[str]]:
@@ -101,6 +114,8 @@ def checker(words: list[str]) -> tuple[Callable[[str, list[str], pytest.MonkeyPa
             return check_pip, ["install"]
         case ["pytest", *rest]:
             return check_pytest, rest or ["-q"]
+        case ["lm_eval", *rest]:
+            return check_harness, rest
     raise AssertionError(f"no test knows this command: {shlex.join(words)}")
 
 

@@ -1,0 +1,61 @@
+"""A metric for DeepEval.
+
+evaluate([LLMTestCase(input=question, actual_output=answer, retrieval_context=passages)], [FaithfulnessMetric()])
+"""
+
+from typing import Any
+
+from faithkit.arguments import read_probability
+from faithkit.detector import DEFAULT
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool, stored_threshold
+
+with needs_tool("DeepEval", "deepeval"):
+    from deepeval.errors import MissingTestCaseParamsError
+    from deepeval.metrics import BaseMetric
+    from deepeval.test_case import LLMTestCase, SingleTurnParams
+
+
+class FaithfulnessMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
+    """Scores the answer by `retrieval_context`, or else `context`; 1 is faithful.
+
+    Args:
+        checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
+        threshold: As DeepEval has it, the lowest score that passes; None takes 1 - the detector's threshold.
+    """
+
+    _required_params = (SingleTurnParams.ACTUAL_OUTPUT, SingleTurnParams.RETRIEVAL_CONTEXT)
+    __name__ = "Faithfulness (faithkit)"
+
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None):
+        self._scorer = FaithfulnessScorer(checkpoint)
+        if threshold is None:
+            stored = stored_threshold(self._scorer.checkpoint)
+            threshold = None if stored is None else 1 - stored
+        self.checkpoint, self.threshold = self._scorer.checkpoint, read_probability("threshold", threshold)
+        self.evaluation_model = f"faithkit {self.checkpoint}"
+
+    def measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
+        """Scores a test case.
+
+        Raises:
+            MissingTestCaseParamsError: It has no answer or no context.
+        """
+        context = test_case.retrieval_context or test_case.context
+        for name, value in {"actual_output": test_case.actual_output, "retrieval_context": context}.items():
+            if not value:
+                self.error = f"'{name}' of a test case cannot be empty for the metric '{self.__name__}'"
+                raise MissingTestCaseParamsError(self.error)
+        verdict = self._scorer.score_one(test_case.actual_output, context, test_case.input)
+        self.score, self.reason = verdict.score, verdict.reason
+        if verdict.score is None:
+            raise ValueError(f"the detector gave no verdict: {verdict.reason}")
+        self.success = verdict.is_faithful if self.threshold is None else verdict.score >= self.threshold
+        return verdict.score
+
+    async def a_measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
+        """Scores a test case; a detector computes, so there is nothing to wait for."""
+        return self.measure(test_case)
+
+    def is_successful(self) -> bool:
+        """Reports whether the last test case passed."""
+        return self.error is None and bool(self.success)

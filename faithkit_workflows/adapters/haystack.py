@@ -1,0 +1,57 @@
+"""An evaluator for Haystack's pipelines, with the inputs and outputs of Haystack's own FaithfulnessEvaluator.
+
+pipeline.add_component("faithfulness", FaithfulnessEvaluator())
+"""
+
+from statistics import fmean
+from typing import Any
+
+from faithkit.detector import DEFAULT
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool
+
+with needs_tool("Haystack", "haystack"):
+    from haystack import component, default_from_dict, default_to_dict
+
+
+@component
+class FaithfulnessEvaluator:
+    """Scores answers by their contexts in one batch; 1 is faithful.
+
+    Args:
+        checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
+        threshold: P(hallucinated) from which an answer is hallucinated; None takes the detector's own.
+    """
+
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None):
+        self._scorer = FaithfulnessScorer(checkpoint, threshold)
+
+    @component.output_types(score=float, individual_scores=list[float], results=list[dict[str, Any]])  # type: ignore[untyped-decorator, unused-ignore]
+    def run(
+        self, contexts: list[list[str]], predicted_answers: list[str], questions: list[str] | None = None
+    ) -> dict[str, Any]:
+        """Scores answers.
+
+        Returns:
+            The mean `score`, `individual_scores` (NaN for a reply of a judge that cannot be read), and `results` with
+            label, probability and unsupported parts of each answer.
+        """
+        verdicts = self._scorer.score(predicted_answers, contexts, questions or [None] * len(predicted_answers))
+        scores = [float("nan") if verdict.score is None else verdict.score for verdict in verdicts]
+        known = [verdict.score for verdict in verdicts if verdict.score is not None]
+        return {
+            "score": fmean(known) if known else float("nan"),
+            "individual_scores": scores,
+            "results": [verdict.to_dict() for verdict in verdicts],
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Converts to the form in which a pipeline is saved."""
+        options = {"checkpoint": self._scorer.checkpoint, "threshold": self._scorer.threshold}
+        found: dict[str, Any] = default_to_dict(self, **options)
+        return found
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "FaithfulnessEvaluator":
+        """Reverses `to_dict`."""
+        found: FaithfulnessEvaluator = default_from_dict(cls, data)
+        return found

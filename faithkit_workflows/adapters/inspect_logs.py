@@ -1,0 +1,117 @@
+"""Reads inspect_ai's `.eval` logs as runs that `faithkit report` compares on the samples that they share.
+
+write_run("logs/a.eval", "runs/a")
+write_run("logs/b.eval", "runs/b")  # then: faithkit report runs=[runs/a,runs/b]
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from faithkit.arguments import is_list
+from faithkit.errors import UserError
+from faithkit.files.jsonl import write_jsonl
+from faithkit.files.run_folder import RunFolder
+from faithkit.files.saved_config import write_config
+from faithkit.metrics.classification import classification_statistic
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.responses.response_columns import CRITIC_RATE, RESPONSE_KINDS, defined_means
+from faithkit.metrics.results import full_names, write_results
+from faithkit.provenance.predicted_rows import to_line
+from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Turn, join_passages
+from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import CLASSIFICATION
+from faithkit_workflows.adapters.scorer import needs_tool, read_context
+
+with needs_tool("inspect_ai", "inspect_ai"):
+    from inspect_ai.log import EvalSample, read_eval_log
+
+Measured = Mapping[str, float]
+
+
+def write_run(log: str | Path, folder: str | Path, *, scorer: str = "faithfulness", context: str = "context") -> Path:
+    """Writes the scored samples of a log as the folder of a run: predictions and metrics with intervals.
+
+    Where targets are `faithful` or `hallucinated`, the model under test is a detector: its label is that of the score,
+    or the one word of these in its output. Otherwise it writes answers, and the scorer `faithfulness` measured them.
+
+    Args:
+        scorer: The score to read; samples without it are left out.
+        context: The key of the context in the samples' metadata.
+
+    Raises:
+        UserError: The log cannot be read, or no sample has this score.
+    """
+    try:
+        read = read_eval_log(str(log))
+    except Exception as error:  # inspect_ai raises errors of many kinds
+        raise UserError(f"the log cannot be read: {error}", place=str(log), hint="name a .eval or .json log") from error
+    samples = [one for one in read.samples or () if scorer in (one.scores or {})]
+    if not samples:
+        names = sorted({name for one in read.samples or () for name in one.scores or {}})
+        hint = f"set scorer to {' or '.join(names)}" if names else "it has no scored sample: let the evaluation finish"
+        raise UserError(f"no sample has the score {scorer!r}", place=str(log), hint=hint)
+    run, task = RunFolder(folder), read.eval.task.replace("/", "_")
+    examples = [_read_example(one, task, context) for one in samples]
+    is_generated = any(one.label is None for one in examples)
+    if is_generated:
+        measured = [_read_measured(one, scorer) for one in samples]
+        predictions = [Prediction(id=_id(one), text=one.output.completion) for one in samples]
+        found = _measure_answers(examples, measured)
+        rows = ({"id": one.id, **values} for one, values in zip(examples, measured, strict=True))
+        write_jsonl(run.path / "scores" / f"{task}.jsonl", rows)
+    else:
+        predictions = [_read_label(one, scorer) for one in samples]
+        outcomes = join_outcomes(examples, {one.id: one for one in predictions})
+        groups = Groups.of(one.group for one in examples)
+        found = bootstrap(groups, classification_statistic(outcomes), kinds=CLASSIFICATION)
+    lines = (to_line(one, row, generated=is_generated) for row, one in zip(examples, predictions, strict=True))
+    write_jsonl(run.predictions / f"{task}.jsonl", lines)
+    config: dict[str, Any] = {"benchmark": {"name": task}, "model": read.eval.model, "scorer": scorer}
+    write_config(run.config, config)
+    write_results(run.metrics, full_names("test", task, found.metrics), {"config": config})
+    return run.path
+
+
+def _id(sample: EvalSample) -> str:
+    return str(sample.id) if sample.epoch == 1 else f"{sample.id}:{sample.epoch}"
+
+
+def _read_example(sample: EvalSample, task: str, context: str) -> Example:
+    """Reads a sample; its epochs are one group, and an output without a reference is its own."""
+    turns = [("user", sample.input)] if isinstance(sample.input, str) else [(m.role, m.text) for m in sample.input]
+    passages = read_context(sample.metadata.get(context) or "")
+    target = sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
+    label = target.strip().casefold() if target.strip().casefold() in LABELS else None
+    return Example(
+        id=_id(sample),
+        source=task,
+        split="test",
+        group=str(sample.id),
+        knowledge=join_passages(passages) if is_list(passages) else passages,
+        history=tuple(Turn(speaker=speaker, text=text) for speaker, text in turns),
+        response="" if label else target,
+        label=label,
+    )
+
+
+def _read_label(sample: EvalSample, scorer: str) -> Prediction:
+    values = sample.scores[scorer].metadata or {}
+    found = [label for label in LABELS if label in sample.output.completion.casefold()]
+    label = values.get("label") or (found[0] if len(found) == 1 else UNPARSED)
+    return Prediction(id=_id(sample), label=label, score=values.get("probability"), text=sample.output.completion)
+
+
+def _read_measured(sample: EvalSample, scorer: str) -> Measured:
+    values = sample.scores[scorer].metadata or {}
+    found = {CRITIC_RATE: float(values["label"] == HALLUCINATED)} if values.get("label") in LABELS else {}
+    return found if values.get("probability") is None else {**found, "critic_score": values["probability"]}
+
+
+def _measure_answers(examples: Sequence[Example], measured: Sequence[Measured]) -> ScoredMetrics:
+    names = dict.fromkeys(name for values in measured for name in values)
+    columns = {name: np.array([values.get(name, np.nan) for values in measured]) for name in names}
+    groups = Groups.of(one.group for one in examples)
+    return bootstrap(groups, defined_means(groups, columns), kinds=RESPONSE_KINDS)

@@ -1,0 +1,60 @@
+"""Logs a finished run of faithkit to MLflow: metrics with intervals, settings, metrics.json and the pages.
+
+log_run("runs/...", tracking_uri="sqlite:///mlflow.db")
+"""
+
+import re
+import time
+from pathlib import Path
+
+from faithkit.errors import UserError
+from faithkit.runs.reading import read_run
+from faithkit.runs.run import flatten
+from faithkit_workflows.adapters.scorer import needs_tool
+
+with needs_tool("MLflow", "mlflow"):
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param
+
+FILES = ("metrics.json", "report.md", "answers.html", "report.html", "audit.html", "config.yaml", "junit.xml")
+NOT_IN_NAMES = re.compile(r"[^\w./ :-]")
+CHUNK = 100  # parameters or metrics in a request: MLflow takes no more parameters
+MAX_CHARACTERS = 500  # of a parameter, as older servers have it
+
+
+def log_run(folder: str | Path, *, experiment: str = "faithkit", tracking_uri: str | None = None) -> str:
+    """Logs the folder of a run as a run of MLflow, and returns its id.
+
+    Args:
+        folder: Of train, evaluate, score, generate or audit.
+        experiment: Is created if there is none of this name.
+        tracking_uri: A server or a database; None takes MLflow's own setting.
+
+    Raises:
+        UserError: The folder has no finished run.
+    """
+    run = read_run(folder)
+    if not run.meta and not run.metrics:
+        reason = run.problems[0] if run.problems else "there is no metrics.json"
+        raise UserError(f"there is no finished run to log: {reason}", place=str(folder), hint="name a run: runs/...")
+    client = MlflowClient(tracking_uri)
+    found = client.get_experiment_by_name(experiment)
+    experiment_id = found.experiment_id if found else client.create_experiment(experiment)
+    run_id: str = client.create_run(experiment_id, run_name=run.name).info.run_id
+    now = int(time.time() * 1000)
+    values = {
+        f"{NOT_IN_NAMES.sub('_', name)}{ending}": value
+        for name, metric in run.metrics.items()
+        for ending, value in {"": metric.value, "/low": metric.low, "/high": metric.high}.items()
+        if value is not None
+    }
+    metrics = [Metric(name, value, now, 0) for name, value in values.items()]
+    settings = [Param(NOT_IN_NAMES.sub("_", key), str(value)[:MAX_CHARACTERS]) for key, value in flatten(run.config)]
+    for begin in range(0, max(len(metrics), len(settings)), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        client.log_batch(run_id, metrics=metrics[part], params=settings[part])
+    for path in [*(run.folder / name for name in FILES), *(run.folder / "predictions").glob("*.origin.json")]:
+        if path.is_file():
+            client.log_artifact(run_id, str(path))
+    client.set_terminated(run_id, "FINISHED")
+    return run_id

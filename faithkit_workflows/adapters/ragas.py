@@ -1,0 +1,60 @@
+"""A metric for ragas, both for `evaluate(dataset, metrics=[...])` and for its newer `score` and `batch_score`.
+
+FaithfulnessMetric().batch_score([{"user_input": question, "response": answer, "retrieved_contexts": passages}])
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from faithkit.detector import DEFAULT
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, Verdict, needs_tool
+
+with needs_tool("ragas", "ragas"):
+    from ragas.dataset_schema import SingleTurnSample
+    from ragas.metrics.base import MetricOutputType, MetricType, SimpleBaseMetric, SingleTurnMetric
+    from ragas.metrics.result import MetricResult
+
+
+class FaithfulnessMetric(SingleTurnMetric, SimpleBaseMetric):  # type: ignore[misc, unused-ignore]
+    """Scores `response` by `retrieved_contexts`; 1 is faithful, NaN a reply of a judge that cannot be read.
+
+    Args:
+        checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
+        threshold: P(hallucinated) from which an answer is hallucinated: scores are then 1 or 0, not probabilities.
+    """
+
+    def __init__(self, checkpoint: str = DEFAULT, threshold: float | None = None, *, name: str = "faithkit"):
+        self._scorer = FaithfulnessScorer(checkpoint, threshold)
+        columns = {MetricType.SINGLE_TURN: {"response", "retrieved_contexts", "user_input:optional"}}
+        SingleTurnMetric.__init__(self, _required_columns=columns, name=name)
+        self.allowed_values, self.output_type = (0.0, 1.0), MetricOutputType.CONTINUOUS
+
+    def init(self, run_config: Any) -> None:
+        """Does nothing: the detector is loaded already."""
+
+    async def _single_turn_ascore(self, sample: SingleTurnSample, callbacks: Any) -> float:
+        verdict = await self._scorer.ascore_one(sample.response, sample.retrieved_contexts, sample.user_input)
+        return float(self._to_result(verdict).value)
+
+    def score(self, **kwargs: Any) -> MetricResult:
+        """Scores one sample: `response`, `retrieved_contexts` and perhaps `user_input`."""
+        return self.batch_score([kwargs])[0]
+
+    async def ascore(self, **kwargs: Any) -> MetricResult:
+        """Scores one sample in a thread."""
+        return await asyncio.to_thread(self.score, **kwargs)
+
+    def batch_score(self, inputs: Sequence[Mapping[str, Any]]) -> list[MetricResult]:
+        """Scores samples in one batch."""
+        names = ("response", "retrieved_contexts", "user_input")
+        verdicts = self._scorer.score(*([one.get(name) for one in inputs] for name in names))
+        return [self._to_result(verdict) for verdict in verdicts]
+
+    async def abatch_score(self, inputs: Sequence[Mapping[str, Any]]) -> list[MetricResult]:
+        """Scores samples in one batch, in a thread."""
+        return await asyncio.to_thread(self.batch_score, inputs)
+
+    def _to_result(self, verdict: Verdict) -> MetricResult:
+        score = verdict.score if self._scorer.threshold is None or verdict.score is None else verdict.is_faithful
+        return MetricResult(float("nan") if score is None else float(score), reason=verdict.reason)

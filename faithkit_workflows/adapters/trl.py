@@ -1,0 +1,52 @@
+"""A reward for TRL's trainers, such as GRPOTrainer: it pays for answers that their context supports.
+
+GRPOTrainer(model, reward_funcs=FaithfulnessReward(), train_dataset=dataset, args=config)  # columns prompt, context
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from faithkit.detector import DEFAULT
+from faithkit.errors import UserError
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer
+
+
+class FaithfulnessReward:
+    """Rewards completions by the dataset's column `context`: 1 is faithful, and an empty completion gets 0.
+
+    A policy learns what its reward does not see. Combine this reward with one for the answer's use, and report
+    another detector than the one that trained.
+
+    Args:
+        checkpoint: A run, an hf/ folder, a hub name or the name of a detector.
+        threshold: P(hallucinated) from which a completion gets 0, and otherwise 1; None gives 1 - P(hallucinated).
+        context: The column with the context: texts, or lists of passages.
+        question: The column with the question; a dataset need not have it.
+    """
+
+    def __init__(
+        self,
+        checkpoint: str = DEFAULT,
+        threshold: float | None = None,
+        *,
+        context: str = "context",
+        question: str = "question",
+    ):
+        self._scorer, self.context, self.question = FaithfulnessScorer(checkpoint, threshold), context, question
+        self.__name__ = "faithfulness"  # in TRL's logs
+
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        """Computes the reward of each completion, a text or messages; None where a judge gives no verdict."""
+        if self.context not in columns:
+            problem, names = f"the training data have no column {self.context!r}", ", ".join(columns) or "no other"
+            raise UserError(problem, hint=f"add it, or name yours: context=...; they have {names}")
+        answers = [one if isinstance(one, str) else str(one[-1].get("content") or "") for one in completions]
+        questions = columns.get(self.question) or [None] * len(answers)
+        rewards: list[float | None] = [0.0] * len(answers)
+        places = [place for place, answer in enumerate(answers) if answer.strip()]
+        rows = (answers, columns[self.context], questions)
+        verdicts = self._scorer.score(*([column[place] for place in places] for column in rows))
+        for place, verdict in zip(places, verdicts, strict=True):
+            is_plain = self._scorer.threshold is None or verdict.score is None
+            rewards[place] = verdict.score if is_plain else float(verdict.is_faithful)
+        return rewards

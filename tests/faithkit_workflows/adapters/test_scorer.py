@@ -1,0 +1,121 @@
+"""Answers of any tool are judged alike: 1 is faithful, and what cannot be judged is refused before any work."""
+
+import copy
+import subprocess
+import sys
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from faithkit import Judge, check
+from faithkit.errors import UserError
+from faithkit.packages import TOOLS
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, read_verdict, stored_threshold
+from tests.faithkit_workflows.adapters.cases import PASSAGES, QUESTION, SUPPORTED, UNSUPPORTED
+from tests.judge.engines import SetEngine
+from tests.running import ROOT
+
+MODULES = {
+    "deepeval": "deepeval",
+    "haystack": "haystack",
+    "inspect_ai": "inspect_ai",
+    "inspect_logs": "inspect_ai",
+    "langchain": "langchain_core",
+    "llama_index": "llama_index",
+    "mlflow": "mlflow",
+    "ragas": "ragas",
+}
+
+
+@pytest.fixture(scope="module")
+def scorer() -> FaithfulnessScorer:
+    return FaithfulnessScorer()
+
+
+def test_a_score_is_the_probability_of_faithful_and_a_batch_gives_what_single_calls_give(
+    scorer: FaithfulnessScorer,
+) -> None:
+    answers = [SUPPORTED, UNSUPPORTED, SUPPORTED]
+    questions = [QUESTION, QUESTION, None]
+    verdicts = scorer.score(answers, [PASSAGES] * 3, questions)
+    for verdict, answer, question in zip(verdicts, answers, questions, strict=True):
+        alone = scorer.score_one(answer, PASSAGES, question)
+        assert alone.label == verdict.label and alone.score == pytest.approx(verdict.score, abs=1e-5)
+        assert verdict.score == pytest.approx(1 - check(PASSAGES, answer, question).probability, abs=1e-5)
+    assert [verdict.is_faithful for verdict in verdicts] == [True, False, True]
+    assert verdicts[1].unsupported and verdicts[1].unsupported[0] in UNSUPPORTED
+    assert scorer.score([], [], []) == []
+
+
+def test_the_documents_of_a_tool_are_read_as_texts_are(scorer: FaithfulnessScorer) -> None:
+    (plain,) = scorer.score([UNSUPPORTED], [PASSAGES], [QUESTION])
+    for name in ("text", "page_content", "content"):
+        documents = [SimpleNamespace(**{name: passage}) for passage in PASSAGES]
+        assert scorer.score_one(UNSUPPORTED, documents, QUESTION) == plain
+    assert scorer.score_one(SUPPORTED, PASSAGES[0]) == scorer.score_one(SUPPORTED, PASSAGES[:1])
+
+
+def test_a_threshold_changes_the_label_alone(scorer: FaithfulnessScorer) -> None:
+    own = scorer.score_one(UNSUPPORTED, PASSAGES)
+    patient = FaithfulnessScorer(threshold=1).score_one(UNSUPPORTED, PASSAGES)
+    assert (own.is_faithful, patient.is_faithful) == (False, True) and own.score == pytest.approx(patient.score)
+    assert patient.unsupported == ()
+    assert 0 < (stored_threshold("default") or 0) < 1
+    assert copy.deepcopy(scorer).score_one(UNSUPPORTED, PASSAGES) == own  # trainers copy rewards
+
+
+def test_a_judge_without_a_probability_counts_by_its_label_and_an_unreadable_reply_has_no_score() -> None:
+    told = Judge(SetEngine(weighs=lambda prompt: {"Yes": 0.9, "No": 0.1})).judge(PASSAGES, UNSUPPORTED)
+    assert read_verdict(told, UNSUPPORTED).score == pytest.approx(0.1)
+    silent = Judge(SetEngine(problem=lambda prompt: "down")).judge(PASSAGES, UNSUPPORTED)
+    verdict = read_verdict(silent, UNSUPPORTED, 0.5)
+    assert verdict.score is None and not verdict.is_faithful and verdict.reason == "unparsed"
+
+
+@pytest.mark.parametrize(
+    ("answer", "context", "words"),
+    [
+        ("", PASSAGES, ["the answer must be text that is not empty"]),
+        (" \n", PASSAGES, ["the answer must be"]),
+        (None, PASSAGES, ["the answer must be", "None"]),
+        ({"text": "a"}, PASSAGES, ["the answer must be"]),
+        (SUPPORTED, None, ["the context must be"]),
+        (SUPPORTED, [], ["the context must be"]),
+        (SUPPORTED, ["a", 3], ["the context must be", "3"]),
+    ],
+)
+def test_what_is_no_text_is_refused(answer: Any, context: Any, words: list[str], scorer: FaithfulnessScorer) -> None:
+    with pytest.raises(UserError) as error:
+        scorer.score([SUPPORTED, answer], [PASSAGES, context], [None, None])
+    assert all(word in str(error.value) for word in [*words, "item 1"])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"checkpoint": "/nowhere"}, "no such run"),
+        ({"checkpoint": None}, "checkpoint must be a text"),
+        ({"threshold": 2}, "threshold must be a probability"),
+    ],
+)
+def test_a_wrong_setting_is_refused_at_construction(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        FaithfulnessScorer(**options)
+
+
+@pytest.mark.parametrize(("module", "package"), MODULES.items())
+def test_a_missing_tool_is_named_with_its_command(module: str, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"faithkit_workflows.adapters.{module}"
+    for loaded in [package, name, *(loaded for loaded in sys.modules if loaded.startswith(f"{package}."))]:
+        monkeypatch.setitem(sys.modules, loaded, None)
+    monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(UserError) as raised:
+        import_module(name)
+    assert package in raised.value.problem and raised.value.hint == f"pip install {TOOLS[package]}"
+
+
+def test_without_any_tool_the_others_load() -> None:
+    code = "import faithkit_workflows.adapters.trl, faithkit_workflows.adapters.lm_eval.tasks"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
