@@ -218,6 +218,11 @@ class Critic:
             weights=settings.evidence,
         )
 
+    @property
+    def threshold(self) -> float:
+        """The probability from which a response is labelled hallucinated."""
+        return float(self.calibration.threshold)
+
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated."""
         self.calibration = replace(self.calibration, threshold=threshold)

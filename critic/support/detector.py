@@ -90,6 +90,11 @@ class SupportDetector:
             reason=f"it was fitted on {fitted}; which rows is not recorded",
         )
 
+    @property
+    def threshold(self) -> float:
+        """The probability from which a response is labelled hallucinated."""
+        return float(self.model.threshold)
+
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated."""
         self.model = self.model.with_threshold(threshold)

@@ -192,6 +192,11 @@ class Tagger:
         )
         return tagger
 
+    @property
+    def threshold(self) -> float:
+        """The probability from which a response is labelled hallucinated."""
+        return float(self.calibration.response_threshold)
+
     def set_threshold(self, threshold: float) -> None:
         """Sets the probability from which a response is labelled hallucinated."""
         self.calibration = replace(self.calibration, response_threshold=threshold)

@@ -188,21 +188,38 @@ def write_filled_page(
     blocks: Mapping[str, Iterable[Any]] = MappingProxyType({}),
     **values: str,
 ) -> None:
-    """Fills a template and writes it, replacing the file in one step; the same input gives the same bytes.
+    """Fills a template as `fill_page` does, and writes it, replacing the file in one step."""
+    page = fill_page(template, title=title, styles=styles, scripts=scripts, blocks=blocks, connects=False, **values)
+    with atomic_file(path) as file, disk_errors(path):
+        for text in page:
+            file.write(text.encode())
+
+
+def fill_page(
+    template: str,
+    *,
+    title: str,
+    styles: Sequence[str],
+    scripts: Sequence[str] = (),
+    blocks: Mapping[str, Iterable[Any]] = MappingProxyType({}),
+    connects: bool = False,
+    **values: str,
+) -> Iterator[str]:
+    """Fills a template, and yields the page in parts; the same input gives the same page.
 
     Args:
         title: A text; escaped here.
         styles, scripts: Files of `page_files/`, which the page's policy names by their hash.
         blocks: The page's data by name: lists that the browser keeps as text, in place of the template's `{{data}}`.
+        connects: The script may call the server that the page comes from.
         values: Further values, which are markup already.
     """
     style, script = _joined(styles), _joined(scripts)
     policy = f"style-src '{_hash(style)}'" + (f"; script-src '{_hash(script)}'" if scripts else "")
+    policy += "; connect-src 'self'" if connects else ""
     given = {"policy": policy, "title": html.escape(escape_terminal(title)), "style": style, "script": script, **values}
     start, end = _joined(["head.html", template]).split("{{data}}")
-    with atomic_file(path) as file, disk_errors(path):
-        for text in chain([_fill(start, given)], _render_data_blocks(blocks), [_fill(end, given)]):
-            file.write(text.encode())
+    return chain([_fill(start, given)], _render_data_blocks(blocks), [_fill(end, given)])
 
 
 def fill_sections(sections: Iterable[tuple[str, str, str]]) -> dict[str, str]:

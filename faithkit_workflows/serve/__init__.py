@@ -1,0 +1,37 @@
+"""Serve detectors over HTTP, with a web page to try them.
+
+faithkit serve                                             the default detector on http://127.0.0.1:8000
+faithkit serve checkpoint=runs/... port=9000               whatever `faithkit score` takes
+faithkit serve models='{fast: default, mine: runs/...}'    several, which a request chooses by name
+faithkit serve host=0.0.0.0 keys_path=keys.txt             for other machines, with API keys
+python -m faithkit_workflows.serve.keys keys.txt NAME      write a new key
+
+Routes: POST /v1/check, those of LettuceDetect, vLLM and OpenAI clients, /v1/jobs, /metrics, /health/ready; the document
+is at /docs. SIGTERM answers what is accepted, then ends; SIGHUP loads the checkpoints again. See docs/serving.md.
+"""
+
+from typing import Any
+
+from faithkit.cli import run_script
+
+GROUPS = ()
+
+
+def main(cfg: Any) -> None:
+    """Starts the server, and returns when it has been told to end."""
+    from omegaconf import OmegaConf
+
+    from faithkit.packages import needs_package
+    from faithkit.settings.check import check_settings
+    from faithkit_workflows.settings.serving import ServeSettings
+
+    config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
+    settings: Any = check_settings(config, ServeSettings)
+    with needs_package("the HTTP service"):
+        from faithkit_workflows.serve.server import serve
+    serve(settings)
+
+
+def run() -> None:
+    """Runs the command line."""
+    run_script(main, "serve", __doc__ or "", GROUPS, "faithkit_workflows.settings.serving:ServeSettings")

@@ -1,0 +1,183 @@
+"""The application: its own routes, and the form of every refusal."""
+
+import logging
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from faithkit.errors import shorten
+from faithkit_workflows.serve import compatible, jobs, streaming
+from faithkit_workflows.serve.gate import App, Gate
+from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
+from faithkit_workflows.serve.schemas import Check, CheckMany, ManyReply, ModelCard, ModelList, OneReply
+from faithkit_workflows.serve.service import Service
+from faithkit_workflows.serve.web_page import HEADERS, render_page
+from faithkit_workflows.settings.serving import is_loopback
+
+log = logging.getLogger("faithkit")
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
+DESCRIPTION = """Is a response supported by its context, and which parts are not?
+
+Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
+CHECK_CODES = (
+    *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
+    *("loading", "queue_full", "timeout", "no_verdict"),
+)
+TAGS = ("one", "many", "str")  # of unions, in the places of pydantic's errors
+
+
+def create_app(service: Service) -> App:
+    """Creates the application."""
+    app = FastAPI(title="faithkit", version="1", description=DESCRIPTION, docs_url=None, redoc_url=None)
+    _handle_errors(app)
+    _add_pages(app, service)
+    _add_check(app, service)
+    streaming.add_routes(app, service, document_refusals(*CHECK_CODES))
+    compatible.add_routes(app, service, document_refusals(*CHECK_CODES))
+    jobs.add_routes(app, service)
+    _document_limits(app, service)
+    settings = service.settings
+    inner: App = app
+    if settings.cors_origins:
+        inner = CORSMiddleware(
+            app, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"]
+        )
+    return Gate(
+        inner,
+        service.telemetry,
+        keys=lambda: service.keys,
+        hosts=frozenset(settings.allowed_hosts) or (LOCAL_HOSTS if is_loopback(settings.host) else frozenset()),
+        max_body_bytes=settings.max_body_bytes,
+        body_seconds=settings.body_seconds,
+        request_seconds=settings.request_seconds,
+        is_draining=lambda: service.is_draining,
+        on_receiving=service.count_receiving,
+    )
+
+
+def _add_pages(app: FastAPI, service: Service) -> None:
+    @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    async def show_page() -> HTMLResponse:
+        return HTMLResponse(render_page(tuple(service.models), has_keys=bool(service.keys)), headers=HEADERS)
+
+    @app.get("/health/live", summary="Is the process running?", responses=document_refusals())
+    async def live() -> dict[str, str]:
+        return {"status": "live"}
+
+    @app.get("/health/ready", summary="Has every model judged a row?", responses=document_refusals())
+    async def ready() -> Response:
+        models = service.models.values()
+        states = {one.name: one.problem or ("ready" if one.is_ready else "loading") for one in models}
+        is_ready = service.is_ready and not service.is_draining
+        status = "ready" if is_ready else "draining" if service.is_draining else "loading"
+        return JSONResponse({"status": status, "models": states}, 200 if is_ready else 503)
+
+    @app.get("/metrics", response_class=PlainTextResponse, summary="For Prometheus", responses=document_refusals())
+    async def metrics() -> PlainTextResponse:
+        return PlainTextResponse(service.telemetry.render())
+
+    @app.get("/v1/models", summary="The served models", responses=document_refusals())
+    async def list_models() -> ModelList:
+        is_local = is_loopback(service.settings.host)  # paths of the machine are for its own users
+        cards = [
+            ModelCard(
+                id=model.name,
+                created=model.created,
+                checkpoint=model.checkpoint if is_local else model.name,
+                threshold=model.threshold_text,
+                marks_spans=model.kind.marks_spans,
+            )
+            for model in service.models.values()
+        ]
+        return ModelList(data=cards)
+
+
+def _add_check(app: FastAPI, service: Service) -> None:
+    @app.post(
+        "/v1/check",
+        summary="Check one response, or several",
+        response_model=OneReply | ManyReply,
+        responses=document_refusals(*CHECK_CODES) | streaming.EVENTS,
+    )
+    async def check(request: Request, body: Annotated[Check, Body()]) -> Any:
+        state = request.scope["state"]
+        if isinstance(body, CheckMany):
+            name, verdicts = await service.check(body.rows, body.model, state)
+            return ManyReply(verdicts=verdicts, model=name, request_id=state["request_id"])
+        if body.stream:
+            pieces = streaming.one_piece(body.response)
+            return await streaming.open_stream(service, body, pieces, body.model, state)
+        name, (verdict,) = await service.check([body], body.model, state, field="")
+        return OneReply(**dict(verdict), model=name, request_id=state["request_id"])
+
+
+def _handle_errors(app: FastAPI) -> None:
+    def reply(request: Request, problem: Problem) -> JSONResponse:
+        state = request.scope.get("state", {})
+        state.get("facts", {})["code"] = problem.code
+        return JSONResponse(problem.body(state.get("request_id")), problem.status, problem.headers)
+
+    @app.exception_handler(Problem)
+    async def refuse(request: Request, problem: Problem) -> JSONResponse:
+        return reply(request, problem)
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse_values(request: Request, error: RequestValidationError) -> JSONResponse:
+        return reply(request, describe_invalid(error.errors(), request))
+
+    @app.exception_handler(HTTPException)
+    async def refuse_route(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == STATUSES["method_not_allowed"]:
+            problem = Problem("method_not_allowed", "this route has another method", "see /openapi.json")
+        elif error.status_code == STATUSES["not_found"]:
+            problem = Problem("not_found", "there is no such route", "see /openapi.json")
+        else:
+            problem = Problem("invalid_json", "the body cannot be read", "send JSON in UTF-8, not deeply nested")
+        answer = reply(request, problem)
+        answer.headers.update(error.headers or {})
+        return answer
+
+    @app.exception_handler(Exception)
+    async def refuse_fault(request: Request, error: Exception) -> JSONResponse:
+        log.error("request %s failed", request.scope["state"].get("request_id"), exc_info=error)
+        return reply(request, Problem("internal_error", "the service has failed", "report it with the request id"))
+
+
+def describe_invalid(errors: Sequence[Any], request: Request) -> Problem:
+    """Describes the first error that pydantic found."""
+    first = errors[0]
+    place = [str(part) for part in first["loc"][1:] if str(part) not in TAGS and "[" not in str(part)]
+    if first["type"] == "json_invalid":
+        return Problem("invalid_json", "the body is not JSON", "send JSON in UTF-8")
+    kind = request.headers.get("content-type", "").partition(";")[0].strip()
+    if kind != "application/json" and not place:
+        help_ = "send Content-Type: application/json"
+        return Problem("wrong_content_type", f"bodies of type {kind[:40] or 'none'} are not read", help_)
+    is_empty = first["type"] in ("string_too_short", "string_pattern_mismatch")
+    message = "the text is empty" if is_empty else shorten(str(first["msg"]), 200)[1:-1]
+    return Problem(
+        "invalid_request", message, "see /openapi.json for the fields and their types", field=".".join(place) or None
+    )
+
+
+def _document_limits(app: FastAPI, service: Service) -> None:
+    """Adds the limits of the settings, and the API key, to the document."""
+    make = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = make()
+            document["components"]["schemas"]["CheckMany"]["properties"]["rows"]["maxItems"] = service.settings.max_rows
+            if service.keys:
+                key = {"type": "http", "scheme": "bearer"}
+                document["components"]["securitySchemes"] = {"key": key}
+                document["security"] = [{"key": []}]
+            app.openapi_schema = document
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,0 +1,182 @@
+"""Batches the rows of concurrent requests: threads judge what waits, ordered by length.
+
+A thread takes the row that has waited longest, and with it the rows nearest in length up to `batch_characters`. Rows
+longer than that are judged alone, and at least one thread is kept free of them: a long context does not block short
+ones. A thread waits for further rows only while other requests are being received, and at most `wait_seconds`.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from faithkit_workflows.serve.problems import Problem
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+FIRST_RATE = 20_000.0  # characters a second, until the first batch is measured
+RATE_MEMORY = 0.9  # of the moving average
+MAX_RETRY_SECONDS = 60.0
+
+
+@dataclass(eq=False, slots=True)
+class Waiting(Generic[Item, Result]):
+    """A row that waits for its verdict."""
+
+    item: Item
+    size: int
+    future: "asyncio.Future[Result]"
+    loop: asyncio.AbstractEventLoop
+    since: float = field(default_factory=time.perf_counter)
+    is_dropped: bool = False
+
+
+class Batcher(Generic[Item, Result]):
+    """Judges rows in threads.
+
+    Args:
+        judge: Takes the items of a batch; returns for each a result, or the exception that it is refused by.
+        on_batch: Is called with the number of rows, the seconds in which they were judged, and the longest wait.
+    """
+
+    def __init__(
+        self,
+        judge: Callable[[Sequence[Item]], Sequence[Result | Exception]],
+        *,
+        workers: int,
+        batch_characters: int,
+        wait_seconds: float,
+        max_rows: int,
+        on_batch: Callable[[int, float, float], None] = lambda rows, seconds, waited: None,
+    ):
+        self._judge, self._on_batch = judge, on_batch
+        self._batch_characters, self._wait_seconds, self._max_rows = batch_characters, wait_seconds, max_rows
+        self._waiting: list[Waiting[Item, Result]] = []
+        self._condition = threading.Condition()
+        self._is_closed, self._num_long, self._max_long = False, 0, max(1, workers - 1)
+        self._rate, self._workers = FIRST_RATE, workers
+        self._judged = 0  # characters that threads work on
+        self.num_receiving = 0  # requests whose rows are not here yet
+        self._threads = [threading.Thread(target=self._work, name=f"judge-{n}", daemon=True) for n in range(workers)]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def num_waiting(self) -> int:
+        """The rows that no thread has taken yet."""
+        return len(self._waiting)
+
+    def retry_seconds(self) -> float:
+        """Estimates when the queue is empty."""
+        with self._condition:
+            characters = sum(one.size for one in self._waiting) + self._judged
+        return min(MAX_RETRY_SECONDS, characters / (self._rate * self._workers))
+
+    async def submit(self, items: Sequence[Item], sizes: Sequence[int]) -> list[Result]:
+        """Judges items; a cancelled call drops those that still wait.
+
+        Raises:
+            Problem: The queue is full, or an item is refused.
+        """
+        loop = asyncio.get_running_loop()
+        entries = [Waiting(item, size, loop.create_future(), loop) for item, size in zip(items, sizes, strict=True)]
+        with self._condition:
+            is_full = len(self._waiting) + len(entries) > self._max_rows
+            if not is_full:
+                self._waiting += entries
+                self._condition.notify(len(entries))
+        if is_full:
+            raise Problem(
+                "queue_full",
+                "too many rows wait",
+                "try again after the seconds in Retry-After",
+                retry_seconds=self.retry_seconds(),
+            )
+        try:
+            return list(await asyncio.gather(*(entry.future for entry in entries)))
+        finally:
+            with self._condition:
+                for entry in entries:
+                    entry.is_dropped = True
+                self._waiting = [entry for entry in self._waiting if not entry.is_dropped]
+
+    def close(self) -> None:
+        """Ends the threads; rows that wait are judged first."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self) -> None:
+        while batch := self._take():
+            is_long = batch[0].size > self._batch_characters
+            began = time.perf_counter()
+            try:
+                results: Sequence[Result | Exception] = self._judge([one.item for one in batch])
+            except Exception as error:  # only the rows of this batch fail
+                results = [error] * len(batch)
+            seconds, size = time.perf_counter() - began, sum(one.size for one in batch)
+            with self._condition:
+                self._judged -= size
+                self._num_long -= is_long
+                self._rate = RATE_MEMORY * self._rate + (1 - RATE_MEMORY) * size / max(seconds, 1e-6)
+                self._condition.notify()
+            for one, result in zip(batch, results, strict=True):
+                one.loop.call_soon_threadsafe(_settle, one.future, result)
+            self._on_batch(len(batch), seconds, began - min(one.since for one in batch))
+
+    def _take(self) -> list[Waiting[Item, Result]]:
+        """Takes the next batch; empty at the end."""
+        with self._condition:
+            while True:
+                first = self._next()
+                if first is None:
+                    if self._is_closed and not self._waiting:
+                        return []
+                    self._condition.wait()
+                    continue
+                if (left := self._seconds_to_wait(first)) > 0:
+                    self._condition.wait(left)
+                    continue
+                batch = self._fill(first)
+                taken = set(map(id, batch))
+                self._waiting = [one for one in self._waiting if id(one) not in taken]
+                self._judged += sum(one.size for one in batch)
+                self._num_long += first.size > self._batch_characters
+                return batch
+
+    def _next(self) -> Waiting[Item, Result] | None:
+        """Finds the row that has waited longest and may be judged now."""
+        may_be_long = self._num_long < self._max_long
+        return next((one for one in self._waiting if may_be_long or one.size <= self._batch_characters), None)
+
+    def _seconds_to_wait(self, first: Waiting[Item, Result]) -> float:
+        """Returns how long to wait for further rows: none arrive while no request is being received."""
+        if self._is_closed or not self.num_receiving or first.size > self._batch_characters:
+            return 0.0
+        if sum(one.size for one in self._waiting) >= self._batch_characters:
+            return 0.0
+        return first.since + self._wait_seconds - time.perf_counter()
+
+    def _fill(self, first: Waiting[Item, Result]) -> list[Waiting[Item, Result]]:
+        """Chooses the rows nearest in length to the first one."""
+        batch, left = [first], self._batch_characters - first.size
+        if left <= 0:
+            return batch
+        for one in sorted(self._waiting, key=lambda other: abs(other.size - first.size)):
+            if one is not first and one.size <= left:
+                batch.append(one)
+                left -= one.size
+        return batch
+
+
+def _settle(future: "asyncio.Future[Result]", result: Result | Exception) -> None:
+    if future.done():  # its request was cancelled
+        return
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

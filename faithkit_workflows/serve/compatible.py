@@ -1,0 +1,318 @@
+"""Routes of other services, so that their clients need another address only: LettuceDetect, vLLM and OpenAI.
+
+Their forms are those of `lettucedetect_api` 0.2, of vLLM's /classify and /score, and of OpenAI's chat completions. Keys
+that they know and this service does not need are ignored. Scores are P(hallucinated).
+"""
+
+import json
+import re
+import time
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, FastAPI, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, Field
+
+from faithkit.records import HALLUCINATED, LABELS
+from faithkit_workflows.serve.problems import Problem
+from faithkit_workflows.serve.schemas import DialogueTurn, Passage, Probability, Row, Text, Verdict
+from faithkit_workflows.serve.service import Service
+
+Score = Annotated[float, Field(ge=0, le=1)]
+MAX_TEXTS = 1000
+
+
+class LettuceRequest(BaseModel):
+    """LettuceDetect's request."""
+
+    contexts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+    question: str
+    answer: Text
+
+
+class LettuceSpan(BaseModel):
+    """A part that the contexts do not support."""
+
+    start: int
+    end: int
+    text: str
+    hallucination_score: Score
+
+
+class LettuceSpans(BaseModel):
+    """LettuceDetect's reply for spans."""
+
+    predictions: list[LettuceSpan]
+
+
+class LettuceToken(BaseModel):
+    """A word with the score of the span that covers it; 0 outside of spans."""
+
+    token: str
+    hallucination_score: Score
+
+
+class LettuceTokens(BaseModel):
+    """LettuceDetect's reply for tokens; tokens are words and the white space before them, and join to the answer."""
+
+    predictions: list[LettuceToken]
+
+
+class ScoreRequest(BaseModel):
+    """vLLM's request for the score of pairs: knowledge, response."""
+
+    text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+    model: str | None = None
+
+
+class PairScore(BaseModel):
+    """The score of a pair."""
+
+    index: int
+    object: Literal["score"] = "score"
+    score: Score
+
+
+class Usage(BaseModel):
+    """Tokens are not counted here."""
+
+    prompt_tokens: int = 0
+    total_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class ScoreReply(BaseModel):
+    """vLLM's reply for scores."""
+
+    id: str
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    data: list[PairScore]
+    usage: Usage = Usage()
+
+
+class Pair(BaseModel):
+    """A pair to classify."""
+
+    text: Text
+    text_pair: Text
+
+
+class ClassifyRequest(BaseModel):
+    """Pairs to classify: one, or several."""
+
+    input: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MAX_TEXTS)]
+    model: str | None = None
+
+
+class PairClass(BaseModel):
+    """The class of a pair."""
+
+    index: int
+    label: str
+    probs: list[Probability] = Field(description=f"In the order {', '.join(LABELS)}.")
+    num_classes: Literal[2] = 2
+
+
+class ClassifyReply(BaseModel):
+    """vLLM's reply for classes."""
+
+    id: str
+    object: Literal["list"] = "list"
+    created: int
+    model: str
+    data: list[PairClass]
+    usage: Usage = Usage()
+
+
+class ChatPart(BaseModel):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(BaseModel):
+    """A message: system and tool messages are the knowledge, the last assistant message is checked."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | Annotated[list[ChatPart], Field(max_length=MAX_TEXTS)] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of all parts."""
+        if isinstance(self.content, list):
+            return "\n".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class ChatRequest(BaseModel):
+    """OpenAI's request for a chat completion."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_TEXTS)]
+    model: str | None = None
+    stream: bool | None = None
+
+
+class ChatReplyMessage(BaseModel):
+    """The verdict as JSON."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+
+
+class ChatChoice(BaseModel):
+    """The only choice."""
+
+    index: int = 0
+    message: ChatReplyMessage
+    finish_reason: Literal["stop"] = "stop"
+
+
+class ChatReply(BaseModel):
+    """OpenAI's reply."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage = Usage()
+
+
+def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
+    """Adds the routes."""
+
+    async def check_lettuce(request: Request, body: LettuceRequest) -> tuple[Row, Verdict]:
+        row = Row(knowledge=list(body.contexts), response=body.answer, question=body.question)
+        _, (verdict,) = await service.check([row], None, request.scope["state"], field="")
+        return row, verdict
+
+    @app.post("/v1/lettucedetect/spans", summary="As LettuceDetect's server: spans", responses=refusals)
+    async def lettuce_spans(request: Request, body: Annotated[LettuceRequest, Body()]) -> LettuceSpans:
+        _, verdict = await check_lettuce(request, body)
+        return LettuceSpans(predictions=_lettuce_spans(verdict, body.answer))
+
+    @app.post("/v1/lettucedetect/token", summary="As LettuceDetect's server: tokens", responses=refusals)
+    async def lettuce_tokens(request: Request, body: Annotated[LettuceRequest, Body()]) -> LettuceTokens:
+        _, verdict = await check_lettuce(request, body)
+        return LettuceTokens(predictions=_lettuce_tokens(verdict, body.answer))
+
+    @app.post("/v1/score", summary="As vLLM: scores of pairs", responses=refusals)
+    async def score(request: Request, body: Annotated[ScoreRequest, Body()]) -> ScoreReply:
+        state = request.scope["state"]
+        name, verdicts = await service.check(_pair_rows(body), body.model, state, field="text_2")
+        scores = [PairScore(index=place, score=_score(one)) for place, one in enumerate(verdicts)]
+        return ScoreReply(id=f"score-{state['request_id']}", created=int(time.time()), model=name, data=scores)
+
+    @app.post("/classify", summary="As vLLM: classes of pairs", responses=refusals)
+    async def classify(request: Request, body: Annotated[ClassifyRequest, Body()]) -> ClassifyReply:
+        state = request.scope["state"]
+        pairs = body.input if isinstance(body.input, list) else [body.input]
+        rows = [Row(knowledge=pair.text, response=pair.text_pair) for pair in pairs]
+        name, verdicts = await service.check(rows, body.model, state, field="input")
+        data = [
+            PairClass(index=place, label=one.label, probs=[1 - _score(one), _score(one)])
+            for place, one in enumerate(verdicts)
+        ]
+        return ClassifyReply(id=f"classify-{state['request_id']}", created=int(time.time()), model=name, data=data)
+
+    @app.post(
+        "/v1/chat/completions",
+        summary="As OpenAI: the verdict on the last assistant message, as JSON",
+        response_model=ChatReply,
+        responses=refusals,
+    )
+    async def complete(request: Request, body: Annotated[ChatRequest, Body()]) -> Any:
+        state = request.scope["state"]
+        name, (verdict,) = await service.check([chat_row(body.messages)], body.model, state, field="")
+        reply = ChatReply(
+            id=f"chatcmpl-{state['request_id']}",
+            created=int(time.time()),
+            model=name,
+            choices=[ChatChoice(message=ChatReplyMessage(content=verdict.model_dump_json()))],
+        )
+        return StreamingResponse(_chunks(reply), media_type="text/event-stream") if body.stream else reply
+
+
+def _lettuce_spans(verdict: Verdict, answer: str) -> list[LettuceSpan]:
+    """Returns the spans; a model without spans marks the whole answer that it calls hallucinated."""
+    if verdict.label == HALLUCINATED and not verdict.spans:
+        return [LettuceSpan(start=0, end=len(answer), text=answer, hallucination_score=_score(verdict))]
+    return [
+        LettuceSpan(
+            start=one.start,
+            end=one.end,
+            text=one.text,
+            hallucination_score=_score(verdict) if one.probability is None else one.probability,
+        )
+        for one in verdict.spans
+    ]
+
+
+def _lettuce_tokens(verdict: Verdict, answer: str) -> list[LettuceToken]:
+    spans = _lettuce_spans(verdict, answer)
+    tokens = []
+    for found in re.finditer(r"\s*\S+|\s+$", answer):
+        inside = [one.hallucination_score for one in spans if one.start < found.end() and found.start() < one.end]
+        tokens.append(LettuceToken(token=found.group(), hallucination_score=max(inside, default=0.0)))
+    return tokens
+
+
+def _score(verdict: Verdict) -> float:
+    if verdict.probability is not None:
+        return verdict.probability
+    return float(verdict.label == HALLUCINATED)
+
+
+def _pair_rows(body: ScoreRequest) -> list[Row]:
+    """Pairs the texts; one text is paired with each of the others.
+
+    Raises:
+        Problem: There are several of both, and not equally many.
+    """
+    first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
+    second = [body.text_2] if isinstance(body.text_2, str) else body.text_2
+    if len(first) == 1:
+        first = first * len(second)
+    if len(first) != len(second):
+        message = f"text_1 has {len(first)} texts and text_2 has {len(second)}"
+        raise Problem("invalid_request", message, "send equally many, or one text_1", field="text_2")
+    return [Row(knowledge=knowledge, response=response) for knowledge, response in zip(first, second, strict=True)]
+
+
+def chat_row(messages: list[ChatMessage]) -> Row:
+    """Makes a row of a chat: system and tool messages are the passages, other messages the history.
+
+    Raises:
+        Problem: There is no answer, or no knowledge.
+    """
+    last = messages[-1]
+    if last.role != "assistant" or not last.text.strip():
+        help_ = "end with an assistant message: the answer to check"
+        raise Problem("invalid_request", "the last message is no answer", help_, field=f"messages.{len(messages) - 1}")
+    sources = [one for one in messages if one.role in ("system", "developer", "tool") and one.text.strip()]
+    if not sources:
+        help_ = "send the context as system or tool messages"
+        raise Problem("invalid_request", "no message has the context", help_, field="messages")
+    turns = [one for one in messages[:-1] if one.role in ("user", "assistant") and one.text.strip()]
+    return Row(
+        knowledge=[Passage(text=one.text) for one in sources],
+        response=last.text,
+        history=[DialogueTurn(speaker=one.role, text=one.text) for one in turns] or None,
+    )
+
+
+async def _chunks(reply: ChatReply) -> AsyncIterator[str]:
+    """Writes the reply as a stream of one piece."""
+    delta = {"role": "assistant", "content": reply.choices[0].message.content}
+    head = {"id": reply.id, "object": "chat.completion.chunk", "created": reply.created, "model": reply.model}
+    for choice in (
+        {"index": 0, "delta": delta, "finish_reason": None},
+        {"index": 0, "delta": {}, "finish_reason": "stop"},
+    ):
+        yield f"data: {json.dumps(head | {'choices': [choice]})}\n\n"
+    yield "data: [DONE]\n\n"

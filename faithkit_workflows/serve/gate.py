@@ -1,0 +1,237 @@
+"""Everything that happens to a request before a route sees it: its limits, its key, its body, its log line.
+
+A body is refused by its declared length before it is read, and by its real length while it is read. A client that
+sends slowly, or goes away, ends its own request only, and drops its rows from the queue.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from starlette.responses import JSONResponse, Response
+
+from faithkit_workflows.serve.keys import find_name
+from faithkit_workflows.serve.problems import Problem
+from faithkit_workflows.serve.telemetry import RECEIVE, Telemetry
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+OPEN_PATHS = ("/", "/health/live", "/health/ready", "/openapi.json")  # without a key
+STREAMED = "/v1/jobs"  # whose upload goes to a file, under its own limit
+STREAM_TYPE = "application/x-ndjson"
+NUM_BUFFERED = 16  # largest bodies that are in memory at a time
+SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Gate:
+    """An ASGI application around the routes.
+
+    Args:
+        keys: The hash of each name; empty: no key is needed.
+        hosts: Allowed values of the header Host, without a port; empty: all.
+        on_receiving: Is called with 1 when a request begins to arrive and with -1 when it has arrived.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        telemetry: Telemetry,
+        *,
+        keys: Callable[[], Mapping[str, str]],
+        hosts: frozenset[str],
+        max_body_bytes: int,
+        body_seconds: float,
+        request_seconds: float,
+        is_draining: Callable[[], bool],
+        on_receiving: Callable[[int], None],
+    ):
+        self.app, self.telemetry, self.keys, self.hosts = app, telemetry, keys, hosts
+        self.max_body_bytes, self.body_seconds, self.request_seconds = max_body_bytes, body_seconds, request_seconds
+        self.is_draining, self.on_receiving = is_draining, on_receiving
+        self._buffered = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles a connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        await _Request(self, scope, receive, send).handle()
+
+    def check(self, request: "_Request") -> None:
+        """Checks what the headers tell.
+
+        Raises:
+            Problem: The request is refused.
+        """
+        host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]")
+        if self.hosts and host not in self.hosts:
+            raise Problem("unknown_host", "the header Host names another machine", "set allowed_hosts=[NAME]")
+        if (keys := self.keys()) and request.path not in OPEN_PATHS:
+            scheme, _, key = request.headers.get("authorization", "").partition(" ")
+            key = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+            if not key:
+                raise Problem("missing_key", "an API key is needed", "send Authorization: Bearer KEY")
+            if (name := find_name(keys, key)) is None:
+                raise Problem("wrong_key", "this API key is not valid", "ask the service's owner for a key")
+            request.client = name
+        if self.is_draining() and not request.path.startswith("/health"):
+            raise Problem("draining", "the service is ending", "try again in a moment", retry_seconds=5)
+        encoding = request.headers.get("content-encoding", "identity").lower()
+        if encoding != "identity":
+            raise Problem("encoded_body", f"bodies in {encoding[:20]} are not read", "send the body as it is")
+        length = request.headers.get("content-length", "0")
+        if not request.is_streamed and length.isdecimal() and int(length) > self.max_body_bytes:
+            raise self._too_large()
+
+    def _too_large(self) -> Problem:
+        help_ = f"send at most {self.max_body_bytes} bytes; tables go to POST /v1/jobs"
+        return Problem("body_too_large", "the body is too large", help_)
+
+    async def read(self, receive: Receive) -> bytes | None:
+        """Reads a body; None if the client has gone.
+
+        Raises:
+            Problem: It is too large, or does not arrive in time.
+        """
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.body_seconds):
+                while True:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    part = message.get("body", b"")
+                    parts.append(part)
+                    size += len(part)
+                    self._buffered += len(part)
+                    if size > self.max_body_bytes:
+                        raise self._too_large()
+                    if self._buffered > NUM_BUFFERED * self.max_body_bytes:
+                        raise Problem("queue_full", "too many bytes are being received", "try again", retry_seconds=1)
+                    if not message.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            help_ = f"send the whole body within {self.body_seconds:g} seconds"
+            raise Problem("body_timeout", "the body did not arrive in time", help_) from None
+        finally:
+            self._buffered -= size
+
+
+class _Request:
+    """One request on its way through the gate."""
+
+    def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send):
+        self.gate, self.scope, self._receive, self._send = gate, scope, receive, send
+        self.headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        self.path, self.method = scope["path"], scope["method"]
+        self.id, self.began = uuid.uuid4().hex, time.perf_counter()
+        self.client = (scope.get("client") or ("local",))[0]
+        self.status, self.has_begun = 499, False
+        self.is_streamed = self.path == STREAMED or self.headers.get("content-type", "").startswith(STREAM_TYPE)
+        self.facts: dict[str, Any] = {}
+        scope.setdefault("state", {})
+
+    async def handle(self) -> None:
+        """Answers the request, and logs it."""
+        self.gate.telemetry.in_flight.inc()
+        try:
+            with self.gate.telemetry.trace(self.method, self.path):
+                await self._answer()
+        except Problem as problem:
+            self.facts["code"] = problem.code
+            await self._refuse(problem)
+        finally:
+            self.gate.telemetry.in_flight.dec()
+            self._log()
+
+    async def _answer(self) -> None:
+        self.gate.check(self)
+        self.scope["state"] |= {"request_id": self.id, "client": self.client, "facts": self.facts}
+        if self.is_streamed:
+            await self._within(self.gate.app(self.scope, self._receive, self.send), None)
+            return
+        self.gate.on_receiving(1)
+        try:
+            body = await self.gate.read(self._receive)
+        finally:
+            self.gate.on_receiving(-1)
+        self.gate.telemetry.stages.labels(RECEIVE).observe(time.perf_counter() - self.began)
+        if body is None:
+            return
+        self.facts["bytes"] = len(body)
+        replay = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive() -> MutableMapping[str, Any]:
+            if replay:
+                return replay.pop()
+            await asyncio.Event().wait()  # `_within` sees that the client goes
+            raise AssertionError
+
+        await self._within(self.gate.app(self.scope, receive, self.send), self._wait_until_gone())
+
+    async def _within(self, answer: Any, gone: Any) -> None:
+        """Runs the routes until they have answered, the client has gone, or the time is over."""
+        tasks = [asyncio.ensure_future(one) for one in (answer, gone) if one is not None]
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=self.gate.request_seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks[1:]:
+                task.cancel()
+            if not tasks[0].done():
+                tasks[0].cancel()
+        if tasks[0] in done:
+            tasks[0].result()
+        elif not done:
+            help_ = f"send fewer or shorter rows: a request has {self.gate.request_seconds:g} seconds"
+            raise Problem("timeout", "the request took too long", help_)
+
+    async def _wait_until_gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        """Sends a part of the reply; the first gets the headers that every reply has."""
+        if message["type"] == "http.response.start":
+            self.status, self.has_begun = message["status"], True
+            added = SAFE | {"X-Request-Id": self.id}
+            message["headers"] = [
+                *message.get("headers", ()),
+                *((name.lower().encode(), value.encode()) for name, value in added.items()),
+            ]
+        await self._send(message)
+
+    async def _refuse(self, problem: Problem) -> None:
+        if self.has_begun:  # a stream ends where it is
+            return
+        # The rest of a refused body is not read, so the connection cannot be used again.
+        is_unread = problem.code in ("body_too_large", "body_timeout", "encoded_body", "queue_full", "missing_key")
+        headers = problem.headers | ({"Connection": "close"} if is_unread else {})
+        reply: Response = JSONResponse(problem.body(self.id), problem.status, headers)
+        await reply(self.scope, self._receive, self.send)
+
+    def _log(self) -> None:
+        seconds = time.perf_counter() - self.began
+        route = getattr(self.scope.get("route"), "path", None) or ("unmatched" if self.status != 499 else "gone")
+        if code := self.facts.get("code"):
+            self.gate.telemetry.errors.labels(code).inc()
+        self.gate.telemetry.requests.labels(route, str(self.status)).observe(seconds)
+        self.gate.telemetry.log_request(
+            {
+                "request_id": self.id,
+                "client": self.client,
+                "method": self.method,
+                "path": self.path,
+                "status": self.status,
+                "seconds": round(seconds, 4),
+                **self.facts,
+            }
+        )

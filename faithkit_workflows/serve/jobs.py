@@ -1,0 +1,288 @@
+"""Jobs: `faithkit score` on a table, as a process of its own, one after the other.
+
+A job is a folder of `jobs_dir`: `job.json`, the table, and the run. A job that was interrupted, by a restart of the
+service too, goes on after its last saved rows.
+"""
+
+import asyncio
+import json
+import logging
+import re
+import signal
+import sys
+import time
+import urllib.parse
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import FastAPI, Query, Request
+from fastapi.responses import FileResponse
+from pydantic import BaseModel, Field
+
+from faithkit.files.atomic import write_json
+from faithkit_workflows.serve.problems import Problem, document_refusals
+from faithkit_workflows.serve.schemas import Text
+from faithkit_workflows.serve.service import Service
+
+log = logging.getLogger("faithkit")
+SUFFIXES = {
+    "text/csv": ".csv",
+    "text/tab-separated-values": ".tsv",
+    "application/jsonl": ".jsonl",
+    "application/x-ndjson": ".jsonl",
+    "application/vnd.apache.parquet": ".parquet",
+}
+FORMS = {name: {"schema": {"type": "string", "format": "binary"}} for name in SUFFIXES}
+ADDRESS = "application/json"  # of a body that names the table's address
+JOB, TABLE, RUN, LOG = "job.json", "table", "run", "score.log"
+QUEUED: Final = "queued"
+RUNNING: Final = "running"
+DONE: Final = "done"
+FAILED: Final = "failed"
+ID = re.compile(r"[0-9a-f]{32}")
+FETCH_SECONDS = 60.0
+MAX_SHOWN = 2000  # characters of an error
+
+
+class JobAddress(BaseModel):
+    """Where the table is."""
+
+    url: Annotated[str, Field(pattern=r"^https://\S+$", max_length=4000)]
+    model: str | None = None
+
+
+class Job(BaseModel):
+    """A job."""
+
+    id: str
+    state: Literal["queued", "running", "done", "failed"]
+    model: str
+    created: int
+    finished: int | None = None
+    rows: int | None = Field(default=None, description="Rows with a verdict.")
+    error: str | None = None
+    metrics: dict[str, Any] | None = Field(default=None, description="The shares of the whole table.")
+    result: str | None = Field(default=None, description="The route of the scored rows.")
+
+
+class JobRunner:
+    """Runs the jobs of a folder.
+
+    Args:
+        folder: `jobs_dir`.
+    """
+
+    def __init__(self, service: Service, folder: Path):
+        self.service, self.folder = service, folder
+        self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Queues the jobs that are not finished, and begins to run them."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        jobs = [self.read(path.parent.name) for path in self.folder.glob(f"*/{JOB}")]
+        for job in sorted(jobs, key=lambda one: one.created):
+            if job.state in (QUEUED, RUNNING):
+                self._queue.put_nowait(job.id)
+        self._task = asyncio.create_task(self._run_all())
+
+    async def stop(self) -> None:
+        """Interrupts the running job, which the next start resumes."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGTERM)
+            await self._process.wait()
+
+    def read(self, id_: str) -> Job:
+        """Reads a job.
+
+        Raises:
+            Problem: There is none.
+        """
+        path = self.folder / id_ / JOB
+        if not ID.fullmatch(id_) or not path.is_file():
+            raise Problem("unknown_job", "there is no such job", "use the id that POST /v1/jobs returned", field="id")
+        return Job.model_validate_json(path.read_bytes())
+
+    def write(self, job: Job) -> None:
+        """Writes a job."""
+        write_json(self.folder / job.id / JOB, job.model_dump())
+
+    async def add(self, model: str | None, suffix: str, parts: AsyncIterator[bytes]) -> Job:
+        """Stores a table, and queues its job.
+
+        Raises:
+            Problem: It is too large, or empty.
+        """
+        name = self.service.find(model).name
+        job = Job(id=uuid.uuid4().hex, state=QUEUED, model=name, created=int(time.time()))
+        folder = self.folder / job.id
+        folder.mkdir()
+        size, limit, path = 0, self.service.settings.max_job_bytes, folder / f"{TABLE}{suffix}"
+        try:
+            with path.open("wb") as file:
+                async for part in parts:
+                    size += len(part)
+                    if size > limit:
+                        raise Problem("body_too_large", "the table is too large", f"send at most {limit} bytes")
+                    await asyncio.to_thread(file.write, part)
+            if not size:
+                raise Problem("invalid_request", "the table is empty", "send its bytes as the body")
+        except BaseException:
+            path.unlink(missing_ok=True)
+            folder.rmdir()
+            raise
+        self.write(job)
+        self._queue.put_nowait(job.id)
+        return job
+
+    async def _run_all(self) -> None:
+        while True:
+            id_ = await self._queue.get()
+            job = self.read(id_)
+            try:
+                await self._run(job)
+            except Exception as error:  # a job that cannot be started does not end the others
+                log.exception("job %s cannot be run", id_)
+                self.write(job.model_copy(update={"state": FAILED, "error": str(error), "finished": int(time.time())}))
+
+    async def _run(self, job: Job) -> None:
+        folder = self.folder / job.id
+        self.write(job.model_copy(update={"state": RUNNING}))
+        with (folder / LOG).open("ab") as output:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command(job, folder), stdout=output, stderr=output, stdin=asyncio.subprocess.DEVNULL
+            )
+            code = await self._process.wait()
+        ended = job.model_copy(update={"finished": int(time.time()), "rows": self.count_rows(job)})
+        if code == 0:
+            metrics = json.loads((folder / RUN / "metrics.json").read_bytes())["metrics"]
+            update = {"state": DONE, "metrics": metrics, "result": f"/v1/jobs/{job.id}/rows"}
+        else:
+            text = (folder / LOG).read_text(encoding="utf-8", errors="replace")
+            error = text[text.rfind("error:") :] if "error:" in text else f"exit code {code}"
+            update = {"state": FAILED, "error": error.replace(str(folder), "").strip()[:MAX_SHOWN]}
+        self.write(ended.model_copy(update=update))
+        log.info("job %s: %s", job.id, update["state"])
+
+    def _command(self, job: Job, folder: Path) -> list[str]:
+        command = [sys.executable, "-m", "faithkit", "score"]
+        if (folder / RUN).exists():
+            return [*command, f"resume={folder / RUN}"]
+        (table,) = folder.glob(f"{TABLE}.*")
+        settings = self.service.settings
+        keys = {
+            "path": table,
+            "checkpoint": self.service.models[job.model].checkpoint,
+            "run_dir": folder / RUN,
+            "precision": settings.precision,
+            "on_bad_row": "skip",
+            "threshold": settings.threshold,
+        }
+        return [*command, *(f"{key}='{value}'" for key, value in keys.items() if value is not None)]
+
+    def count_rows(self, job: Job) -> int | None:
+        """Counts the rows with a verdict so far."""
+        path = self.folder / job.id / RUN / "predictions" / f"{TABLE}.jsonl"
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return sum(part.count(b"\n") for part in iter(lambda: file.read(1 << 20), b""))
+
+
+def add_routes(app: FastAPI, service: Service) -> None:
+    """Adds the routes; without `jobs_dir` they refuse."""
+    folder = service.settings.jobs_dir
+    service.jobs = runner = JobRunner(service, Path(folder).expanduser()) if folder else None
+
+    def get_runner() -> JobRunner:
+        if runner is None:
+            raise Problem("jobs_off", "this service runs no jobs", "start it with jobs_dir=FOLDER")
+        return runner
+
+    @app.post(
+        "/v1/jobs",
+        status_code=202,
+        summary="Score a table: its bytes, or its address",
+        responses=document_refusals(
+            "jobs_off", "job_host", "wrong_content_type", "unknown_model", "loading", "timeout", "no_verdict"
+        ),
+        openapi_extra={
+            "requestBody": {
+                "required": True,
+                "content": FORMS | {ADDRESS: {"schema": JobAddress.model_json_schema()}},
+            }
+        },
+    )
+    async def add_job(request: Request, model: Annotated[str | None, Query()] = None) -> Job:
+        found = get_runner()
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind == ADDRESS:
+            return await _add_address(found, request)
+        if kind not in SUFFIXES:
+            help_ = f"send the table as {', '.join(SUFFIXES)}, or its address as {ADDRESS}"
+            raise Problem("wrong_content_type", f"bodies of type {kind[:40] or 'none'} are not read", help_)
+        return await found.add(model, SUFFIXES[kind], request.stream())
+
+    @app.get("/v1/jobs/{id}", summary="The state of a job", responses=document_refusals("jobs_off", "unknown_job"))
+    async def show_job(id: Text) -> Job:
+        found = get_runner()
+        job = found.read(id)
+        return job if job.state in (DONE, FAILED) else job.model_copy(update={"rows": found.count_rows(job)})
+
+    @app.get(
+        "/v1/jobs/{id}/rows",
+        summary="The rows with label, probability and spans",
+        response_class=FileResponse,
+        responses=document_refusals("jobs_off", "unknown_job", "job_unfinished"),
+    )
+    async def download(id: Text) -> FileResponse:
+        found = get_runner()
+        if found.read(id).state != DONE:
+            raise Problem("job_unfinished", "the job has no result", "see GET /v1/jobs/ID", field="id")
+        (path,) = (found.folder / id / RUN).glob(f"{TABLE}.scored.*")
+        return FileResponse(path, filename=path.name)
+
+
+async def _add_address(runner: JobRunner, request: Request) -> Job:
+    """Fetches the table from an address whose host is allowed; redirections are not followed."""
+    import httpx
+    from pydantic import ValidationError
+
+    content = b""
+    async for part in request.stream():
+        content += part
+        if len(content) > runner.service.settings.max_body_bytes:
+            raise Problem("body_too_large", "the body is too large", "send an address")
+    try:
+        given = JobAddress.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        code = "invalid_json" if first["type"] == "json_invalid" else "invalid_request"
+        field = ".".join(map(str, first["loc"])) or None
+        raise Problem(code, first["msg"], 'send {"url": "https://..."}', field=field) from error
+    address = urllib.parse.urlsplit(given.url)
+    if address.hostname not in runner.service.settings.job_hosts:
+        raise Problem("job_host", "tables are not fetched from this host", "start with job_hosts=[HOST]", field="url")
+    suffix = Path(address.path).suffix.lower()
+    if suffix not in SUFFIXES.values():
+        listed = ", ".join(sorted(set(SUFFIXES.values())))
+        raise Problem("invalid_request", f"a table ends with {listed}", "name such a file", field="url")
+    try:
+        async with (
+            httpx.AsyncClient(timeout=FETCH_SECONDS, follow_redirects=False) as client,
+            client.stream("GET", given.url) as reply,
+        ):
+            if reply.status_code != 200:
+                help_ = "name an address that answers with 200; redirections are not followed"
+                raise Problem("no_verdict", f"the address answers with {reply.status_code}", help_, field="url")
+            return await runner.add(given.model, suffix, reply.aiter_bytes())
+    except httpx.HTTPError as error:
+        raise Problem(
+            "no_verdict", f"the address cannot be read: {type(error).__name__}", "check it", field="url"
+        ) from error

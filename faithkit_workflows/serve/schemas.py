@@ -1,0 +1,160 @@
+"""The requests and replies of the service's own routes."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+
+from faithkit.records import Example, Turn
+
+Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
+Probability = Annotated[float, Field(ge=0, le=1)]
+MAX_PASSAGES, MAX_TURNS = 1000, 1000
+
+
+class Strict(BaseModel):
+    """A request in which a misspelled key is an error."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Passage(Strict):
+    """A passage that was retrieved."""
+
+    id: str | None = Field(default=None, description="Returned with the spans that it is closest to.")
+    text: Text
+
+
+class DialogueTurn(Strict):
+    """A turn before the response."""
+
+    speaker: str = "user"
+    text: str
+
+
+class Row(Strict):
+    """A response with its knowledge."""
+
+    knowledge: Text | Annotated[list[Passage | Text], Field(min_length=1, max_length=MAX_PASSAGES)] = Field(
+        description="The context that the response must rest on: a text, or passages."
+    )
+    response: Text = Field(description="The answer to check.")
+    question: str | None = Field(default=None, description="What the response answers.")
+    history: Annotated[list[DialogueTurn], Field(max_length=MAX_TURNS)] | None = Field(
+        default=None, description="The turns before the response, the oldest first; the question comes last."
+    )
+    threshold: Probability | None = Field(
+        default=None, description="P(hallucinated) from which the response is hallucinated; null: the model's."
+    )
+
+    def passages(self) -> list[tuple[str, str]]:
+        """Returns id and text of each passage; a text is one passage."""
+        given = [self.knowledge] if isinstance(self.knowledge, str) else self.knowledge
+        pairs = [(None, one) if isinstance(one, str) else (one.id, one.text) for one in given]
+        return [(str(place) if id_ is None else id_, text) for place, (id_, text) in enumerate(pairs)]
+
+    def num_characters(self) -> int:
+        """Counts the characters of all texts."""
+        turns = sum(len(turn.text) for turn in self.history or ())
+        texts = sum(len(text) for _, text in self.passages())
+        return texts + len(self.response) + len(self.question or "") + turns
+
+    def to_example(self, id_: str, join: Callable[[Sequence[str]], str]) -> Example:
+        """Makes the record that detectors take, as `faithkit score` does."""
+        history = tuple(Turn(speaker=turn.speaker, text=turn.text) for turn in self.history or ())
+        if self.question:
+            history += (Turn(speaker="user", text=self.question),)
+        texts = [text for _, text in self.passages()]
+        return Example(
+            id=id_,
+            source="service",
+            split="all",
+            group=id_,
+            knowledge=texts[0] if isinstance(self.knowledge, str) else join(texts),
+            history=history,
+            response=self.response,
+        )
+
+
+class CheckOne(Row):
+    """One response to check."""
+
+    model: str | None = Field(default=None, description="A name of /v1/models; null: the first.")
+    stream: bool = Field(default=False, description="Server-sent events: a verdict for each sentence, then the whole.")
+
+
+class CheckMany(Strict):
+    """Several responses to check."""
+
+    rows: Annotated[list[Row], Field(min_length=1)]
+    model: str | None = Field(default=None, description="A name of /v1/models; null: the first.")
+
+
+def _is_many(value: Any) -> str:
+    return "many" if isinstance(value, CheckMany) or (isinstance(value, dict) and "rows" in value) else "one"
+
+
+Check = Annotated[Annotated[CheckOne, Tag("one")] | Annotated[CheckMany, Tag("many")], Discriminator(_is_many)]
+
+
+class ClosestPassage(BaseModel):
+    """The sentence of the knowledge that shares most words with the sentence of a span."""
+
+    id: str = Field(description="The passage's id; its number, from 0, where it has none.")
+    text: str
+    start: int = Field(description="The first character within the passage.")
+    end: int
+
+
+class MarkedSpan(BaseModel):
+    """A part of the response that the knowledge does not support. Offsets count Unicode characters."""
+
+    start: int
+    end: int
+    text: str
+    type: str
+    probability: float | None
+    closest_passage: ClosestPassage | None
+
+
+class Verdict(BaseModel):
+    """The verdict on one response."""
+
+    label: Literal["faithful", "hallucinated", "unparsed"]
+    probability: float | None = Field(description="P(hallucinated); null where the model gives none.")
+    threshold: float | None = Field(description="From which the label is hallucinated; null where there is none.")
+    spans: list[MarkedSpan]
+
+
+class OneReply(Verdict):
+    """The reply for one response."""
+
+    model: str
+    request_id: str
+
+
+class ManyReply(BaseModel):
+    """The reply for several responses, in their order."""
+
+    verdicts: list[Verdict]
+    model: str
+    request_id: str
+
+
+class ModelCard(BaseModel):
+    """A served model, as OpenAI lists it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: Literal["faithkit"] = "faithkit"
+    checkpoint: str
+    threshold: str | None
+    marks_spans: bool
+
+
+class ModelList(BaseModel):
+    """The served models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]

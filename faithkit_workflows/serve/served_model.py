@@ -1,0 +1,162 @@
+"""A served detector: it is loaded in a thread, warmed up, judges batches, and can be replaced while it serves."""
+
+import copy
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from faithkit.errors import UserError
+from faithkit.records import Example, Prediction, join_passages, number_passages
+from faithkit.words import sentence_places, unicode_content_words
+from faithkit_workflows.serve.problems import Problem
+from faithkit_workflows.serve.schemas import ClosestPassage, MarkedSpan, Row, Verdict
+
+log = logging.getLogger("faithkit")
+WARM_UP = Row(knowledge="The warranty lasts 24 months.", response="It lasts 36 months.", question="How long?")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A row in the queue, with the record that a detector takes."""
+
+    row: Row
+    example: Example
+
+
+class ServedModel:
+    """A detector with its name.
+
+    Args:
+        config: The keys of `faithkit serve` that a detector takes.
+    """
+
+    def __init__(self, name: str, checkpoint: str, config: dict[str, Any]):
+        from faithkit_workflows.detectors.loading import kind_of
+
+        self.name, self.checkpoint, self._config = name, checkpoint, config
+        self._detector: Any = None
+        self._lock = threading.Lock()
+        self.problem: str | None = None  # why it cannot be loaded
+        self.threshold_text: str | None = None
+        self.created = int(time.time())
+        self.kind = kind_of(checkpoint)
+        self.join = number_passages if self.kind.numbers_passages else join_passages
+
+    @property
+    def is_ready(self) -> bool:
+        """Reports whether it has judged a row."""
+        return self._detector is not None
+
+    def load(self) -> None:
+        """Loads the checkpoint, judges a row with it, and only then puts it in the place of the one that serves.
+
+        A checkpoint that cannot be loaded is logged, and leaves the one that serves.
+        """
+        from faithkit_workflows.detectors.loading import load_checkpoint, with_threshold
+
+        with self._lock:
+            began = time.perf_counter()
+            try:
+                config = {**self._config, "checkpoint": self.checkpoint}
+                loaded = with_threshold(load_checkpoint(config), self._config["threshold"], self.checkpoint)
+                list(loaded.detector.predict_examples([WARM_UP.to_example("warm-up", self.join)]))
+            except Exception as error:  # reported by /health/ready; the service goes on with the others
+                self.problem = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+                log.error("model %s cannot be loaded: %s", self.name, self.problem)
+                return
+            self.threshold_text = loaded.models[0].threshold if loaded.models else None
+            self._detector, self.problem, self.created = loaded.detector, None, int(time.time())
+            log.info("model %s is ready (%.1f s)", self.name, time.perf_counter() - began)
+
+    def judge(self, asked: Sequence[Asked]) -> list[Verdict | Exception]:
+        """Judges a batch; where it fails, each row alone, so that others do not fail with it."""
+        detector, found = self._detector, dict[int, Verdict | Exception]()
+        for threshold in dict.fromkeys(one.row.threshold for one in asked):
+            places = [place for place, one in enumerate(asked) if one.row.threshold == threshold]
+            try:
+                judge = _with_threshold(detector, threshold)
+            except Problem as problem:
+                found |= dict.fromkeys(places, problem)
+                continue
+            found |= zip(places, _judge_each(judge, [asked[place] for place in places]), strict=True)
+        return [found[place] for place in range(len(asked))]
+
+
+def _with_threshold(detector: Any, threshold: float | None) -> Any:
+    if threshold is None:
+        return detector
+    if not hasattr(detector, "set_threshold"):
+        raise Problem(
+            "threshold_not_supported", "this model has no threshold", "leave threshold out", field="threshold"
+        )
+    changed = copy.copy(detector)  # `set_threshold` replaces an attribute, so the original keeps its own
+    try:
+        changed.set_threshold(threshold)
+    except UserError as error:
+        raise Problem("threshold_not_supported", error.problem, "leave threshold out", field="threshold") from error
+    return changed
+
+
+def _judge_each(detector: Any, asked: Sequence[Asked]) -> list[Verdict | Exception]:
+    threshold = getattr(detector, "threshold", None)
+    try:
+        predictions = list(detector.predict_examples([one.example for one in asked]))
+        return [make_verdict(one.row, found, threshold) for one, found in zip(asked, predictions, strict=True)]
+    except Exception as error:
+        if len(asked) == 1:
+            return [error]
+    return [verdict for one in asked for verdict in _judge_each(detector, [one])]
+
+
+def make_verdict(row: Row, prediction: Prediction, threshold: float | None) -> Verdict:
+    """Makes the reply to a row.
+
+    Raises:
+        Problem: The detector's own request failed.
+    """
+    if prediction.failed or prediction.label is None:
+        raise Problem("no_verdict", "the model gave no verdict", "try again, or choose another model")
+    closest = find_closest(row, [span.start for span in prediction.spans])
+    spans = [
+        MarkedSpan(
+            start=span.start,
+            end=span.end,
+            text=row.response[span.start : span.end],
+            type=span.label,
+            probability=span.score,
+            closest_passage=passage,
+        )
+        for span, passage in zip(prediction.spans, closest, strict=True)
+    ]
+    label: Any = prediction.label
+    return Verdict(label=label, probability=prediction.score, threshold=threshold, spans=spans)
+
+
+def find_closest(row: Row, starts: Sequence[int]) -> list[ClosestPassage | None]:
+    """Finds for each span the sentence of the knowledge that shares most content words with the span's sentence.
+
+    Args:
+        starts: The first character of each span.
+
+    Returns:
+        None where no word is shared.
+    """
+    if not starts:
+        return []
+    places = [(id_, text, *place) for id_, text in row.passages() for place in sentence_places(text)]
+    words = [set(unicode_content_words(text[begin:end])) for _, text, begin, end in places]
+    own = sentence_places(row.response)
+    found: list[ClosestPassage | None] = []
+    for start in starts:
+        begin, end = next((one for one in own if one[0] <= start < one[1]), (0, len(row.response)))
+        of_span = set(unicode_content_words(row.response[begin:end]))
+        best = max(range(len(places)), key=lambda place: len(of_span & words[place]), default=None)
+        if best is None or not of_span & words[best]:
+            found.append(None)
+            continue
+        id_, text, begin, end = places[best]
+        found.append(ClosestPassage(id=id_, text=text[begin:end], start=begin, end=end))
+    return found

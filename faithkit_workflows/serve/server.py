@@ -1,0 +1,110 @@
+"""Runs the service: opens the port, loads the models behind it, and ends without losing accepted requests."""
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from faithkit.errors import UserError
+from faithkit.signals import EXIT_CODE
+from faithkit_workflows.serve.app import create_app
+from faithkit_workflows.serve.service import Service
+from faithkit_workflows.serve.telemetry import set_up_logs
+from faithkit_workflows.settings.serving import ServeSettings, is_loopback
+
+log = logging.getLogger("faithkit")
+KEEP_ALIVE_SECONDS = 30
+MAX_HEADER_BYTES = 65_536
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, whose end is ours: SIGTERM drains, SIGHUP loads models and keys again."""
+
+    def __init__(self, config: uvicorn.Config, service: Service):
+        super().__init__(config)
+        self.service, self.received = service, 0
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handles signals in the event loop, and does not raise them again at the end."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end, number)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+        yield
+
+    def _end(self, number: int) -> None:
+        if self.received:  # a second signal ends at once
+            self.force_exit = True
+        self.received = self.received or number
+        self.service.is_draining = self.should_exit = True
+        log.info("ending: %d rows wait", self.service.num_waiting)
+
+    def _reload(self) -> None:
+        log.info("loading models and keys again")
+        try:
+            self.service.read_keys()
+        except (UserError, OSError) as error:
+            log.error("the keys stay as they are: %s", error)
+        self.service.load()
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Opens the port.
+
+    Raises:
+        UserError: It is taken, or not allowed.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        found = socket.socket(family, kind, protocol)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        return found
+    except OSError as error:
+        hint = f"port={port + 1}, or port=0 for a free one" if port < 65535 else "use another port"
+        raise UserError(f"cannot listen: {error.strerror or error}", place=f"{host}:{port}", hint=hint) from error
+
+
+def serve(settings: ServeSettings) -> None:
+    """Serves until a signal ends the process: exit code 0 after SIGTERM, 130 after Ctrl-C."""
+    set_up_logs()
+    opened = open_socket(settings.host, settings.port)
+    host, port = opened.getsockname()[:2]
+    log.info(
+        "http://%s:%d serves %s", host if is_loopback(host) else settings.host, port, ", ".join(settings.checkpoints())
+    )
+    service = Service(settings)
+    app = create_app(service)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        limit_concurrency=settings.max_connections,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(settings.drain_seconds),
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        http="h11",
+    )
+    server = Server(config, service)
+    service.load()
+    asyncio.run(_run(server, service, opened))
+    if server.received == signal.SIGINT:
+        sys.exit(EXIT_CODE)
+
+
+async def _run(server: Server, service: Service, opened: socket.socket) -> None:
+    if service.jobs is not None:
+        service.jobs.start()
+    try:
+        await server.serve(sockets=[opened])
+    finally:
+        if service.jobs is not None:
+            await service.jobs.stop()

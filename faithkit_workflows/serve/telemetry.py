@@ -1,0 +1,113 @@
+"""What the service reports of itself: metrics for Prometheus, an access log in JSON, and traces for OpenTelemetry.
+
+Texts of requests are in none of them, unless `log_texts=true` puts them into the access log.
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from faithkit_workflows.serve.schemas import Verdict
+
+access_log = logging.getLogger("faithkit.access")
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+EXPORTER = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+RECEIVE, QUEUE, JUDGE = "receive", "queue", "judge"  # the stages of a request
+
+
+class Telemetry:
+    """Counts and times requests.
+
+    Args:
+        num_waiting: Returns the rows in the queues.
+        log_texts: Writes texts to the access log.
+    """
+
+    def __init__(self, num_waiting: Callable[[], int], *, log_texts: bool = False):
+        self.log_texts, self.registry = log_texts, CollectorRegistry()
+        options: dict[str, Any] = {"registry": self.registry}
+        self.requests = Histogram(
+            "faithkit_request_seconds", "Time of a request.", ["route", "status"], buckets=SECONDS, **options
+        )
+        self.stages = Histogram("faithkit_stage_seconds", "Time of a stage.", ["stage"], buckets=SECONDS, **options)
+        self.batches = Histogram("faithkit_batch_rows", "Rows judged together.", buckets=ROWS, **options)
+        self.verdicts = Counter("faithkit_verdicts", "Verdicts, by model and label.", ["model", "label"], **options)
+        self.errors = Counter("faithkit_errors", "Refused requests, by code.", ["code"], **options)
+        self.in_flight = Gauge("faithkit_requests_in_flight", "Requests without a reply.", **options)
+        Gauge("faithkit_queue_rows", "Rows that wait.", **options).set_function(num_waiting)
+        self._tracer = _open_tracer()
+
+    def render(self) -> bytes:
+        """Writes the metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def record_batch(self, rows: int, seconds: float, waited: float) -> None:
+        """Counts a batch."""
+        self.batches.observe(rows)
+        self.stages.labels(JUDGE).observe(seconds)
+        self.stages.labels(QUEUE).observe(waited)
+
+    def record_verdicts(self, model: str, verdicts: list[Verdict]) -> None:
+        """Counts verdicts, and adds them to the trace as events."""
+        for verdict in verdicts:
+            self.verdicts.labels(model, verdict.label).inc()
+        if self._tracer is None:
+            return
+        from opentelemetry import trace
+
+        for verdict in verdicts:
+            values = {"gen_ai.evaluation.name": model, "gen_ai.evaluation.score.label": verdict.label}
+            if verdict.probability is not None:
+                values["gen_ai.evaluation.score.value"] = verdict.probability  # type: ignore[assignment]
+            trace.get_current_span().add_event("gen_ai.evaluation.result", values)
+
+    @contextmanager
+    def trace(self, method: str, path: str) -> Iterator[None]:
+        """Records a request as a span, if an exporter is set."""
+        if self._tracer is None:
+            yield
+            return
+        with self._tracer.start_as_current_span(f"{method} {path}"):
+            yield
+
+    def log_request(self, facts: dict[str, Any]) -> None:
+        """Writes a line of the access log."""
+        access_log.info(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}))
+
+
+def _open_tracer() -> Any:
+    """Opens OpenTelemetry's exporter where its environment variable is set."""
+    if not any(os.environ.get(name) for name in EXPORTER):
+        return None
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create({"service.name": "faithkit"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    from opentelemetry import trace
+
+    trace.set_tracer_provider(provider)
+    return provider.get_tracer("faithkit")
+
+
+def set_up_logs() -> None:
+    """Writes the log to standard error, and the access log, one JSON object a line, to standard output."""
+    plain = logging.StreamHandler(sys.stderr)
+    plain.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    faithkit = logging.getLogger("faithkit")
+    faithkit.handlers, faithkit.propagate = [plain], False
+    faithkit.setLevel(logging.INFO)
+    lines = logging.StreamHandler(sys.stdout)
+    lines.setFormatter(logging.Formatter("%(message)s"))
+    access_log.handlers, access_log.propagate = [lines], False
+    access_log.setLevel(logging.INFO)
