@@ -19,7 +19,7 @@ from critic.requests import Request, Tagged, TaggedSpan, read_requests, request_
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.support.bert_encoder import WEIGHTS, load_bert
 from critic.support.word_model import WordModel, find_spans
-from critic.support.word_states import WordEncoder, encode_and_align
+from critic.support.word_states import ContextCache, WordEncoder, encode_and_align
 from faithkit import arguments
 from faithkit.arguments import read_examples
 from faithkit.calibration.thresholds import logit
@@ -74,6 +74,7 @@ class SupportDetector:
         encoder.model = apply_precision(
             encoder.model, precision, device, lambda: detector.check(calibration_requests())
         )
+        encoder.cache = ContextCache()
         return detector
 
     @classmethod

@@ -1,6 +1,8 @@
 """Computes the states of words with an encoder that is not fine-tuned."""
 
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +15,43 @@ from critic.support.normal_forms import Word, read_words
 from data_modules.encoding.tokens import make_encodable
 
 MIN_NORM = 1e-6
+CACHE_BYTES = 2**26  # of contexts that are kept between calls
+WORD_BYTES = 400  # of a word, besides its state
+
+
+class ContextCache:
+    """Keeps the contexts that were encoded last; several threads may use it.
+
+    Args:
+        max_bytes: A limit of its size; a larger context is not kept.
+    """
+
+    def __init__(self, max_bytes: int = CACHE_BYTES):
+        self.max_bytes, self.num_bytes = max_bytes, 0
+        self._contexts: OrderedDict[str, Encoded] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, text: str) -> Encoded | None:
+        """Returns an encoded text, None if it is not kept."""
+        with self._lock:
+            if text in self._contexts:
+                self._contexts.move_to_end(text)
+            return self._contexts.get(text)
+
+    def add(self, text: str, encoded: Encoded) -> None:
+        """Keeps a text, and drops those that were used longest ago."""
+        size = _count_bytes(text, encoded)
+        with self._lock:
+            if text in self._contexts or size > self.max_bytes:
+                return
+            self._contexts[text] = encoded
+            self.num_bytes += size
+            while self.num_bytes > self.max_bytes:
+                self.num_bytes -= _count_bytes(*self._contexts.popitem(last=False))
+
+
+def _count_bytes(text: str, encoded: Encoded) -> int:
+    return encoded.states.nbytes + WORD_BYTES * len(encoded.words) + 4 * len(text)
 
 
 class WordEncoder:
@@ -26,17 +65,30 @@ class WordEncoder:
         self.model, self.tokenizer, self.batch_tokens = model, tokenizer, batch_tokens
         vocabulary = tokenizer.get_vocab()
         self.first, self.last = vocabulary[FIRST], vocabulary[LAST]
+        self.cache: ContextCache | None = None
 
-    def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Encodes each text; equal texts are encoded once."""
-        unique = list(dict.fromkeys(texts))
+    def encode(self, texts: Sequence[str], *, contexts: Collection[str] = ()) -> list[Encoded]:
+        """Encodes each text; equal texts are encoded once.
+
+        Args:
+            contexts: The texts that `cache` keeps for later calls.
+        """
+        cache, kept = self.cache, dict[str, Encoded]()
+        if cache is not None:
+            kept = {text: found for text in dict.fromkeys(contexts) if (found := cache.get(text)) is not None}
+        encoded = kept | self._encode_texts([text for text in dict.fromkeys(texts) if text not in kept])
+        if cache is not None:
+            for text in contexts:
+                cache.add(text, encoded[text])
+        return [encoded[text] for text in texts]
+
+    def _encode_texts(self, unique: Sequence[str]) -> dict[str, Encoded]:
         encodings = self.tokenizer.encode_batch(make_encodable(unique), add_special_tokens=False)
         states = self._encode_tokens([encoding.ids for encoding in encodings])
-        encoded = {
+        return {
             text: _average_words(read_words(text), encoding.offsets, of_tokens)
             for text, encoding, of_tokens in zip(unique, encodings, states, strict=True)
         }
-        return [encoded[text] for text in texts]
 
     def _encode_tokens(self, texts: Sequence[Sequence[int]]) -> list[States]:
         """Computes the states of each text's tokens; long texts are read in windows."""
@@ -72,9 +124,8 @@ def encode_and_align(
 
     The response is encoded behind the question, so that the states of a short answer depend on it.
     """
-    encoded = encoder.encode(
-        [text for context, question, response in texts for text in (context, join(question, response))]
-    )
+    every = [text for context, question, response in texts for text in (context, join(question, response))]
+    encoded = encoder.encode(every, contexts=[context for context, _, _ in texts])
     rows = []
     for number, (_, question, _) in enumerate(texts):
         context, both = encoded[2 * number : 2 * number + 2]

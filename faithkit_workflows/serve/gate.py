@@ -157,6 +157,8 @@ class _Request:
         self.gate.check(self)
         self.scope["state"] |= {"request_id": self.id, "client": self.client, "facts": self.facts}
         if self.is_streamed:
+            # From this version on, a streamed reply does not read the body's messages to see whether the client goes.
+            self.scope["asgi"] = {**self.scope.get("asgi", {}), "spec_version": "2.4"}
             await self._within(self.gate.app(self.scope, self._receive, self.send), None)
             return
         self.gate.on_receiving(1)

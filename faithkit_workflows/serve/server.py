@@ -20,6 +20,7 @@ from faithkit_workflows.settings.serving import ServeSettings, is_loopback
 log = logging.getLogger("faithkit")
 KEEP_ALIVE_SECONDS = 30
 MAX_HEADER_BYTES = 65_536
+BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
@@ -65,6 +66,7 @@ def open_socket(host: str, port: int) -> socket.socket:
         found = socket.socket(family, kind, protocol)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
+        found.listen(BACKLOG)  # who connects before the models are loaded waits, and is answered
         return found
     except OSError as error:
         hint = f"port={port + 1}, or port=0 for a free one" if port < 65535 else "use another port"

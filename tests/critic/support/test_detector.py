@@ -16,6 +16,7 @@ from critic.support.detector import FILE, SupportDetector, hash_weights, load_en
 from critic.support.fit_model import fit, label_words
 from critic.support.normal_forms import read_words
 from critic.support.word_model import WordModel
+from critic.support.word_states import ContextCache
 from data_modules.datasets.pairs import read_pairs
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
@@ -65,6 +66,20 @@ def test_a_list_gives_what_single_calls_give(detector: SupportDetector, answers:
         assert not isinstance(alone, list)
         assert alone.score == pytest.approx(result.score, abs=1e-5)
         assert alone.label == result.label
+
+
+def test_a_context_that_is_kept_gives_the_same_and_the_cache_is_bounded(
+    model_file: Path, answers: Sequence[Example]
+) -> None:
+    detector = SupportDetector.load(str(model_file))
+    first = list(detector.predict_examples(answers))
+    assert list(detector.predict_examples(answers)) == first  # contexts come from the cache
+    cache = ContextCache(max_bytes=200_000)
+    detector.encoder.cache = cache
+    assert [p.label for p in detector.predict_examples(answers)] == [p.label for p in first]
+    assert 0 < cache.num_bytes <= cache.max_bytes
+    detector.predict("word " * 20_000, "It lasts.")  # larger than the cache: judged, and not kept
+    assert cache.num_bytes <= cache.max_bytes
 
 
 def word_features(context: str, response: str, word: str) -> dict[str, float]:

@@ -1,0 +1,99 @@
+"""A real server as a process, and requests to it."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.running import ROOT, reset_signals
+
+PATIENCE = 90.0
+CONTEXT = "The device holds 1.7 litres. The warranty lasts 24 months. Adults take 20 mg and children take 10 mg."
+ROW = {"knowledge": CONTEXT, "response": "The warranty lasts 36 months.", "question": "How long is the warranty?"}
+
+
+class RunningServer:
+    """A server process; `reply` sends a request and returns status, headers and JSON."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path):
+        self.process, self.log = process, log
+        self.port = int(self.wait_for(r"http://[\w.]+:(\d+) serves"))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_for(self, pattern: str) -> str:
+        """Waits for a line of the log, and returns its first group."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if found := re.search(pattern, self.log.read_text()):
+                return found[1] if found.groups() else found[0]
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+        raise AssertionError(f"no line {pattern} in\n{self.log.read_text()}")
+
+    def wait_until_ready(self) -> None:
+        end = time.monotonic() + PATIENCE
+        while self.reply("/health/ready")[0] != 200:
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.05)
+
+    def reply(
+        self, path: str, body: Any = None, *, method: str | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], Any]:
+        """Sends a request; a body that is not bytes goes as JSON."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        given = {"Content-Type": "application/json"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        request = urllib.request.Request(self.url + path, data=data, headers=given, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+                status, found, content = answer.status, dict(answer.headers), answer.read()
+        except urllib.error.HTTPError as error:
+            status, found, content = error.code, dict(error.headers), error.read()
+        is_json = found.get("content-type", found.get("Content-Type", "")).startswith("application/json")
+        return (
+            status,
+            {name.lower(): value for name, value in found.items()},
+            json.loads(content) if is_json else content,
+        )
+
+    def connect(self) -> socket.socket:
+        """Opens a bare connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Sends a signal, and returns the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def run_server(*arguments: str) -> Iterator[RunningServer]:
+    """Runs `faithkit serve` on a free port."""
+    with tempfile.NamedTemporaryFile(suffix=".log") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "faithkit", "serve", "port=0", *arguments],
+            cwd=ROOT,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=reset_signals,
+        )
+        try:
+            yield RunningServer(process, Path(log.name))
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait(PATIENCE)

@@ -1,0 +1,107 @@
+"""The queue: every row gets its own result, short rows pass long ones, cancelled rows are dropped."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faithkit_workflows.serve.batcher import Batcher
+from faithkit_workflows.serve.problems import Problem
+
+
+def make_batcher(judge: Any, **options: Any) -> Batcher[Any, Any]:
+    values = {"workers": 2, "batch_characters": 100, "wait_seconds": 0.002, "max_rows": 1000}
+    return Batcher(judge, **(values | options))
+
+
+@given(st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=8), min_size=1, max_size=12))
+def test_every_request_gets_the_results_of_its_rows(requests: list[list[int]]) -> None:
+    batches: list[Sequence[Any]] = []
+
+    def judge(items: Sequence[Any]) -> list[Any]:
+        batches.append(items)
+        return [("judged", item) for item in items]
+
+    async def send_all() -> list[Any]:
+        return await asyncio.gather(
+            *(batcher.submit([(n, place) for place in range(len(sizes))], sizes) for n, sizes in enumerate(requests))
+        )
+
+    batcher = make_batcher(judge)
+    found = asyncio.run(send_all())
+    batcher.close()
+    assert found == [[("judged", (n, place)) for place in range(len(sizes))] for n, sizes in enumerate(requests)]
+    for batch in batches:
+        sizes = [requests[n][place] for n, place in batch]
+        assert len(batch) == 1 or sum(sizes) <= 100
+
+
+def test_a_long_row_does_not_block_short_ones() -> None:
+    release = threading.Event()
+
+    def judge(items: Sequence[Any]) -> list[Any]:
+        if items[0] == "long":
+            release.wait(30)
+        return list(items)
+
+    async def send() -> list[Any]:
+        long = [asyncio.create_task(batcher.submit(["long"], [1000])) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        short = await asyncio.wait_for(batcher.submit(["short"], [1]), 10)
+        assert not any(task.done() for task in long)
+        release.set()
+        return [short, *await asyncio.gather(*long)]
+
+    batcher = make_batcher(judge)
+    assert asyncio.run(send()) == [["short"], *[["long"]] * 5]
+    batcher.close()
+
+
+def test_a_cancelled_request_leaves_the_queue_and_a_full_queue_refuses() -> None:
+    release, judged = threading.Event(), []
+
+    def judge(items: Sequence[Any]) -> list[Any]:
+        release.wait(30)
+        judged.extend(items)
+        return list(items)
+
+    async def send() -> None:
+        busy = [asyncio.create_task(batcher.submit([name], [100])) for name in ("a", "b")]
+        await asyncio.sleep(0.1)
+        waiting = asyncio.create_task(batcher.submit(["dropped"] * 3, [1] * 3))
+        await asyncio.sleep(0.05)
+        with pytest.raises(Problem) as refused:
+            await batcher.submit(["one more"], [1])
+        assert (refused.value.code, refused.value.status) == ("queue_full", 503)
+        assert int(refused.value.headers["Retry-After"]) >= 1
+        waiting.cancel()
+        await asyncio.sleep(0.05)
+        assert batcher.num_waiting == 0
+        release.set()
+        await asyncio.gather(*busy)
+
+    batcher = make_batcher(judge, max_rows=3)
+    asyncio.run(send())
+    batcher.close()
+    assert sorted(judged) == ["a", "b"]
+
+
+def test_a_fault_fails_its_rows_and_no_others() -> None:
+    def judge(items: Sequence[Any]) -> list[Any]:
+        if "bad" in items:
+            raise RuntimeError("a fault")
+        return [ValueError("refused") if item == "refused" else item for item in items]
+
+    async def send() -> list[Any]:
+        requests = (batcher.submit([name], [100]) for name in ("good", "bad", "refused", "good"))
+        return await asyncio.gather(*requests, return_exceptions=True)
+
+    batcher = make_batcher(judge)
+    first, bad, refused, last = asyncio.run(send())
+    batcher.close()
+    assert first == last == ["good"]
+    assert isinstance(bad, RuntimeError) and isinstance(refused, ValueError)

@@ -1,0 +1,173 @@
+"""The routes of a running server: verdicts equal those of `score`, and other services' clients get their forms."""
+
+import json
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from data_modules.datasets.pairs import read_pairs
+from faithkit.records import Example, Prediction
+from faithkit_workflows.detectors.loading import load_checkpoint
+from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, ROW, RunningServer
+from tests.running import ROOT
+
+ANSWERS = ROOT / "tests/everyday_answers/development.jsonl"
+pytestmark = pytest.mark.xdist_group("serve-routes")
+
+
+@pytest.fixture(scope="module")
+def answers() -> Sequence[Example]:
+    return read_pairs(ANSWERS)[::3][:96]
+
+
+def predict(checkpoint: str, examples: Sequence[Example]) -> list[Prediction]:
+    torch.set_num_threads(1)
+    return list(load_checkpoint({"checkpoint": checkpoint, "precision": "32-true"}).detector.predict_examples(examples))
+
+
+def as_row(example: Example) -> dict[str, object]:
+    turns = [{"speaker": turn.speaker, "text": turn.text} for turn in example.history]
+    return {"knowledge": example.knowledge, "history": turns or None, "response": example.response}
+
+
+@pytest.mark.parametrize("model", ["tiny", "critic"])
+def test_64_clients_get_the_digits_of_score(
+    server: RunningServer, default_file: Path, trained: Path, answers: Sequence[Example], model: str
+) -> None:
+    expected = predict(f"default:{default_file}" if model == "tiny" else str(trained), answers)
+    places = [place for place in range(len(answers)) for _ in range(2)]
+    with ThreadPoolExecutor(64) as pool:
+        found = list(pool.map(lambda p: server.reply("/v1/check", as_row(answers[p]) | {"model": model}), places))
+    for place, (status, headers, verdict) in zip(places, found, strict=True):
+        assert (status, verdict["model"]) == (200, model)
+        assert headers["x-request-id"] == verdict["request_id"]
+        assert verdict["label"] == expected[place].label
+        # The default's digits are the same in any batch; a critic's agree to 1e-6, as `Critic` states.
+        bound = 0.0 if model == "tiny" else 1e-6
+        assert verdict["probability"] == pytest.approx(expected[place].score, abs=bound, rel=0)
+        spans = [(span["start"], span["end"], span["probability"]) for span in verdict["spans"]]
+        assert spans == [(span.start, span.end, span.score) for span in expected[place].spans]
+
+
+def test_rows_of_one_request_keep_their_order_and_thresholds(server: RunningServer) -> None:
+    rows = [{**ROW, "threshold": 0.0}, {**ROW, "threshold": 1.0}, {**ROW, "response": "It holds 1.7 litres."}, ROW]
+    status, _, found = server.reply("/v1/check", {"rows": rows})
+    assert status == 200
+    low, high, other, plain = found["verdicts"]
+    assert (low["label"], low["threshold"]) == ("hallucinated", 0.0)
+    assert (high["label"], high["threshold"], high["spans"]) == ("faithful", 1.0, [])
+    assert low["probability"] == high["probability"] == plain["probability"] != other["probability"]
+
+
+def test_spans_name_the_closest_passage_by_its_id(server: RunningServer) -> None:
+    passages = [
+        {"id": "leaflet", "text": "Adults take 20 mg."},
+        {"id": "card", "text": "Hello. The warranty lasts 24 months."},
+    ]
+    _, _, found = server.reply("/v1/check", {**ROW, "knowledge": passages, "threshold": 0.0})
+    for span in found["spans"]:
+        assert span["text"] == ROW["response"][span["start"] : span["end"]]
+        assert span["closest_passage"] == {"id": "card", "text": "The warranty lasts 24 months.", "start": 7, "end": 36}
+    assert found["spans"]
+
+
+def read_events(content: bytes) -> list[tuple[str, dict[str, object]]]:
+    events = [event.split("\n") for event in content.decode().strip().split("\n\n")]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in events]
+
+
+def test_a_stream_judges_each_sentence_then_the_whole(server: RunningServer) -> None:
+    row = {**ROW, "response": "The warranty lasts 36 months. It holds 1.7 litres!"}
+    _, headers, content = server.reply("/v1/check", {**row, "stream": True})
+    assert headers["content-type"].startswith("text/event-stream")
+    events = read_events(content)
+    assert [name for name, _ in events] == ["sentence", "sentence", "verdict"]
+    assert [event["text"] for _, event in events[:2]] == ["The warranty lasts 36 months.", "It holds 1.7 litres!"]
+    whole = server.reply("/v1/check", row)[2]
+    assert {**events[2][1], "request_id": 0} == {**whole, "request_id": 0}
+
+
+def test_verdicts_come_while_the_response_is_written(server: RunningServer) -> None:
+    def send(connection: object, line: dict[str, object] | None) -> None:
+        data = b"" if line is None else json.dumps(line).encode() + b"\n"
+        connection.sendall(f"{len(data):x}\r\n".encode() + data + b"\r\n")  # type: ignore[attr-defined]
+
+    with server.connect() as connection:
+        head = "POST /v1/check/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        send(connection, {"knowledge": CONTEXT})
+        send(connection, {"response": "The warranty lasts 36"})
+        send(connection, {"response": " months. It"})
+        received = b""
+        while b"event: sentence" not in received:  # the first verdict is here before the response is complete
+            received += connection.recv(65536)
+        send(connection, {"response": " holds 1.7 litres."})
+        send(connection, None)
+        while b"event: verdict" not in received or not received.endswith(b"0\r\n\r\n"):
+            received += connection.recv(65536)
+    assert received.count(b"event: sentence") == 2
+    assert b'"text": "It holds 1.7 litres."' in received
+
+
+def test_routes_of_other_services(server: RunningServer) -> None:
+    verdict = server.reply("/v1/check", {**ROW, "threshold": None})[2]
+    lettuce = {"contexts": [CONTEXT], "question": ROW["question"], "answer": ROW["response"]}
+    spans = server.reply("/v1/lettucedetect/spans", lettuce)[2]["predictions"]
+    assert [(s["start"], s["end"], s["text"], s["hallucination_score"]) for s in spans] == [
+        (s["start"], s["end"], s["text"], s["probability"]) for s in verdict["spans"]
+    ]
+    tokens = server.reply("/v1/lettucedetect/token", lettuce)[2]["predictions"]
+    assert "".join(token["token"] for token in tokens) == ROW["response"]
+    assert bool(spans) == any(token["hallucination_score"] for token in tokens)
+    pairs = {"text_1": CONTEXT, "text_2": ["The warranty lasts 36 months.", "It holds 1.7 litres."]}
+    scored = server.reply("/v1/score", {**pairs, "model": "critic"})[2]
+    assert [one["index"] for one in scored["data"]] == [0, 1]
+    inputs = [{"text": CONTEXT, "text_pair": text} for text in pairs["text_2"]]
+    classes = server.reply("/classify", {"input": inputs, "model": "critic"})[2]["data"]
+    assert [one["probs"][1] for one in classes] == [one["score"] for one in scored["data"]]
+    assert {one["label"] for one in classes} <= {"faithful", "hallucinated"}
+
+
+def test_models_health_and_metrics(server: RunningServer) -> None:
+    models = server.reply("/v1/models")[2]["data"]
+    assert [(model["id"], model["marks_spans"]) for model in models] == [("tiny", True), ("critic", False)]
+    assert server.reply("/health/live")[2] == {"status": "live"}
+    assert server.reply("/health/ready")[2]["models"] == {"tiny": "ready", "critic": "ready"}
+    server.reply("/v1/check", ROW)
+    server.reply("/v1/check", {**ROW, "model": "unknown"})
+    text = server.reply("/metrics")[2].decode()
+    assert 'faithkit_request_seconds_count{route="/v1/check",status="200"}' in text
+    assert 'faithkit_errors_total{code="unknown_model"}' in text
+    assert 'faithkit_verdicts_total{label="' in text and "faithkit_queue_rows 0.0" in text
+
+
+def test_the_access_log_is_json_without_texts(server: RunningServer) -> None:
+    id_ = server.reply("/v1/check", {**ROW, "response": "An unmistakable wording."})[2]["request_id"]
+    server.wait_for(id_)
+    lines = [json.loads(line) for line in server.log.read_text().splitlines() if line.startswith("{")]
+    (line,) = [line for line in lines if line["request_id"] == id_]
+    assert (line["path"], line["status"], line["rows"], line["model"]) == ("/v1/check", 200, 1, "tiny")
+    assert "unmistakable" not in server.log.read_text()
+
+
+def test_a_long_context_does_not_delay_short_requests(server: RunningServer) -> None:
+    long = {**ROW, "knowledge": " ".join(f"Sentence {n} says that it is so." for n in range(5000))}
+    done = threading.Event()
+
+    def send_long() -> int:
+        status = server.reply("/v1/check", long)[0]
+        done.set()
+        return status
+
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(send_long) for _ in range(3)]
+        answered_before = 0
+        while not done.is_set() and answered_before < 3:
+            assert server.reply("/v1/check", ROW)[0] == 200
+            answered_before += not done.is_set()
+        assert [one.result(PATIENCE) for one in running] == [200] * 3
+    assert answered_before
