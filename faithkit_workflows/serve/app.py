@@ -14,7 +14,7 @@ from faithkit.errors import shorten
 from faithkit_workflows.serve import compatible, jobs, streaming
 from faithkit_workflows.serve.gate import App, Gate
 from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
-from faithkit_workflows.serve.schemas import Check, CheckMany, ManyReply, ModelCard, ModelList, OneReply
+from faithkit_workflows.serve.schemas import TAG, Check, CheckMany, ManyReply, ModelCard, ModelList, OneReply
 from faithkit_workflows.serve.service import Service
 from faithkit_workflows.serve.web_page import HEADERS, render_page
 from faithkit_workflows.settings.serving import is_loopback
@@ -28,7 +28,6 @@ CHECK_CODES = (
     *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
     *("loading", "queue_full", "timeout", "no_verdict"),
 )
-TAGS = ("one", "many", "str")  # of unions, in the places of pydantic's errors
 
 
 def create_app(service: Service) -> App:
@@ -151,7 +150,7 @@ def _handle_errors(app: FastAPI) -> None:
 def describe_invalid(errors: Sequence[Any], request: Request) -> Problem:
     """Describes the first error that pydantic found."""
     first = errors[0]
-    place = [str(part) for part in first["loc"][1:] if str(part) not in TAGS and "[" not in str(part)]
+    place = [str(part) for part in first["loc"][1:] if not str(part).startswith(TAG)]
     if first["type"] == "json_invalid":
         return Problem("invalid_json", "the body is not JSON", "send JSON in UTF-8")
     kind = request.headers.get("content-type", "").partition(";")[0].strip()

@@ -10,6 +10,8 @@ from faithkit.records import Example, Turn
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 Probability = Annotated[float, Field(ge=0, le=1)]
 MAX_PASSAGES, MAX_TURNS = 1000, 1000
+TAG = "~"  # begins the names of a union's members, which are no part of a field's place
+TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage", "passages", "one", "many"))
 
 
 class Strict(BaseModel):
@@ -32,12 +34,22 @@ class DialogueTurn(Strict):
     text: str
 
 
+# Unions choose their member by the value's form, so that errors are those of the member that was meant.
+AnyPassage = Annotated[
+    Annotated[Text, Tag(TEXT)] | Annotated[Passage, Tag(PASSAGE)],
+    Discriminator(lambda value: PASSAGE if isinstance(value, dict | Passage) else TEXT),
+]
+Passages = Annotated[list[AnyPassage], Field(min_length=1, max_length=MAX_PASSAGES)]
+Knowledge = Annotated[
+    Annotated[Text, Tag(TEXT)] | Annotated[Passages, Tag(PASSAGES)],
+    Discriminator(lambda value: PASSAGES if isinstance(value, list) else TEXT),
+]
+
+
 class Row(Strict):
     """A response with its knowledge."""
 
-    knowledge: Text | Annotated[list[Passage | Text], Field(min_length=1, max_length=MAX_PASSAGES)] = Field(
-        description="The context that the response must rest on: a text, or passages."
-    )
+    knowledge: Knowledge = Field(description="The context that the response must rest on: a text, or passages.")
     response: Text = Field(description="The answer to check.")
     question: str | None = Field(default=None, description="What the response answers.")
     history: Annotated[list[DialogueTurn], Field(max_length=MAX_TURNS)] | None = Field(
@@ -90,11 +102,14 @@ class CheckMany(Strict):
     model: str | None = Field(default=None, description="A name of /v1/models; null: the first.")
 
 
-def _is_many(value: Any) -> str:
-    return "many" if isinstance(value, CheckMany) or (isinstance(value, dict) and "rows" in value) else "one"
+def _is_many(value: Any) -> bool:
+    return isinstance(value, CheckMany) or (isinstance(value, dict) and "rows" in value)
 
 
-Check = Annotated[Annotated[CheckOne, Tag("one")] | Annotated[CheckMany, Tag("many")], Discriminator(_is_many)]
+Check = Annotated[
+    Annotated[CheckOne, Tag(ONE)] | Annotated[CheckMany, Tag(MANY)],
+    Discriminator(lambda value: MANY if _is_many(value) else ONE),
+]
 
 
 class ClosestPassage(BaseModel):

@@ -1,0 +1,72 @@
+"""Jobs: a table is scored in a process of its own, and goes on after a restart."""
+
+import csv
+import io
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
+
+pytestmark = pytest.mark.xdist_group("serve-routes")
+
+
+def make_table(num_rows: int) -> bytes:
+    rows = "".join(f'"{CONTEXT}","It lasts {n} months."\n' for n in range(num_rows))
+    return f"context,answer\n{rows}".encode()
+
+
+def wait_for_job(server: RunningServer, id_: str, *states: str) -> Any:
+    end = time.monotonic() + PATIENCE
+    while (job := server.reply(f"/v1/jobs/{id_}")[2])["state"] not in states:
+        assert time.monotonic() < end, job
+        time.sleep(0.05)
+    return job
+
+
+def test_a_table_comes_back_with_verdicts(server: RunningServer) -> None:
+    status, _, job = server.reply("/v1/jobs?model=tiny", make_table(7), Content_Type="text/csv")
+    assert (status, job["state"], job["model"]) == (202, "queued", "tiny")
+    early = server.reply(f"/v1/jobs/{job['id']}/rows")
+    assert (early[0], early[2]["error"]["code"]) == (409, "job_unfinished")
+    done = wait_for_job(server, job["id"], "done", "failed")
+    assert (done["state"], done["rows"]) == ("done", 7), done
+    assert done["metrics"]
+    rows = list(csv.DictReader(io.StringIO(server.reply(done["result"])[2].decode())))
+    assert len(rows) == 7 and {row["label"] for row in rows} <= {"faithful", "hallucinated"}
+
+
+def test_a_table_that_cannot_be_read_fails_with_its_reason(server: RunningServer) -> None:
+    job = server.reply("/v1/jobs", b"a,b\n1,2\n", Content_Type="text/csv")[2]
+    failed = wait_for_job(server, job["id"], "done", "failed")
+    assert failed["state"] == "failed" and "context" in failed["error"], failed
+
+
+def test_what_is_no_table_is_refused(server: RunningServer, jobs_dir: Path) -> None:
+    before = set(jobs_dir.iterdir())
+    assert server.reply("/v1/jobs", b"", Content_Type="text/csv")[2]["error"]["code"] == "invalid_request"
+    assert server.reply("/v1/jobs", b"x", Content_Type="image/png")[2]["error"]["code"] == "wrong_content_type"
+    for url, code in (
+        ("https://elsewhere.example/a.csv", "job_host"),
+        ("file:///etc/passwd", "invalid_request"),
+        ("http://127.0.0.1/a.csv", "invalid_request"),
+    ):
+        assert server.reply("/v1/jobs", {"url": url})[2]["error"]["code"] == code
+    assert set(jobs_dir.iterdir()) == before
+
+
+def test_an_interrupted_job_goes_on_after_a_restart(default_file: Path, tmp_path: Path) -> None:
+    arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
+    with run_server(*arguments) as server:
+        server.wait_until_ready()
+        job = server.reply("/v1/jobs", make_table(20_000), Content_Type="text/csv")[2]
+        while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
+            time.sleep(0.05)
+        assert server.end(signal.SIGTERM) == 0
+    with run_server(*arguments) as server:
+        done = wait_for_job(server, job["id"], "done", "failed")
+        assert (done["state"], done["rows"]) == ("done", 20_000), done
+        assert "kept" in (tmp_path / "jobs" / job["id"] / "score.log").read_text() or done["finished"]

@@ -1,0 +1,147 @@
+"""Refusals: each has its status, a code, the field and help; the server goes on with the others."""
+
+import gzip
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from faithkit_workflows.serve.problems import STATUSES
+from tests.faithkit_workflows.serve.running_server import ROW, RunningServer
+
+pytestmark = pytest.mark.xdist_group("serve-limits")
+CHECK = "/v1/check"
+MESSAGES = [{"role": "user", "content": "How long?"}]
+
+
+@contextmanager
+def served_meanwhile(server: RunningServer) -> Iterator[None]:
+    """Sends short requests all the while, and checks that each is answered."""
+    ended, statuses = threading.Event(), list[int]()
+
+    def send() -> None:
+        while not ended.is_set():
+            statuses.append(server.reply(CHECK, ROW)[0])
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    assert set(statuses) == {200}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "code", "field"),
+    [
+        (CHECK, {"response": "It lasts."}, "invalid_request", "knowledge"),
+        (CHECK, {**ROW, "response": " \n"}, "invalid_request", "response"),
+        (CHECK, {**ROW, "response": 5}, "invalid_request", "response"),
+        (CHECK, {**ROW, "treshold": 0.5}, "invalid_request", "treshold"),
+        (CHECK, {**ROW, "threshold": 1.5}, "invalid_request", "threshold"),
+        (CHECK, {**ROW, "knowledge": []}, "invalid_request", "knowledge"),
+        (CHECK, {**ROW, "knowledge": ["a", {"id": "b"}]}, "invalid_request", "knowledge.1.text"),
+        (CHECK, {"rows": [ROW, {**ROW, "history": [{"speaker": "user"}]}]}, "invalid_request", "rows.1.history.0.text"),
+        (CHECK, {"rows": []}, "invalid_request", "rows"),
+        (CHECK, {"rows": [ROW] * 41}, "too_many_rows", "rows"),
+        (CHECK, {**ROW, "model": "unknown"}, "unknown_model", "model"),
+        (CHECK, [ROW], "invalid_request", None),
+        (CHECK, b'{"knowledge": ', "invalid_json", None),
+        (CHECK, b'{"knowledge": "\xff\xfe", "response": "a"}', "invalid_json", None),
+        (CHECK, b'{"knowledge": "\\ud800", "response": "a"}', "invalid_request", "knowledge"),
+        (CHECK, b"[" * 100_000, "invalid_json", None),
+        (CHECK, b'{"rows":' * 30_000, "body_too_large", None),
+        ("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "invalid_request", "text_2"),
+        ("/v1/chat/completions", {"messages": MESSAGES}, "invalid_request", "messages.0"),
+        (
+            "/v1/chat/completions",
+            {"messages": [*MESSAGES, {"role": "assistant", "content": "It lasts."}]},
+            "invalid_request",
+            "messages",
+        ),
+        ("/v1/check/stream", {"knowledge": "a"}, "wrong_content_type", None),
+        ("/v1/nothing", {}, "not_found", None),
+        ("/v1/jobs/unknown", None, "unknown_job", "id"),
+    ],
+)
+def test_each_refusal_names_what_is_wrong(
+    server: RunningServer, path: str, body: Any, code: str, field: str | None
+) -> None:
+    status, headers, reply = server.reply(path, body)
+    error = reply["error"]
+    assert (status, error["code"], error["field"]) == (STATUSES[code], code, field)
+    assert error["message"] and error["help"] and error["request_id"] == headers["x-request-id"]
+    assert "Traceback" not in server.log.read_text()
+
+
+@given(st.binary(max_size=300))
+def test_no_body_is_a_fault(server: RunningServer, body: bytes) -> None:
+    status, _, reply = server.reply(CHECK, body)
+    assert status in (400, 415, 422) and reply["error"]["code"] in STATUSES
+
+
+def test_other_types_encodings_and_hosts_are_refused(server: RunningServer) -> None:
+    assert server.reply(CHECK, b"a=b", Content_Type="text/plain")[2]["error"]["code"] == "wrong_content_type"
+    bomb = gzip.compress(b" " * 50_000_000)
+    assert server.reply(CHECK, bomb, Content_Encoding="gzip")[2]["error"]["code"] == "encoded_body"
+    assert server.reply(CHECK, ROW, Host="elsewhere.example")[2]["error"]["code"] == "unknown_host"
+    assert server.reply(CHECK, method="DELETE")[2]["error"]["code"] == "method_not_allowed"
+
+
+def read_reply(connection: Any) -> bytes:
+    received = b""
+    while part := connection.recv(65536):
+        received += part
+    return received
+
+
+def test_a_body_of_200_megabytes_is_refused_before_it_is_read(server: RunningServer) -> None:
+    with served_meanwhile(server), server.connect() as connection:
+        head = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: 200000000\r\n\r\n".encode())
+        assert b"413" in read_reply(connection).split(b"\r\n")[0]
+    with served_meanwhile(server), server.connect() as connection:  # without a length: as soon as it is too long
+        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        try:
+            for _ in range(3000):
+                connection.sendall(b"10000\r\n" + b" " * 0x10000 + b"\r\n")
+            raise AssertionError("200 MB were read")
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # the server has closed the connection
+
+
+def test_slow_and_aborted_uploads_end_alone(server: RunningServer) -> None:
+    body = json.dumps(ROW).encode()
+    head = "POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    with served_meanwhile(server):
+        with server.connect() as slow, server.connect() as aborted:
+            for connection in (slow, aborted):
+                connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:10])
+            aborted.close()
+            assert b"body_timeout" in read_reply(slow)
+        time.sleep(0.2)
+    assert "faithkit_queue_rows 0.0" in server.reply("/metrics")[2].decode()
+
+
+def test_a_client_that_leaves_takes_its_rows_with_it(server: RunningServer) -> None:
+    rows = [{"knowledge": f"Sentence {n} is so. " * 150, "response": "It is so."} for n in range(40)]
+    body = json.dumps({"rows": rows}).encode()
+    head = (
+        f"POST /v1/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    )
+    for _ in range(3):
+        with server.connect() as connection:
+            connection.sendall(f"{head}\r\n\r\n".encode() + body)
+            time.sleep(0.05)
+    end = time.monotonic() + 10
+    while "faithkit_requests_in_flight 1.0" not in server.reply("/metrics")[2].decode():  # the one that asks
+        assert time.monotonic() < end
+    assert server.reply(CHECK, ROW)[0] == 200

@@ -1,0 +1,74 @@
+"""The page in a browser: an example, the threshold, a problem, a phone."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.browser import PROGRAM, Browser, chromium
+from tests.faithkit_workflows.serve.running_server import RunningServer
+
+pytestmark = [
+    pytest.mark.xdist_group("serve-routes"),
+    pytest.mark.skipif(PROGRAM is None, reason="needs the program chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+def wait(browser: Browser, condition: str) -> None:
+    browser.ask(
+        "new Promise((done, fail) => { const end = Date.now() + 30000; const look = () => {"
+        f" if ({condition}) done(); else if (Date.now() > end) fail(new Error('never')); else setTimeout(look, 20); }};"
+        " look(); })"
+    )
+
+
+def test_an_example_is_judged_and_the_threshold_changes_its_label(browser: Browser, server: RunningServer) -> None:
+    browser.window(1200, 900)
+    browser.open(server.url)
+    browser.click("#examples button")
+    wait(browser, "!document.querySelector('#result').hidden")
+    assert browser.texts("#marked") == ["The warranty lasts 36 months. Returns are free within 30 days."]
+    for value, label in (("0", "hallucinated"), ("1", "faithful")):
+        browser.ask(
+            f"(() => {{ const e = document.querySelector('#threshold'); e.value = {value};"
+            " e.dispatchEvent(new Event('input', {bubbles: true})); })()"
+        )
+        wait(browser, f"document.querySelector('#label').textContent === '{label}'")
+    assert browser.complaints == []
+
+
+def test_texts_are_shown_as_text_and_problems_are_explained(browser: Browser, server: RunningServer) -> None:
+    browser.open(server.url)
+    browser.type("#context", "The <b>warranty</b> lasts 24 months.")
+    browser.type("#answer", "<img src=x onerror=alert(1)> It lasts 36 months. 👩‍🚀")
+    browser.click("#check")
+    wait(browser, "!document.querySelector('#result').hidden")
+    assert browser.ask("document.querySelectorAll('#marked img').length") == 0
+    assert browser.texts("#marked")[0].startswith("<img src=x")
+    browser.ask(
+        "document.querySelector('#model').append(new Option('gone')); document.querySelector('#model').value='gone'"
+    )
+    browser.click("#check")
+    wait(browser, "!document.querySelector('#problem').hidden")
+    assert browser.texts("#problem") == ["no such model is served: use one of: tiny, critic"]
+    browser.complaints.clear()  # the browser lists the refused request
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+def test_nothing_is_cut_and_no_other_address_is_called(
+    browser: Browser, server: RunningServer, width: int, tmp_path: Path
+) -> None:
+    browser.window(width, 800, dark=True)
+    browser.open(server.url)
+    browser.click("#examples button", 1)
+    wait(browser, "!document.querySelector('#result').hidden")
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    loaded = browser.ask("performance.getEntriesByType('resource').map((entry) => new URL(entry.name).host)")
+    assert set(loaded) <= {f"127.0.0.1:{server.port}"}
+    assert browser.complaints == []
