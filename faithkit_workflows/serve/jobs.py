@@ -34,7 +34,7 @@ SUFFIXES = {
     "application/x-ndjson": ".jsonl",
     "application/vnd.apache.parquet": ".parquet",
 }
-FORMS = {name: {"schema": {"type": "string", "format": "binary"}} for name in SUFFIXES}
+FORMS = {name: {"schema": {"type": "string", "format": "binary", "minLength": 1}} for name in SUFFIXES}
 ADDRESS = "application/json"  # of a body that names the table's address
 JOB, TABLE, RUN, LOG = "job.json", "table", "run", "score.log"
 QUEUED: Final = "queued"

@@ -19,7 +19,12 @@ from faithkit_workflows.serve.schemas import CheckOne, OneReply, Row, Strict
 from faithkit_workflows.serve.service import Service
 
 MEDIA_TYPE = "text/event-stream"
-EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}}
+EVENT = {
+    "type": "object",
+    "properties": {"event": {"enum": ["sentence", "verdict", "error"]}, "data": {"type": "string"}},
+    "required": ["event", "data"],
+}
+EVENTS: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"schema": EVENT}}}}
 LINES = "application/x-ndjson"
 DOCUMENT = {
     "requestBody": {
