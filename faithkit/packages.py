@@ -14,7 +14,7 @@ from faithkit.errors import UserError
 # The extra of pyproject.toml that brings a package; "" for a plain install, which has more than scoring needs.
 EXTRAS = {
     **dict.fromkeys(("datasets", "pyarrow", "pytorch_lightning", "sklearn", "spacy", "torchmetrics", "wandb"), ""),
-    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client", "httpx", "mcp"), "serve"),
+    **dict.fromkeys(("fastapi", "uvicorn", "prometheus_client", "httpx", "mcp"), "serve"),
     "aiohttp": "openai",
     "anyio": "openai",
     "joblib": "sweep",
