@@ -63,6 +63,11 @@ def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameter
     return explained
 
 
+def explain_overloads(method: Callable[..., Result]) -> Callable[..., Result]:
+    """Is `explain_keywords` for a method whose overloads declare its arguments, `context=` too."""
+    return explain_keywords(method)
+
+
 def read_path(path: Any, name: str = "path") -> str:
     """Reads where a model is: text or a Path, as text; `name` is the argument's."""
     hint = 'give a run such as "runs/...", its hf/ folder or a hub name'

@@ -242,7 +242,20 @@ class Critic:
         history: Sequence[History] | None = None,
         **thresholds: Unpack[Thresholds],
     ) -> list[Score]: ...
-    @arguments.explain_keywords
+    @overload
+    def score(
+        self, *, context: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
+    ) -> Score: ...
+    @overload
+    def score(
+        self,
+        *,
+        context: Sequence[Knowledge],
+        response: list[str],
+        history: Sequence[History] | None = None,
+        **thresholds: Unpack[Thresholds],
+    ) -> list[Score]: ...
+    @arguments.explain_overloads
     def score(
         self,
         knowledge: Any,

@@ -217,7 +217,20 @@ class Tagger:
         history: Sequence[History] | None = None,
         **thresholds: Unpack[Thresholds],
     ) -> list[Tagged]: ...
-    @arguments.explain_keywords
+    @overload
+    def predict(
+        self, *, context: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
+    ) -> Tagged: ...
+    @overload
+    def predict(
+        self,
+        *,
+        context: Sequence[Knowledge],
+        response: list[str],
+        history: Sequence[History] | None = None,
+        **thresholds: Unpack[Thresholds],
+    ) -> list[Tagged]: ...
+    @arguments.explain_overloads
     def predict(
         self,
         knowledge: Any,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from os import PathLike
-from typing import Any
+from typing import Any, overload
 
 from faithkit import arguments
 from faithkit.arguments import is_list, read_passages, read_turns
@@ -19,7 +19,15 @@ Row = tuple[Any, str, Any]  # the verdict, the response, its knowledge
 METHODS = ("score", "predict", "judge")  # of a critic, a tagger and a judge
 
 
-@arguments.explain_keywords
+@overload
+def check(
+    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
+) -> Any: ...
+@overload
+def check(
+    *, context: Any, response: Any, history: Any = None, by: Any = DEFAULT, threshold: float | None = None
+) -> Any: ...
+@arguments.explain_overloads
 def check(
     knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
 ) -> Any:
@@ -45,7 +53,15 @@ def check(
     return _judge(find_detector(by), knowledge, response, history, threshold)
 
 
-@arguments.explain_keywords
+@overload
+def assert_faithful(
+    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
+) -> None: ...
+@overload
+def assert_faithful(
+    *, context: Any, response: Any, history: Any = None, by: Any = DEFAULT, threshold: float | None = None
+) -> None: ...
+@arguments.explain_overloads
 def assert_faithful(
     knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
 ) -> None:
