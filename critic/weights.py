@@ -15,6 +15,8 @@ from faithkit.weights.resolve import loading
 DROPOUTS = ("hidden_dropout_prob", "embedding_dropout", "mlp_dropout")
 NLI_LABELS = {"entail", "neutra", "contra"}  # first six letters; of an NLI model only the encoder is used
 Line = Annotated[Weights, Sizes((0, 2))]  # a slope and a bias, or nothing
+DECODERS = ("ForCausalLM", "LMHeadModel")  # ends of the names of language models' classes
+SEQ2SEQ = "ForConditionalGeneration"  # its encoder can tag tokens; its classifier reads the decoder
 HEAD = "head"  # the key in faithkit.json of the calibration that the head contains: slope and bias
 ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 
@@ -43,6 +45,11 @@ def load_classifier(
     with quietly(), loading(weights) as folder, torch.random.fork_rng(devices=[]):
         config = load_config(AutoConfig, folder)
         architecture = (config.architectures or [""])[0]
+        if architecture.endswith(DECODERS if of_tokens else (*DECODERS, SEQ2SEQ)):
+            trained = "tagger" if of_tokens else "critic"
+            problem = f"this is a language model ({architecture}), and a {trained} is trained from an encoder"
+            hint = "set model.weights=minilm or to another encoder; model=judge trains a language model"
+            raise UserError(problem, place=weights, hint=hint)
         head = kind.__name__.removeprefix("AutoModel")
         is_same_task = (
             architecture.endswith(head) and {str(name)[:6].lower() for name in config.id2label.values()} != NLI_LABELS

@@ -39,12 +39,12 @@ def shorten(value: object, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """Finds the known names that are most like a mistyped one."""
+def nearest(name: str, known: Iterable[str], count: int = 3, *, alike: float = 0.6) -> list[str]:
+    """Finds the known names that are most like a mistyped one, by at least this share of equal characters."""
     import difflib  # only a mistake needs it
 
     lowered = {other.lower(): other for other in known}
-    return [lowered[found] for found in difflib.get_close_matches(name[:200].lower(), lowered, n=count)]
+    return [lowered[found] for found in difflib.get_close_matches(name[:200].lower(), lowered, n=count, cutoff=alike)]
 
 
 def choice_hint(value: Any, names: Iterable[Any]) -> str:

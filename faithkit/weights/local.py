@@ -74,7 +74,8 @@ LOCAL = {
     row["name"]: LocalWeights(**row)
     for row in tomllib.loads((TABLES / "local_weights.toml").read_text(encoding="utf-8"))["weights"]
 }
-LOCAL_MODELS = tuple(name for name, weights in LOCAL.items() if weights.kind != "sentences")  # that hints propose
+# What hints propose.
+LOCAL_MODELS = {name: weights.kind for name, weights in LOCAL.items() if weights.kind not in ("sentences", "spacy")}
 
 
 @cache

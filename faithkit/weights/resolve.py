@@ -17,7 +17,9 @@ CONFIGS = ("config.json", "adapter_config.json", "meta.json")  # of a model, of 
 # The files that are read from a folder with a sidecar.
 OUR_FILES = ("*.json", "*.safetensors", "*.jinja", "*.txt", "*.model", "*.parquet")
 GRAPHS = "onnx/*.onnx"  # optional, and large
+LOCAL_NAMES = ", ".join(f"{name} ({kind})" for name, kind in LOCAL_MODELS.items())
 PATH_STARTS = (".", "~", "/")
+TYPO = 0.8  # roberta-base is no mistyped roberta-large-mnli
 RUST_PANIC = "PanicException"  # of tokenizers and safetensors; not an Exception, and its class has no module
 
 log = logging.getLogger("faithkit")
@@ -48,7 +50,7 @@ def resolve(name_or_path: str) -> str:
     if name_or_path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(name_or_path):
         raise UserError(
             f"{shorten(name_or_path)} is not a folder, a local name or a hub name{_guess(name_or_path)}",
-            hint=f"name a folder that exists, one of {', '.join(LOCAL_MODELS)}, or a model such as roberta-large",
+            hint=f"name a folder that exists, {LOCAL_NAMES}, or a model such as roberta-large",
         )
     return name_or_path
 
@@ -166,7 +168,7 @@ def explain(name_or_path: str, error: BaseException) -> UserError:
         guess = _guess(name_or_path)
         return UserError(
             f"{shorten(name_or_path)} is not a folder here, and the hub knows no such model{guess}",
-            hint=f"check the name; a private model needs HF_TOKEN; local names are {', '.join(LOCAL_MODELS)}",
+            hint=f"check the name; a private model needs HF_TOKEN; here there is {LOCAL_NAMES}",
         )
     unreached = (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError)
     if any(isinstance(cause, unreached) for cause in causes):
@@ -194,15 +196,15 @@ def _out_of_reach(name: str) -> UserError:
         did = f"; did you mean {parent / near[0]}?" if near else ""
         problem = f"{shorten(name)} is not a folder here, and the model hub was not reached{did}"
         return UserError(problem, hint=f"name a folder below {parent}, or set HF_HOME to a cache with the model")
-    local = f"the local name {same[0]}" if same else f"a local name ({', '.join(LOCAL_MODELS)})"
+    local = f"the local name {same[0]}" if same else f"a local name: {LOCAL_NAMES}"
     return UserError(
         f"{shorten(name)} is not a folder here, and the model hub was not reached{_guess(name)}",
-        hint=f"use {local}, a folder, or set HF_HOME to a cache with it",
+        hint=f"use {local}; or a folder, or set HF_HOME to a cache with it",
     )
 
 
 def _guess(name: str) -> str:
-    close = nearest(name.partition(":")[0], [*LOCAL_MODELS, *known_detectors()])
+    close = nearest(name.partition(":")[0], [*LOCAL_MODELS, *known_detectors()], alike=TYPO)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 

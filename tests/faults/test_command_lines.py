@@ -73,8 +73,8 @@ LIGHT = [
     ("train", "modle=critic experiment=nope", "modle|experiment has no choice"),
     ("evaluate", "benchmark=begin batch_size=-1", "batch_size: there is no such key|neither checkpoint"),
     ("generate", "checkpoint={generator} batch_size=-1", "batch_size is -1"),
-    ("train", f"model.weights={MISSING} run_dir={{folder}}/run", f"{MISSING}|use a local name (|minilm"),
-    ("chat", f"checkpoint={MISSING}", f"{MISSING}|use a local name ("),
+    ("train", f"model.weights={MISSING} run_dir={{folder}}/run", f"{MISSING}|use a local name: |minilm"),
+    ("chat", f"checkpoint={MISSING}", f"{MISSING}|use a local name: "),
 ]
 HEAVY = ("torch", "transformers", "pytorch_lightning", "datasets")
 

@@ -293,6 +293,18 @@ def test_another_tasks_head_may_be_left_but_no_layer_of_its_encoder(tiny_bert: P
         load_classifier(str(tmp_path / "masked"))
 
 
+@pytest.mark.parametrize("of_tokens", [False, True])
+def test_a_language_model_is_no_encoder(language_models: dict[str, Path], of_tokens: bool) -> None:
+    with pytest.raises(UserError, match=r"a language model \(LlamaForCausalLM\)(.|\n)*model\.weights=minilm"):
+        load_classifier(str(language_models["llama"]), of_tokens=of_tokens)
+
+
+def test_the_encoder_of_a_sequence_to_sequence_model_tags_tokens_only(language_models: dict[str, Path]) -> None:
+    assert load_classifier(str(language_models["t5"]), of_tokens=True).num_labels == 2
+    with pytest.raises(UserError, match="a critic is trained from an encoder"):
+        load_classifier(str(language_models["t5"]))
+
+
 def test_a_model_of_ours_on_the_hub_is_read_with_its_sidecar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A hub's cache is laid out as its client does; nothing is downloaded."""
     from huggingface_hub import constants

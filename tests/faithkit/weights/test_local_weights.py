@@ -267,6 +267,12 @@ def test_a_hub_out_of_reach_is_noticed_before_the_retries(monkeypatch):
     assert "HF_HOME" in str(caught.value)
     with pytest.raises(UserError, match="did you mean smollm2-135m"), weights.loading("smollm-135m"):
         pass
+    with (
+        pytest.raises(UserError, match=r"minilm \(encoder\), smollm2-135m \(causal\)") as caught,
+        weights.loading("roberta-base"),
+    ):
+        pass  # the name of another model, no mistyped detector
+    assert "did you mean" not in str(caught.value) and "spacy" not in str(caught.value)
 
 
 def test_what_the_hub_answers_is_explained():
