@@ -69,6 +69,24 @@ def test_the_lines_about_runs_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert len(scope["pairs"]) == 1 and len(scope["metrics"]) == 2  # type: ignore[arg-type]
 
 
+def test_the_labels_of_xsum_are_joined_to_rows_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from data_modules.datasets.xsum_tokens import XsumTokens
+    from data_modules.reading.dataset import read_examples
+    from data_modules.reading.rows import ReadReport
+
+    folder = tmp_path / "fairseq-detect-hallucination" / "eval_data" / "xsum" / "PtGen"
+    folder.mkdir(parents=True)
+    (tmp_path / "DIR").mkdir()
+    texts = {"docid": "7", "source": "It rained.", "target": "it snowed .", "label": "0 1 0", "ref": "rain"}
+    for end, text in texts.items():
+        (folder / f"PtGen.{end}").write_text(f"{text}\n")
+    monkeypatch.chdir(tmp_path)
+    exec(find_block("docs/data.md", "eval_data/xsum"), {})  # noqa: S102 - our own page
+    (row,) = read_examples(XsumTokens(path="DIR/xsum_tokens"), "all", ReadReport())
+    assert row.spans and [row.response[span.start : span.end] for span in row.spans] == ["snowed"]
+    assert (row.meta["model"], row.reference) == ("PtGen", "rain")
+
+
 def test_the_tables_of_the_first_hour_are_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from faithkit import read_pairs
 
