@@ -3,6 +3,7 @@
 Each model has a file of verdicts in the run's folder, so that an interrupted comparison asks only for what is missing.
 """
 
+import hashlib
 import logging
 import time
 from collections import Counter
@@ -13,17 +14,18 @@ from typing import Any
 
 from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import write_json
+from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import read_jsonl, read_strict_json
 from faithkit.records import Example, Prediction
 from faithkit_workflows.audit.asking import Asker
 from faithkit_workflows.audit.material import SEPARATOR, with_passages
-from faithkit_workflows.audit.target import URL, Target, open_target
+from faithkit_workflows.audit.target import URL, Target, open_target, passages_of
 from faithkit_workflows.detectors.cascade import Cascade
+from faithkit_workflows.detectors.known import check_source
 from faithkit_workflows.detectors.loading import usage_of
 from faithkit_workflows.tables.user_table import SPANS, open_user_table
 
-VERDICTS = "verdicts"  # the folder of the models' files
+VERDICTS, TEXTS = "verdicts", "texts.json"  # the folder of the models' files, and the hash of the rows there
 log = logging.getLogger("faithkit")
 
 
@@ -68,14 +70,28 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
     A model that cannot be loaded has no verdicts, and the others are asked.
 
     Raises:
-        UserError: There is no such function, or no server answers: before any model is asked.
+        UserError: There is no such function, no server answers, the weights of a detector of others are not here, or
+            the verdicts in the folder are of other texts: before any model is asked.
     """
     names = config["models"]
     targets = {name: _open(name, config) for name in names if _is_opened_first(name)}
+    for name in names:
+        check_source(name)
+    _check_texts(rows, folder / VERDICTS / TEXTS, config["path"])
     return [
         _ask(name, targets.get(name), rows, folder / VERDICTS / f"{place}.jsonl", config)
         for place, name in enumerate(names, start=1)
     ]
+
+
+def _check_texts(rows: Sequence[Example], path: Path, table: str) -> None:
+    """Refuses verdicts of other texts; labels may be new."""
+    texts = [[row.id, passages_of(row), [turn.text for turn in row.history], row.response] for row in rows]
+    found = {"texts": hashlib.sha256(dumps(texts).encode()).hexdigest()}
+    if path.exists() and read_strict_json(path, hint="delete it") != found:
+        hint = "give the earlier table, in which labels may be added, or compare in a new run"
+        raise UserError("the texts of the table have changed since this run began", place=table, hint=hint)
+    write_json(path, found)
 
 
 def _is_opened_first(name: str) -> bool:

@@ -240,6 +240,7 @@ def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
         ("[default,no_module:function]", "no module no_module can be imported"),
         (f"[default,{MODULE}:nothing]", f"cannot import {MODULE}:nothing"),
         ("[default,'http://127.0.0.1:9']", "no server answers"),
+        ("[default,'lettucedetect-base:./nothing']", "./nothing is not a folder"),
     ],
 )
 def test_names_that_lead_nowhere_are_refused_before_any_work(models: str, problem: str, tmp_path: Path) -> None:
@@ -247,6 +248,19 @@ def test_names_that_lead_nowhere_are_refused_before_any_work(models: str, proble
     done = command(str(path), f"models={models}", f"run_dir={tmp_path / 'run'}")
     assert done.returncode == 2 and problem in done.stderr and len(done.stderr.splitlines()) <= 5
     assert not (tmp_path / "run" / VERDICTS).exists()
+
+
+def test_a_resumed_comparison_reads_new_labels_and_refuses_new_texts(tmp_path: Path) -> None:
+    path, folder = write_rows(tmp_path / "rows.csv"), tmp_path / "run"
+    compare(path, folder, [GOOD, LENGTH])
+    stores = [folder / VERDICTS / f"{number}.jsonl" for number in (1, 2)]
+    before = [(store.read_text(), store.stat().st_mtime_ns) for store in stores]
+    again = compare(write_rows(path, num_labels=60), folder, [GOOD, LENGTH])
+    assert again.accuracy is not None and again.lines[0].startswith(f"{GOOD} is better than {LENGTH}")
+    assert [(store.read_text(), store.stat().st_mtime_ns) for store in stores] == before
+    path.write_text(path.read_text().replace("Ort9 ", "Ort99 "))
+    with pytest.raises(UserError, match="texts of the table have changed"):
+        compare(path, folder, [GOOD, LENGTH])
 
 
 def test_a_table_without_context_is_refused(tmp_path: Path) -> None:
