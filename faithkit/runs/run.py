@@ -12,9 +12,10 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.run_lock import is_locked
 from faithkit.statistics.metric import Metric
 
-TRAIN, EVALUATE, GENERATE, CONSTRUCT, SCORE, AUDIT = "train", "evaluate", "generate", "construct", "score", "audit"
+TRAIN, EVALUATE, GENERATE, CONSTRUCT = "train", "evaluate", "generate", "construct"
+SCORE, AUDIT, COMPARE = "score", "audit", "compare"
 # A key by which the configuration of a script is recognised, checked in this order.
-SCRIPTS = {"pipeline": CONSTRUCT, "target": AUDIT, "benchmark": EVALUATE, "columns": SCORE} | {
+SCRIPTS = {"pipeline": CONSTRUCT, "target": AUDIT, "benchmark": EVALUATE, "models": COMPARE, "columns": SCORE} | {
     "decoding": GENERATE,
     "callbacks": TRAIN,
 }
@@ -39,7 +40,7 @@ class Run:
 
     Args:
         name: The folder's name.
-        script: train, evaluate, generate, construct, score or audit; empty if the configuration does not show it.
+        script: train, evaluate, generate, construct, score, audit or compare; empty if config.yaml does not show it.
         began: Local time; None if unknown.
         config: The content of config.yaml in plain containers; empty if it cannot be read.
         metrics: The metrics of metrics.json by full name, `split/dataset/metric`.
@@ -93,8 +94,8 @@ def _has_ended(run: RunFolder, script: str, predictions: Iterable[Path]) -> bool
     if script == GENERATE:  # a file's origin is written after its last row
         files = list(predictions)
         return bool(files) and all(path.with_suffix(".origin.json").exists() for path in files)
-    if script == AUDIT:
-        return (run.path / "audit.json").exists()
+    if script in (AUDIT, COMPARE):
+        return (run.path / f"{script}.json").exists()
     if script == EVALUATE:
         return (run.path / "corpus.json").exists()  # benchmark=analysis
     return script == CONSTRUCT and _chain_has_ended(run.path / "manifest.json")

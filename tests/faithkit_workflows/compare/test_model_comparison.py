@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 from data_modules.reading.fields import alternate
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit.runs.reading import read_run
+from faithkit.runs.run import State
 from faithkit.statistics.bootstrap import Difference
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.asked_models import VERDICTS, AskedModel, ask_models, read_rows
@@ -222,10 +224,12 @@ def test_an_interrupted_comparison_goes_on_without_loss(tmp_path: Path) -> None:
     started.send_signal(signal.SIGINT)
     _, errors = started.communicate(timeout=60)
     assert started.returncode == 130 and f"faithkit compare resume={folder}" in errors
+    assert (read_run(folder).script, read_run(folder).state) == ("compare", State.RESUMABLE)
     before = store.read_text()
     again = command(f"resume={folder}", f"extensions=['{GOOD}','{slow}']")
     assert again.returncode == 0, again.stderr
     after = store.read_text()
+    assert read_run(folder).state == State.FINISHED
     assert after.startswith(before) and len(after.splitlines()) == 600 > len(before.splitlines())
     assert json.loads((folder / REPORT).read_text())["models"][slow]["costs"]["rows"] in (598, 599)
 
