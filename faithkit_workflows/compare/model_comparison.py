@@ -17,8 +17,9 @@ from faithkit.metrics.classification import classification_metrics, classificati
 from faithkit.metrics.judging import measure_agreement
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_tables import format_p
+from faithkit.provenance.row_keys import group_hash
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
-from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Groups, resample, share
+from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, Groups, resample, share
 from faithkit.statistics.conclusion import MIN_GROUPS, MIN_ROWS, STRONGEST, Conclusion, Test, Verdict, conclude
 from faithkit.statistics.metric import CLASSIFICATION, Metric
 from faithkit_workflows.compare.asked_models import AskedModel
@@ -27,10 +28,11 @@ from faithkit_workflows.compare.comparison import Pair, correct_p_values, mcnema
 MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
 MIN_SHARE = 0.5  # of the rows; a model that judged fewer is left out
 SIGNIFICANT = 0.05
-SMALLEST = 0.05  # difference of macro-F1 that rows are planned for
+SMALLEST = 0.05  # difference that rows are planned for
 POWER = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
 BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
 MACRO_F1, FALSE_ALARMS = "macro_f1", "false_alarms"
+TITLES = {MACRO_F1: "macro-F1", "accuracy": "accuracy"}
 Answers = Mapping[str, Mapping[str, Prediction]]  # by model and row
 
 
@@ -39,15 +41,17 @@ class Accuracy:
     """Figures on the common rows that people have labelled.
 
     Args:
+        metric: What decides: macro-F1, or accuracy where all labels are the same.
         models: The metrics of each model, the best first.
         baselines: Those of the simple baselines, fitted on other folds; none of few rows.
-        pairs: Every two models; none where all rows have one label.
+        pairs: Every two models.
         lines: The conclusion, and how the best model compares with the strongest baseline.
         notes: What makes figures uncertain.
     """
 
     num_rows: int
     num_hallucinated: int
+    metric: str
     models: Mapping[str, Mapping[str, Metric]]
     baselines: Mapping[str, Mapping[str, Metric]]
     pairs: Sequence[Pair]
@@ -147,16 +151,17 @@ def _agree(rows: Sequence[Example], answers: Answers, first: str, second: str) -
 
 
 def choose_to_label(rows: Sequence[Example], answers: Answers) -> list[Example]:
-    """Sorts rows by disagreement: how evenly labels divide, then how far probabilities are apart; drops the others."""
+    """Sorts the rows on which labels differ by how evenly they divide, and at random where this is equal.
 
-    def disagreement(row: Example) -> tuple[int, float]:
-        found = [of_model[row.id] for of_model in answers.values()]
-        called = sum(one.label == HALLUCINATED for one in found)
-        scores = [one.score for one in found if one.score is not None]
-        return min(called, len(found) - called), max(scores, default=0.0) - min(scores, default=0.0)
+    Not by probability: rows on which a model is surest are those on which it is right most often.
+    """
 
-    ranked = sorted(rows, key=disagreement, reverse=True)
-    return [row for row in ranked if disagreement(row) > (0, 0.0)]
+    def disagreement(row: Example) -> int:
+        called = sum(of_model[row.id].label == HALLUCINATED for of_model in answers.values())
+        return min(called, len(answers) - called)
+
+    differing = [row for row in rows if disagreement(row)]
+    return sorted(differing, key=lambda row: (-disagreement(row), group_hash(row.id)))
 
 
 def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
@@ -164,24 +169,23 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
     outcomes = {name: join_outcomes(rows, {row.id: of[row.id] for row in rows}) for name, of in answers.items()}
     scored = {name: classification_metrics(of_model) for name, of_model in outcomes.items()}
     metrics = {name: {**scored[name].metrics, **_false_alarms(rows, answers[name])} for name in answers}
-    ranked = sorted(answers, key=lambda name: -metrics[name][MACRO_F1].value)
     positives = sum(row.label == HALLUCINATED for row in rows)
-    baselines: Mapping[str, Mapping[str, Metric]] = {}
-    pairs: list[Pair] = []
-    if not 0 < positives < len(rows):
+    has_both = 0 < positives < len(rows)
+    metric = MACRO_F1 if has_both else "accuracy"
+    ranked = sorted(answers, key=lambda name: -metrics[name][metric].value)
+    pairs = compare_every_two(rows, {name: outcomes[name] for name in ranked})
+    lines = [describe_best(ranked[0], [pair for pair in pairs if pair.first == ranked[0]], metric)]
+    if not has_both:
         only, other = (LABELS[1], LABELS[0]) if positives else LABELS
-        lines = [
-            f"All {len(rows):,} labels are {only}: label {other} rows too, or nothing shows which model is better."
-        ]
-    else:
-        pairs = compare_every_two(rows, {name: outcomes[name] for name in ranked})
-        lines = [describe_best(ranked[0], [pair for pair in pairs if pair.first == ranked[0]])]
-        if len(rows) >= MIN_LABELLED and MIN_OF_CLASS <= positives <= len(rows) - MIN_OF_CLASS:
-            baselines, conclusion = _measure_baselines(rows, ranked[0], outcomes[ranked[0]])
-            lines += [f"{conclusion.text}."] * (conclusion.verdict is not Verdict.TOO_FEW)
+        lines.append(f"All {len(rows):,} labels are {only}: label {other} rows too, on which a model may be worse.")
+    baselines: Mapping[str, Mapping[str, Metric]] = {}
+    if len(rows) >= MIN_LABELLED and MIN_OF_CLASS <= positives <= len(rows) - MIN_OF_CLASS:
+        baselines, conclusion = _measure_baselines(rows, ranked[0], outcomes[ranked[0]])
+        lines += [f"{conclusion.text}."] * (conclusion.verdict is not Verdict.TOO_FEW)
     return Accuracy(
         num_rows=len(rows),
         num_hallucinated=positives,
+        metric=metric,
         models={name: metrics[name] for name in ranked},
         baselines=baselines,
         pairs=pairs,
@@ -233,16 +237,17 @@ def _measure_baselines(
     return metrics, conclude(best, test, title=STRONGEST)
 
 
-def describe_best(best: str, pairs: Sequence[Pair]) -> str:
+def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> str:
     """States which models the best one is better than, and how many more labels would show a difference from others.
 
     Args:
         pairs: The best model minus each other one.
     """
     tests = {
-        pair.second: Test(metric="macro-F1", other=pair.second, difference=pair.differences[MACRO_F1]) for pair in pairs
+        pair.second: Test(metric=TITLES[metric], other=pair.second, difference=pair.differences[metric])
+        for pair in pairs
     }
-    p_values = {pair.second: pair.corrected[MACRO_F1] for pair in pairs}
+    p_values = {pair.second: pair.corrected[metric] for pair in pairs}
     rows, groups = pairs[0].num_rows, pairs[0].num_groups
     size = f"{rows:,} labelled rows{f' in {groups:,} groups' if groups != rows else ''}"
     if any(test.verdict is Verdict.TOO_FEW for test in tests.values()):
@@ -255,19 +260,18 @@ def describe_best(best: str, pairs: Sequence[Pair]) -> str:
         "level with": [text for name, text in found.items() if not is_better[name]],
     }
     said = ", and ".join(f"{how} {' and '.join(names)}" for how, names in parts.items() if names)
-    level = [pair for pair in pairs if not is_better[pair.second]]
+    level = [pair.differences[metric] for pair in pairs if not is_better[pair.second]]
     return f"{best} is {said}, on {size}{f': {describe_missing_rows(level)}' if level else ''}."
 
 
-def describe_missing_rows(level: Sequence[Pair]) -> str:
+def describe_missing_rows(level: Sequence[Difference]) -> str:
     """States how many more rows would probably show the smallest of the differences, or one of five points.
 
     The interval shrinks with the root of the number of rows.
     """
-    pair = min(level, key=lambda one: abs(one.differences[MACRO_F1].value))
-    found = pair.differences[MACRO_F1]
+    found = min(level, key=lambda one: abs(one.value))
     wanted = max(abs(found.value), SMALLEST)
-    more = math.ceil(pair.num_rows * ((POWER * (found.high - found.low) / 2 / wanted) ** 2 - 1))
+    more = math.ceil(found.n * ((POWER * (found.high - found.low) / 2 / wanted) ** 2 - 1))
     if more <= 0:
         return f"a difference of {100 * wanted:.0f} points would probably be seen on these rows"
     return f"label about {_round(more):,} more rows to see a difference of {100 * wanted:.0f} points"

@@ -37,7 +37,7 @@ from faithkit.pages.page_tables import (
 from faithkit.records import HALLUCINATED, Example
 from faithkit_workflows.audit.target import passages_of, question_of
 from faithkit_workflows.compare.asked_models import AskedModel
-from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, Accuracy, ModelComparison
+from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, TITLES, Accuracy, ModelComparison
 from faithkit_workflows.tables.scored_rows import write_table
 
 PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"
@@ -54,31 +54,33 @@ SECONDS_LINE = "seconds: for 100 rows, after the first"
 LABEL_HINT = (
     "Fill its column label with hallucinated or faithful, then give the file to the same command. It holds no verdict, "
     "so that none is copied. These rows show best which model is better. Accuracy on them is not that on all rows, "
-    "since the models disagree on each."
+    "and differences are larger, since the models disagree on each."
 )
 
 
 def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, Any]) -> None:
-    """Writes all files of a comparison into the run's folder."""
+    """Writes all files of a comparison into the run's folder; rows to label, which may have labels by now, once."""
+    if (folder / TO_LABEL).exists():
+        found.notes.append(f"{TO_LABEL} was written before and may have labels: it is kept. Delete it for a new one.")
+    elif found.to_label:
+        write_table(folder / TO_LABEL, [_to_label(row) for row in found.to_label], ",")
     facts = {"config": config, "environment": environment()}
     write_json(folder / REPORT, _to_dict(found) | facts)
     write_jsonl(folder / ANSWERS, _verdicts(found))
-    if found.to_label:
-        write_table(folder / TO_LABEL, [_to_label(row) for row in found.to_label], ",")
     _write_page(folder / PAGE, found)
 
 
 def print_comparison(folder: Path, found: ModelComparison) -> None:
     """Prints the headline table, the conclusion, what is not compared, and where the files are."""
     if found.accuracy is not None:
-        print_tables(accuracy_table(found, bounds=(MACRO_F1,)))
+        print_tables(accuracy_table(found, bounds=(found.accuracy.metric,)))
     else:
         print_tables(share_table(found), *([agreement_table(found)] if len(found.names) > 2 else []))
     print("\n".join(escape_terminal(line) for line in ["", *found.lines, *(f"note: {note}" for note in found.notes)]))
     if found.to_label:
         names = (name if PLAIN.fullmatch(name) else f"'{name}'" for name in found.names)
         path, models = str(folder / TO_LABEL), f"models=[{','.join(names)}]"
-        print(f"label first: {len(found.to_label):,} rows, in the column label of this file; then compare again:")
+        print("label first: fill the column label of this file, then compare again:")
         print(f"  {escape_terminal(f'faithkit compare {shlex.quote(path)} {shlex.quote(models)}')}")
     print(f"report: {escape_terminal(str(folder / PAGE))}")
 
@@ -91,7 +93,8 @@ def accuracy_table(found: ModelComparison, *, bounds: Collection[str] | None = N
     """
     accuracy = found.accuracy
     assert accuracy is not None, "there are labels"
-    columns = SHOWN if accuracy.pairs else {"accuracy": "accuracy", FALSE_ALARMS: "false alarms"}
+    has_both = 0 < accuracy.num_hallucinated < accuracy.num_rows
+    columns = SHOWN if has_both else {"accuracy": "accuracy"}
     costs = {one.name: one.costs for one in found.asked}
     models = percent_rows(accuracy.models, columns, bounds=bounds)
     rows = [
@@ -109,12 +112,17 @@ def pairs_table(accuracy: Accuracy) -> Table:
     """Shows the tests of every two models."""
     rows = []
     for pair in accuracy.pairs:
-        one, mcnemar = pair.differences[MACRO_F1], pair.mcnemar
+        one, mcnemar = pair.differences[accuracy.metric], pair.mcnemar
         assert mcnemar is not None, "rows have labels"
         alone = f"{mcnemar.first_alone:,} / {mcnemar.second_alone:,}"
-        figures = [format_percent(one.metric), format_p(pair.corrected[MACRO_F1]), alone, format_p(mcnemar.corrected)]
+        figures = [
+            format_percent(one.metric),
+            format_p(pair.corrected[accuracy.metric]),
+            alone,
+            format_p(mcnemar.corrected),
+        ]
         rows.append([pair.first, pair.second, *figures])
-    heads = ("macro-F1, difference", "p (Holm)", "right alone", "McNemar's p (Holm)")
+    heads = (f"{TITLES[accuracy.metric]}, difference", "p (Holm)", "right alone", "McNemar's p (Holm)")
     lines = ["first minus second, paired bootstrap over groups", "right alone: rows on which only one of them is right"]
     return new_number_table("Every two models", ("first", "second"), heads, rows, caption=lines)
 
@@ -230,13 +238,16 @@ def _write_page(path: Path, found: ModelComparison) -> None:
 def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]]) -> Iterator[tuple[str, str, str]]:
     accuracy = found.accuracy
     if accuracy is not None:
-        tables = [accuracy_table(found), *([pairs_table(accuracy)] if accuracy.pairs else [])]
+        tables = [accuracy_table(found), pairs_table(accuracy)]
         yield "accuracy", "Accuracy on labelled rows", "".join(map(table_section, tables)) + _notes(accuracy.notes)
     tables = [share_table(found), agreement_table(found)]
     yield "agreement", "Verdicts and agreement", "".join(map(table_section, tables))
     if found.to_label:
-        where = f"{TO_LABEL} in this folder has {len(found.to_label):,} rows on which the models disagree most."
-        yield "label", "Label first", _notes([where, LABEL_HINT])
+        yield (
+            "label",
+            "Label first",
+            _notes([f"{TO_LABEL} in this folder has rows on which models disagree.", LABEL_HINT]),
+        )
     yield "cost", "Time and cost", table_section(cost_table(found.asked))
     if found.notes:
         yield "left-out", "What was not compared", _notes(found.notes)

@@ -90,24 +90,26 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
 
 
 def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path) -> None:
-    rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH]
+    rows, models = write_rows(tmp_path / "rows.csv"), [GOOD, LENGTH, f"{MODULE}:always_yes"]
     found = compare(rows, tmp_path / "first", models, "num_to_label=40")
     assert found.accuracy is None and found.agreements[GOOD, LENGTH]["agreement"].value == 0.5
     assert found.lines == [
-        f"{GOOD} and {LENGTH} agree on 50.0% of 60 rows (kappa 0.00); without labels nothing shows which is right."
+        f"{LENGTH} and {models[2]} agree least: on 0.0% of 60 rows (kappa 0.00); without labels nothing shows which is "
+        "right."
     ]
     path = tmp_path / "first" / TO_LABEL
     with path.open(newline="") as file:
         given_rows = list(csv.DictReader(file))
     assert len(given_rows) == 40 and not any(row["label"] for row in given_rows)
-    assert all("95" in row["answer"] for row in given_rows[:30]), "their labels differ"
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(given_rows[0]))
         writer.writeheader()
         writer.writerows({**row, "label": FAITHFUL if "90" in row["answer"] else HALLUCINATED} for row in given_rows)
+    labels = path.read_bytes()
+    assert "is kept" in compare(rows, tmp_path / "first", models).notes[-1] and path.read_bytes() == labels
     again = compare(path, tmp_path / "second", models)
     assert again.accuracy is not None and again.accuracy.num_rows == 40
-    assert again.lines[0].startswith(f"{GOOD} is better than {LENGTH}")
+    assert again.lines[0].startswith(f"{GOOD} is better than ") and "level" not in again.lines[0]
     scored = subprocess.run(
         [sys.executable, "-m", "faithkit", "score", str(path), f"run_dir={tmp_path / 'score'}"],
         cwd=ROOT,
@@ -160,17 +162,17 @@ def test_labels_of_one_class_show_no_difference(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.csv", num_labels=60)
     path.write_text(path.read_text().replace(",hallucinated", ",").replace("\r", ""))
     found = compare(path, tmp_path, [GOOD, LENGTH])
-    assert found.lines == [
-        "All 30 labels are faithful: label hallucinated rows too, or nothing shows which model is better."
-    ]
-    assert found.accuracy is not None and not found.accuracy.pairs
+    assert found.accuracy is not None and list(found.accuracy.models[GOOD]) and found.accuracy.metric == "accuracy"
+    assert found.lines[0].startswith(f"{GOOD} is level with {LENGTH} (accuracy +0.0 [0.0, 0.0], Holm's p 1.000)")
+    assert found.lines[1].startswith("All 30 labels are faithful: label hallucinated rows too")
+    assert {row.label for row in found.to_label} == {None} and len(found.to_label) == 30
 
 
 def test_one_row_is_compared(tmp_path: Path) -> None:
     found = compare(write_rows(tmp_path / "rows.csv", num_rows=1), tmp_path, [GOOD, LENGTH])
     assert "agree on 100.0% of 1 rows;" in found.lines[0] and "kappa" not in found.agreements[GOOD, LENGTH]
     found = compare(write_rows(tmp_path / "one.csv", num_rows=1, num_labels=1), tmp_path / "one", [GOOD, LENGTH])
-    assert found.lines[0].startswith("All 1 labels are faithful")
+    assert found.lines[0].startswith("Too few rows to tell which model is better: 1 labelled rows;")
 
 
 def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) -> None:
@@ -200,11 +202,11 @@ def pair(second: str, value: float, margin: float, corrected: float) -> Pair:
 
 def test_a_difference_that_is_not_shown_says_how_many_labels_are_missing() -> None:
     # A half interval of 10 points on 100 rows is one of 5 / 1.43 on 816 rows.
-    assert describe_missing_rows([pair("other", 0.01, 0.1, 1)]) == (
+    assert describe_missing_rows([difference(0.01, 0.1)]) == (
         "label about 720 more rows to see a difference of 5 points"
     )
-    assert describe_missing_rows([pair("other", 0.2, 0.21, 1)]).startswith("label about 130 more")
-    assert "would probably be seen" in describe_missing_rows([pair("other", 0.01, 0.02, 1)])
+    assert describe_missing_rows([difference(0.2, 0.21)]).startswith("label about 130 more")
+    assert "would probably be seen" in describe_missing_rows([difference(0.01, 0.02)])
     text = describe_best("best", [pair("bad", 0.3, 0.1, 0.001), pair("lucky", 0.11, 0.1, 0.08)])
     assert text.startswith(
         "best is better than bad (macro-F1 +30.0 [20.0, 40.0], Holm's p 0.001), and level with lucky"
