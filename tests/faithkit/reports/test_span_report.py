@@ -15,6 +15,7 @@ from faithkit.reports.span_report import (
     mark_spans,
     marked_table,
     parts_table,
+    span_report,
     types_table,
 )
 from faithkit.statistics.metric import Metric
@@ -103,3 +104,13 @@ def test_the_most_wrong_responses_are_chosen_and_marked_ones_beside(limit):
     assert chosen[: (limit + 1) // 2][:3] == ["11", "10", "9"][: (limit + 1) // 2]
     if limit == 4:
         assert "0" not in chosen
+
+
+@pytest.mark.parametrize(("marked", "verdict"), [((0, 5), "better than"), ((24, 30), "worse than")])
+def test_marks_are_compared_with_the_strongest_baseline_in_words(marked, verdict):
+    rows = [example(f"a{n}", "Wrong " + "right " * 4, [at(0, 5)], group=f"g{n}") for n in range(40)]
+    found = {row.id: Prediction(id=row.id, label="hallucinated", spans=(at(*marked, score=0.9),)) for row in rows}
+    conclusion = span_report(rows, found, title="test", num_resamples=100).conclusion
+    assert conclusion is not None
+    start = rf"the model is {verdict} [a-z ]+, the strongest simple baseline, on 40 rows: character F1 [+-]\d"
+    assert re.match(start, conclusion.text), conclusion.text
