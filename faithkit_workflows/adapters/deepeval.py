@@ -40,7 +40,7 @@ class FaithfulnessMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
         Raises:
             MissingTestCaseParamsError: It has no answer or no context.
         """
-        context = test_case.retrieval_context or test_case.context
+        self.error, context = None, test_case.retrieval_context or test_case.context
         for name, value in {"actual_output": test_case.actual_output, "retrieval_context": context}.items():
             if not value:
                 self.error = f"'{name}' of a test case cannot be empty for the metric '{self.__name__}'"

@@ -1,6 +1,7 @@
 """An evaluator for Haystack's pipelines, with the inputs and outputs of Haystack's own FaithfulnessEvaluator.
 
 pipeline.add_component("faithfulness", FaithfulnessEvaluator())
+Pipeline.loads(text, allowed_modules=["faithkit_workflows.adapters.haystack"])  # of a saved pipeline
 """
 
 from statistics import fmean

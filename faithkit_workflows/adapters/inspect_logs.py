@@ -4,13 +4,14 @@ write_run("logs/a.eval", "runs/a")
 write_run("logs/b.eval", "runs/b")  # then: faithkit report runs=[runs/a,runs/b]
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from faithkit.arguments import is_list
+from faithkit.arguments import read_passages
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
@@ -29,9 +30,12 @@ with needs_tool("inspect_ai", "inspect_ai"):
     from inspect_ai.log import EvalSample, read_eval_log
 
 Measured = Mapping[str, float]
+log = logging.getLogger("faithkit")
 
 
-def write_run(log: str | Path, folder: str | Path, *, scorer: str = "faithfulness", context: str = "context") -> Path:
+def write_run(
+    log_file: str | Path, folder: str | Path, *, scorer: str = "faithfulness", context: str = "context"
+) -> Path:
     """Writes the scored samples of a log as the folder of a run: predictions and metrics with intervals.
 
     Where targets are `faithful` or `hallucinated`, the model under test is a detector: its label is that of the score,
@@ -42,23 +46,31 @@ def write_run(log: str | Path, folder: str | Path, *, scorer: str = "faithfulnes
         context: The key of the context in the samples' metadata.
 
     Raises:
-        UserError: The log cannot be read, or no sample has this score.
+        UserError: The log cannot be read, no sample has this score, it measured nothing, or the folder is not empty.
     """
     try:
-        read = read_eval_log(str(log))
+        read = read_eval_log(str(log_file))
     except Exception as error:  # inspect_ai raises errors of many kinds
-        raise UserError(f"the log cannot be read: {error}", place=str(log), hint="name a .eval or .json log") from error
+        hint = "name a .eval or .json log"
+        raise UserError(f"the log cannot be read: {error}", place=str(log_file), hint=hint) from error
     samples = [one for one in read.samples or () if scorer in (one.scores or {})]
     if not samples:
         names = sorted({name for one in read.samples or () for name in one.scores or {}})
         hint = f"set scorer to {' or '.join(names)}" if names else "it has no scored sample: let the evaluation finish"
-        raise UserError(f"no sample has the score {scorer!r}", place=str(log), hint=hint)
+        raise UserError(f"no sample has the score {scorer!r}", place=str(log_file), hint=hint)
+    if (left_out := len(read.samples or ()) - len(samples)) > 0:
+        log.warning("%s: %s samples without the score %s are left out", log_file, f"{left_out:,}", scorer)
     run, task = RunFolder(folder), read.eval.task.replace("/", "_")
+    if run.path.exists() and any(run.path.iterdir()):
+        raise UserError("the folder of the run is not empty", place=str(folder), hint="name a new folder")
     examples = [_read_example(one, task, context) for one in samples]
     is_generated = any(one.label is None for one in examples)
     if is_generated:
         measured = [_read_measured(one, scorer) for one in samples]
         predictions = [Prediction(id=_id(one), text=one.output.completion) for one in samples]
+        if not any(measured):
+            hint = "write_run reads the scorer faithfulness, or tasks whose targets are faithful and hallucinated"
+            raise UserError(f"the score {scorer!r} has no label or probability", place=str(log_file), hint=hint)
         found = _measure_answers(examples, measured)
         rows = ({"id": one.id, **values} for one, values in zip(examples, measured, strict=True))
         write_jsonl(run.path / "scores" / f"{task}.jsonl", rows)
@@ -82,7 +94,7 @@ def _id(sample: EvalSample) -> str:
 def _read_example(sample: EvalSample, task: str, context: str) -> Example:
     """Reads a sample; its epochs are one group, and an output without a reference is its own."""
     turns = [("user", sample.input)] if isinstance(sample.input, str) else [(m.role, m.text) for m in sample.input]
-    passages = read_context(sample.metadata.get(context) or "")
+    passages = read_context(sample.metadata.get(context))
     target = sample.target if isinstance(sample.target, str) else " | ".join(sample.target)
     label = target.strip().casefold() if target.strip().casefold() in LABELS else None
     return Example(
@@ -90,7 +102,7 @@ def _read_example(sample: EvalSample, task: str, context: str) -> Example:
         source=task,
         split="test",
         group=str(sample.id),
-        knowledge=join_passages(passages) if is_list(passages) else passages,
+        knowledge=join_passages(read_passages(context, passages, f"sample {sample.id}")) if passages else "",
         history=tuple(Turn(speaker=speaker, text=text) for speaker, text in turns),
         response="" if label else target,
         label=label,
@@ -98,20 +110,29 @@ def _read_example(sample: EvalSample, task: str, context: str) -> Example:
 
 
 def _read_label(sample: EvalSample, scorer: str) -> Prediction:
-    values = sample.scores[scorer].metadata or {}
+    label, probability = _read_verdict(sample, scorer)
     found = [label for label in LABELS if label in sample.output.completion.casefold()]
-    label = values.get("label") or (found[0] if len(found) == 1 else UNPARSED)
-    return Prediction(id=_id(sample), label=label, score=values.get("probability"), text=sample.output.completion)
+    label = label or (found[0] if len(found) == 1 else UNPARSED)
+    return Prediction(id=_id(sample), label=label, score=probability, text=sample.output.completion)
 
 
 def _read_measured(sample: EvalSample, scorer: str) -> Measured:
+    label, probability = _read_verdict(sample, scorer)
+    found = {CRITIC_RATE: float(label == HALLUCINATED)} if label else {}
+    return found if probability is None else {**found, "critic_score": probability}
+
+
+def _read_verdict(sample: EvalSample, scorer: str) -> tuple[str | None, float | None]:
+    """Reads label and probability of our scorer; other scorers may have anything under these names, or nothing."""
     values = sample.scores[scorer].metadata or {}
-    found = {CRITIC_RATE: float(values["label"] == HALLUCINATED)} if values.get("label") in LABELS else {}
-    return found if values.get("probability") is None else {**found, "critic_score": values["probability"]}
+    label, probability = values.get("label"), values.get("probability")
+    is_probability = isinstance(probability, float) and 0 <= probability <= 1
+    return label if label in LABELS else None, probability if is_probability else None
 
 
 def _measure_answers(examples: Sequence[Example], measured: Sequence[Measured]) -> ScoredMetrics:
     names = dict.fromkeys(name for values in measured for name in values)
     columns = {name: np.array([values.get(name, np.nan) for values in measured]) for name in names}
     groups = Groups.of(one.group for one in examples)
-    return bootstrap(groups, defined_means(groups, columns), kinds=RESPONSE_KINDS)
+    sizes = {name: int(np.isfinite(column).sum()) for name, column in columns.items()}
+    return bootstrap(groups, defined_means(groups, columns), kinds=RESPONSE_KINDS, n=sizes)

@@ -64,13 +64,20 @@ class FaithfulnessGuard(Runnable[Values, dict[str, Any]]):  # type: ignore[misc,
 
     def invoke(self, input: Values, config: RunnableConfig | None = None, **kwargs: Any) -> dict[str, Any]:
         """Checks one answer."""
-        return self.batch([input], config)[0]
+        found: dict[str, Any] = self.batch([input], config)[0]
+        return found
 
     def batch(
         self, inputs: list[Values], config: Any = None, *, return_exceptions: bool = False, **kwargs: Any
     ) -> list[Any]:
         """Checks answers in one batch."""
-        verdicts = score_values(self._scorer, inputs, self.keys)
+        try:
+            verdicts = score_values(self._scorer, inputs, self.keys)
+        except UserError as error:  # of one row: the others are judged without it
+            if not return_exceptions:
+                raise
+            alone = (self.batch([one], config, return_exceptions=True)[0] for one in inputs)
+            return [error] if len(inputs) == 1 else list(alone)
         found = [self._guard(values, verdict) for values, verdict in zip(inputs, verdicts, strict=True)]
         if not return_exceptions and (stopped := [one for one in found if isinstance(one, Exception)]):
             raise stopped[0]

@@ -9,14 +9,23 @@ from pathlib import Path
 
 from faithkit.errors import UserError
 from faithkit.runs.reading import read_run
-from faithkit.runs.run import flatten
+from faithkit.runs.run import State, flatten
 from faithkit_workflows.adapters.scorer import needs_tool
 
 with needs_tool("MLflow", "mlflow"):
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 
-FILES = ("metrics.json", "report.md", "answers.html", "report.html", "audit.html", "config.yaml", "junit.xml")
+FILES = (
+    "metrics.json",
+    "report.md",
+    "answers.html",
+    "report.html",
+    "audit.html",
+    "audit.json",
+    "config.yaml",
+    "junit.xml",
+)
 NOT_IN_NAMES = re.compile(r"[^\w./ :-]")
 CHUNK = 100  # parameters or metrics in a request: MLflow takes no more parameters
 MAX_CHARACTERS = 500  # of a parameter, as older servers have it
@@ -26,7 +35,7 @@ def log_run(folder: str | Path, *, experiment: str = "faithkit", tracking_uri: s
     """Logs the folder of a run as a run of MLflow, and returns its id.
 
     Args:
-        folder: Of train, evaluate, score, generate or audit.
+        folder: A run of any command, such as train, evaluate, score or audit.
         experiment: Is created if there is none of this name.
         tracking_uri: A server or a database; None takes MLflow's own setting.
 
@@ -34,8 +43,8 @@ def log_run(folder: str | Path, *, experiment: str = "faithkit", tracking_uri: s
         UserError: The folder has no finished run.
     """
     run = read_run(folder)
-    if not run.meta and not run.metrics:
-        reason = run.problems[0] if run.problems else "there is no metrics.json"
+    if run.state is not State.FINISHED:
+        reason = run.problems[0] if run.problems else f"it is {run.state}"
         raise UserError(f"there is no finished run to log: {reason}", place=str(folder), hint="name a run: runs/...")
     client = MlflowClient(tracking_uri)
     found = client.get_experiment_by_name(experiment)

@@ -48,7 +48,7 @@ def test_answers_of_two_models_are_scored_and_compared(tmp_path: Path) -> None:
     runs = find_runs(tmp_path / "runs" / "*")
     assert not [problem for run in runs for problem in run.problems]
     rates = {run.name: run.metrics["test/warranty/critic_rate"] for run in runs}
-    assert (rates["good"].value, rates["bad"].value, rates["bad"].n) == (0.0, 1.0, 12)
+    assert (rates["good"].value, rates["bad"].value, rates["bad"].n) == (0.0, 1.0, 11)
     (pair,) = compare_runs(runs, num_resamples=50).pairs
     assert pair.num_rows == 12 and abs(pair.differences["critic_rate"].value) == 1.0
     assert pair.differences["critic_rate"].p_value < 0.01
@@ -80,6 +80,12 @@ def test_a_log_without_the_score_is_explained(tmp_path: Path) -> None:
     log = run_task(tmp_path, ["a"], ["a"], match())
     with pytest.raises(UserError, match=r"no sample has the score 'faithfulness'(.|\n)*set scorer to match"):
         write_run(log.location, tmp_path / "run")
+    with pytest.raises(UserError, match="'match' has no label or probability"):
+        write_run(log.location, tmp_path / "run", scorer="match")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").touch()
+    with pytest.raises(UserError, match="is not empty"):
+        write_run(log.location, tmp_path / "run", scorer="match")
     with pytest.raises(UserError, match="the log cannot be read"):
         write_run(tmp_path / "none.eval", tmp_path / "run")
     with pytest.raises(UserError, match="no such run"):

@@ -37,8 +37,8 @@ def test_the_guard_lets_supported_answers_pass_and_replaces_others() -> None:
 def test_the_guard_without_a_fallback_raises() -> None:
     with pytest.raises(UnfaithfulAnswer, match="not supported: "):
         chain(FaithfulnessGuard()).invoke(UNSUPPORTED)
-    first, second = chain(FaithfulnessGuard()).batch([SUPPORTED, UNSUPPORTED], return_exceptions=True)
-    assert first["answer"] == SUPPORTED and isinstance(second, UnfaithfulAnswer)
+    first, second, empty = chain(FaithfulnessGuard()).batch([SUPPORTED, UNSUPPORTED, ""], return_exceptions=True)
+    assert first["answer"] == SUPPORTED and isinstance(second, UnfaithfulAnswer) and isinstance(empty, UserError)
     assert chain(FaithfulnessGuard(threshold=1)).invoke(UNSUPPORTED)["answer"] == UNSUPPORTED
 
 

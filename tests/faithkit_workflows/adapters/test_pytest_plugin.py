@@ -37,7 +37,7 @@ def properties(path: Path) -> dict[str, dict[str, str]]:
 
 def test_an_unsupported_answer_fails_and_junit_has_the_figures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
-    done = pytester.runpytest_inprocess(*OPTIONS, "--junitxml", "junit.xml", "-Werror")
+    done = pytester.runpytest_inprocess(*OPTIONS, "--junitxml", "junit.xml", "-Werror::pytest.PytestWarning")
     done.assert_outcomes(passed=2, failed=1)
     done.stdout.fnmatch_lines(["*1 of 1 responses are not supported*", "*response:  The *[[]*36*"])
     done.stdout.no_fnmatch_line("*pytest_plugin.py*")
