@@ -1,6 +1,7 @@
 """Loads detectors of others by name, as faithkit/weights/known_detectors.toml declares them."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -159,8 +160,14 @@ class PromptedTagger:
         self.known, self.tagger = known, tagger
 
     def set_threshold(self, threshold: float) -> None:
-        """Sets the probability from which a response is labelled hallucinated."""
+        """Sets the probability from which a response is labelled hallucinated; the tagger may be in use elsewhere."""
+        self.tagger = copy(self.tagger)
         self.tagger.set_threshold(threshold)
+
+    @property
+    def threshold(self) -> float:
+        """The probability from which a response is labelled hallucinated."""
+        return self.tagger.threshold
 
     def __repr__(self) -> str:
         return f"PromptedTagger({self.known.name!r}, {self.tagger!r})"
@@ -200,7 +207,8 @@ class ClaimJudge:
         self.known, self.judge, self.engine = known, judge, judge.engine
 
     def set_threshold(self, threshold: float) -> None:
-        """Sets the probability from which a response is labelled hallucinated."""
+        """Sets the probability from which a response is labelled hallucinated; the judge may be in use elsewhere."""
+        self.judge = copy(self.judge)
         self.judge.set_threshold(threshold)
 
     def __repr__(self) -> str:

@@ -51,6 +51,7 @@ def create_app(service: Service) -> App:
         service.telemetry,
         keys=lambda: service.keys,
         hosts=frozenset(settings.allowed_hosts) or (LOCAL_HOSTS if is_loopback(settings.host) else frozenset()),
+        max_requests=settings.max_requests,
         max_body_bytes=settings.max_body_bytes,
         body_seconds=settings.body_seconds,
         request_seconds=settings.request_seconds,

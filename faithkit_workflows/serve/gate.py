@@ -47,6 +47,7 @@ class Gate:
         *,
         keys: Callable[[], Mapping[str, str]],
         hosts: frozenset[str],
+        max_requests: int,
         max_body_bytes: int,
         body_seconds: float,
         request_seconds: float,
@@ -56,14 +57,18 @@ class Gate:
         self.app, self.telemetry, self.keys, self.hosts = app, telemetry, keys, hosts
         self.max_body_bytes, self.body_seconds, self.request_seconds = max_body_bytes, body_seconds, request_seconds
         self.is_draining, self.on_receiving = is_draining, on_receiving
-        self._buffered = 0
+        self._buffered, self._num_open, self._max_requests = 0, 0, max_requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        await _Request(self, scope, receive, send).handle()
+        self._num_open += 1
+        try:
+            await _Request(self, scope, receive, send).handle()
+        finally:
+            self._num_open -= 1
 
     def check(self, request: "_Request") -> None:
         """Checks what the headers tell.
@@ -84,6 +89,8 @@ class Gate:
             request.client = name
         if self.is_draining() and not request.path.startswith("/health"):
             raise Problem("draining", "the service is ending", "try again in a moment", retry_seconds=5)
+        if self._num_open > self._max_requests and not request.path.startswith("/health"):
+            raise Problem("queue_full", "too many requests are open", "try again", retry_seconds=1)
         encoding = request.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":
             raise Problem("encoded_body", f"bodies in {encoding[:20]} are not read", "send the body as it is")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from faithkit.errors import UserError
 from faithkit.signals import EXIT_CODE
@@ -18,9 +19,39 @@ from faithkit_workflows.serve.telemetry import set_up_logs
 from faithkit_workflows.settings.serving import ServeSettings, is_loopback
 
 log = logging.getLogger("faithkit")
-KEEP_ALIVE_SECONDS = 30
+HEADER_SECONDS, KEEP_ALIVE_SECONDS = 10, 30
 MAX_HEADER_BYTES = 65_536
 BACKLOG = 2048
+
+
+class Protocol(H11Protocol):
+    """HTTP/1.1; a connection is closed where the headers of a request do not arrive in time."""
+
+    _header_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begins to wait for the first request."""
+        super().connection_made(transport)
+        self._header_timer = self.loop.call_later(HEADER_SECONDS, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        """Ends the wait where the headers are complete, and begins it where a next request has begun."""
+        super().data_received(data)
+        has_request = self.cycle is not None and not self.cycle.response_complete
+        if has_request:
+            self._end_wait()
+        elif self._header_timer is None:
+            self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the wait."""
+        self._end_wait()
+        super().connection_lost(exc)
+
+    def _end_wait(self) -> None:
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+            self._header_timer = None
 
 
 class Server(uvicorn.Server):
@@ -89,11 +120,11 @@ def serve(settings: ServeSettings) -> None:
         access_log=False,
         lifespan="off",
         server_header=False,
-        limit_concurrency=settings.max_connections,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.drain_seconds),
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
-        http="h11",
+        http=Protocol,
+        ws="none",
     )
     server = Server(config, service)
     service.load()

@@ -41,7 +41,7 @@ class ServeSettings(blocks.Script):
     max_rows: types.Count
     max_row_characters: types.Count
     max_queue_rows: types.Count
-    max_connections: types.Count
+    max_requests: types.Count
     body_seconds: types.Seconds
     request_seconds: types.Seconds
     drain_seconds: types.Seconds

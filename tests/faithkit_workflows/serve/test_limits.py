@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faithkit_workflows.serve.problems import STATUSES
+from faithkit_workflows.serve.server import HEADER_SECONDS
 from tests.faithkit_workflows.serve.running_server import ROW, RunningServer
 
 pytestmark = pytest.mark.xdist_group("serve-limits")
@@ -129,6 +130,18 @@ def test_slow_and_aborted_uploads_end_alone(server: RunningServer) -> None:
             assert b"body_timeout" in read_reply(slow)
         time.sleep(0.2)
     assert "faithkit_queue_rows 0.0" in server.reply("/metrics")[2].decode()
+
+
+def test_connections_without_a_request_are_closed(server: RunningServer) -> None:
+    """Also one whose second request stops within its headers."""
+    with server.connect() as silent, server.connect() as partial, server.connect() as second:
+        partial.sendall(b"POST /v1/check HTTP/1.1\r\nHost: loc")
+        second.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200" in second.recv(65536)
+        second.sendall(b"GET /health")
+        for connection in (silent, partial, second):
+            connection.settimeout(HEADER_SECONDS + 20)
+            read_reply(connection)  # ends where the server closes
 
 
 def test_a_client_that_leaves_takes_its_rows_with_it(server: RunningServer) -> None:
