@@ -8,25 +8,25 @@ from faithkit.pages.page_parts import fill_page
 HEADERS = {"Cache-Control": "no-store", "X-Frame-Options": "DENY"}
 EXAMPLES = (
     {
-        "name": "a warranty",
+        "name": "a wrong number",
         "context": "The pump comes with a warranty of 24 months from the date of purchase. The filter is excluded.\n\n"
         "Returns are free within 30 days.",
         "question": "How long is the warranty?",
-        "answer": "The warranty lasts 36 months. Returns are free within 30 days.",
-    },
-    {
-        "name": "a leaflet",
-        "context": "Adults take one tablet twice a day with food. Do not take this medicine with alcohol. Children "
-        "under 12 must not take it.",
-        "question": "How do I take it?",
-        "answer": "Adults take one tablet twice a day with food. It can be taken with alcohol.",
+        "answer": "The pump has a warranty of 36 months from the date of purchase. Returns are free within 30 days.",
     },
     {
         "name": "a supported answer",
         "context": "The museum opens from Tuesday to Sunday, from 10 am to 6 pm. On Thursdays it closes at 9 pm. "
         "Admission is 12 euros; children under 14 enter free of charge.",
-        "question": "When does the museum close on Thursdays?",
-        "answer": "On Thursdays the museum closes at 9 pm.",
+        "question": "What does it cost?",
+        "answer": "Admission is 12 euros; children under 14 enter free of charge.",
+    },
+    {
+        "name": "a contradiction",
+        "context": "Adults take one tablet twice a day with food. Do not take this medicine with alcohol. Children "
+        "under 12 must not take it.",
+        "question": "How do I take it?",
+        "answer": "Adults take one tablet twice a day with food. It can be taken with alcohol.",
     },
 )
 

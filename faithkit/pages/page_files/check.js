@@ -1,7 +1,7 @@
 // The form of the service's page: sends context and answer to /v1/check, and shows the marked answer.
 const element = (id) => document.getElementById(id);
 const [settings] = read("settings");
-let lastRequest = 0, shown = null;
+let lastRequest = 0, shown = null; // the request whose verdict is shown
 
 function setText(id, text) {
   element(id).textContent = text;
@@ -12,74 +12,86 @@ function markAnswer(text, spans) {
   const characters = Array.from(text), paragraph = element("marked");
   paragraph.replaceChildren();
   let last = 0;
-  for (const span of spans) {
+  spans.forEach((span, place) => {
     addText(paragraph, characters.slice(last, span.start).join(""));
     const mark = addText(make("mark", "called"), characters.slice(span.start, span.end).join(""));
-    const near = span.closest_passage ? `\nclosest in the context: ${span.closest_passage.text}` : "\nnothing in the context is close";
+    const near = span.closest_passage ? `closest in the context: ${span.closest_passage.text}` : "nothing in the context is close";
     mark.tabIndex = 0;
-    mark.dataset.tip = `${spell(span.type)}${span.probability === null ? "" : `, probability ${number(span.probability)}`}${near}`;
-    mark.setAttribute("aria-description", mark.dataset.tip);
+    mark.dataset.tip = `not supported${span.probability === null ? "" : `, probability ${number(span.probability)}`}\n${near}`;
+    mark.dataset.spans = place;
+    mark.setAttribute("aria-description", mark.dataset.tip.replaceAll("\n", "; "));
     paragraph.append(mark);
     last = span.end;
-  }
+  });
   addText(paragraph, characters.slice(last).join(""));
 }
 
-function listSpans(spans) {
-  element("spans").replaceChildren(...spans.map((span) => {
-    const quote = addText(make("q", ""), span.text);
-    const near = span.closest_passage ? addText(make("q", ""), span.closest_passage.text) : "nothing";
-    return make("li", "", make("mark", "called", "not supported"), " ", quote, " · closest in the context: ", near);
+function listSpans(spans, passages) {
+  element("spans").replaceChildren(...spans.map((span, place) => {
+    const line = make("li", "", make("mark", "called", "not supported"), " ", addText(make("q", ""), span.text));
+    const near = span.closest_passage;
+    const where = near && passages.length > 1 ? `passage ${Number(near.id) + 1}: ` : "";
+    line.append(" · closest in the context: ", where, near ? addText(make("q", ""), near.text) : "nothing");
+    line.dataset.span = place;
+    return line;
   }));
   element("spans").hidden = !spans.length;
 }
 
-function show(verdict, answer, seconds) {
-  shown = verdict;
-  const wrong = verdict.label !== "faithful";
-  element("label").className = `badge ${wrong ? "wrong" : "right"}`;
+function showVerdict(verdict, body, seconds) {
+  element("label").className = `badge ${verdict.label === "faithful" ? "right" : "wrong"}`;
   setText("label", verdict.label);
   setText("probability", verdict.probability === null ? "–" : verdict.probability.toFixed(3));
   setText("seconds", `· ${verdict.model} · ${(1000 * seconds).toFixed(0)} ms`);
   element("bar").style.setProperty("width", `${100 * (verdict.probability ?? 0)}%`);
   element("threshold-row").hidden = element("reset").hidden = verdict.threshold === null;
-  if (verdict.threshold !== null) {
+  if (!("threshold" in body) && verdict.threshold !== null) { // else the reader is moving it
     element("threshold").value = verdict.threshold;
     setText("threshold-value", verdict.threshold.toFixed(2));
   }
-  markAnswer(answer, verdict.spans);
-  listSpans(verdict.spans);
+  markAnswer(body.response, verdict.spans);
+  listSpans(verdict.spans, body.knowledge);
   element("result").hidden = false;
   element("problem").hidden = true;
 }
 
-function showProblem(text) {
+function showProblem(text, body) {
   setText("problem", text);
   element("problem").hidden = false;
-  element("result").hidden = true;
+  element("result").hidden = !("threshold" in body); // else its slider would lose the focus
 }
 
-async function check(threshold = null) {
-  const answer = element("answer").value, request = ++lastRequest;
-  const passages = element("context").value.split(/\n\s*\n/).filter((text) => text.trim());
-  const body = { knowledge: passages, response: answer, model: element("model").value };
-  if (element("question").value.trim()) body.question = element("question").value;
-  if (threshold !== null) body.threshold = threshold;
+// Sends a request, and shows its verdict unless another was sent since; reports whether it did.
+async function send(body) {
+  const request = ++lastRequest, began = performance.now();
   const headers = { "Content-Type": "application/json" };
   if (element("key").value) headers.Authorization = `Bearer ${element("key").value}`;
-  element("check").disabled = true;
-  const began = performance.now();
+  setText("check", "Checking…");
+  let problem = "the service does not answer: is it still running?";
   try {
     const reply = await fetch("/v1/check", { method: "POST", headers, body: JSON.stringify(body) });
     const verdict = await reply.json();
-    if (request !== lastRequest) return;
-    if (reply.ok) show(verdict, answer, (performance.now() - began) / 1000);
-    else showProblem(`${verdict.error.message}: ${verdict.error.help}`);
+    if (request !== lastRequest) return false;
+    if (reply.ok) {
+      shown = body;
+      showVerdict(verdict, body, (performance.now() - began) / 1000);
+      return true;
+    }
+    problem = `${verdict.error.message}: ${verdict.error.help}`;
   } catch {
-    if (request === lastRequest) showProblem("the service does not answer: is it still running?");
+    // the problem above
   } finally {
-    element("check").disabled = false;
+    if (request === lastRequest) setText("check", "Check");
   }
+  if (request === lastRequest) showProblem(problem, body);
+  return false;
+}
+
+async function check() {
+  const passages = element("context").value.split(/\n\s*\n/).filter((text) => text.trim());
+  const body = { knowledge: passages, response: element("answer").value, model: element("model").value };
+  if (element("question").value.trim()) body.question = element("question").value;
+  if (await send(body)) element("result").focus();
 }
 
 function fill(example) {
@@ -106,6 +118,10 @@ let timer = 0;
 element("threshold").addEventListener("input", () => {
   setText("threshold-value", Number(element("threshold").value).toFixed(2));
   clearTimeout(timer);
-  timer = setTimeout(() => check(Number(element("threshold").value)), 120);
+  timer = setTimeout(() => send({ ...shown, threshold: Number(element("threshold").value) }), 120);
 });
-element("reset").addEventListener("click", () => check());
+element("reset").addEventListener("click", () => {
+  clearTimeout(timer);
+  const { threshold, ...body } = shown;
+  send(body);
+});

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from faithkit_workflows.serve.web_page import EXAMPLES
 from tests.browser import PROGRAM, Browser, chromium
 from tests.faithkit_workflows.serve.running_server import RunningServer
 
@@ -33,7 +34,7 @@ def test_an_example_is_judged_and_the_threshold_changes_its_label(browser: Brows
     browser.open(server.url)
     browser.click("#examples button")
     wait(browser, "!document.querySelector('#result').hidden")
-    assert browser.texts("#marked") == ["The warranty lasts 36 months. Returns are free within 30 days."]
+    assert browser.texts("#marked") == [EXAMPLES[0]["answer"]]
     for value, label in (("0", "hallucinated"), ("1", "faithful")):
         browser.ask(
             f"(() => {{ const e = document.querySelector('#threshold'); e.value = {value};"
@@ -41,6 +42,51 @@ def test_an_example_is_judged_and_the_threshold_changes_its_label(browser: Brows
         )
         wait(browser, f"document.querySelector('#label').textContent === '{label}'")
     assert browser.complaints == []
+
+
+def press(browser: Browser, key: str, code: int, *, ctrl: bool = False) -> None:
+    for kind in ("keyDown", "keyUp"):
+        browser.send(
+            "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, modifiers=2 * ctrl
+        )
+
+
+def test_the_keyboard_is_enough(browser: Browser, server: RunningServer) -> None:
+    focused = "document.activeElement.id || document.activeElement.textContent.slice(0, 20)"
+    browser.window(1200, 900)
+    browser.open(server.url)
+    order = []
+    for _ in range(9):
+        press(browser, "Tab", 9)
+        order.append(browser.ask(focused))
+    names = [example["name"] for example in EXAMPLES]
+    assert order == ["Skip to the form", *names, "context", "question", "answer", "model", "check"]
+    browser.type("#context", "The pump has a warranty of 24 months.\n\nReturns are free.")
+    browser.type("#answer", "Nobody mentioned zebras, 36 of them.")
+    press(browser, "Enter", 13, ctrl=True)
+    wait(browser, "document.activeElement.id === 'result'")
+    browser.ask("document.querySelector('#threshold').focus()")
+    press(browser, "Home", 36)  # the lowest threshold: hallucinated, with marks
+    wait(browser, "document.querySelectorAll('#marked mark').length > 0")
+    assert browser.ask(focused) == "threshold" and browser.ask("document.querySelector('#threshold').value") == "0"
+    browser.ask("document.querySelector('#marked mark').focus()")
+    assert browser.texts("#tip")[0].startswith("not supported")
+    lit = browser.ask("document.querySelectorAll('#spans .lit').length")
+    assert lit == 1 and browser.complaints == []
+
+
+def test_every_control_has_a_name(browser: Browser, server: RunningServer) -> None:
+    browser.send("Accessibility.enable")
+    browser.open(server.url)
+    browser.click("#examples button")
+    wait(browser, "!document.querySelector('#result').hidden")
+    nodes = browser.send("Accessibility.getFullAXTree")["nodes"]
+    roles = ("textbox", "combobox", "button", "slider", "link", "region")
+    named = {
+        (node["role"]["value"], node["name"]["value"]) for node in nodes if node.get("role", {}).get("value") in roles
+    }
+    assert {("slider", "Threshold"), ("region", "Verdict")} <= named
+    assert all(name.strip() for _, name in named)
 
 
 def test_texts_are_shown_as_text_and_problems_are_explained(browser: Browser, server: RunningServer) -> None:
