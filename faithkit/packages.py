@@ -25,6 +25,7 @@ EXTRAS = {
     "onnxscript": "onnx",
     "openai": "openai",
     "openpyxl": "xlsx",
+    "opentelemetry": "traces",
     "optuna": "sweep",
     "pandas": "construct",
     "peft": "lora",

@@ -151,14 +151,20 @@ class _Request:
         """Answers the request, and logs it."""
         self.gate.telemetry.in_flight.inc()
         try:
-            with self.gate.telemetry.trace(self.method, self.path):
-                await self._answer()
-        except Problem as problem:
-            self.facts["code"] = problem.code
-            await self._refuse(problem)
+            with self.gate.telemetry.trace(self.method, self.headers, lambda: (self.route, self.status)):
+                try:
+                    await self._answer()
+                except Problem as problem:
+                    self.facts["code"] = problem.code
+                    await self._refuse(problem)
         finally:
             self.gate.telemetry.in_flight.dec()
             self._log()
+
+    @property
+    def route(self) -> str:
+        """The path as its route declares it, so that clients cannot make up names."""
+        return getattr(self.scope.get("route"), "path", None) or ("unmatched" if self.status != 499 else "gone")
 
     async def _answer(self) -> None:
         self.gate.check(self)
@@ -229,10 +235,9 @@ class _Request:
 
     def _log(self) -> None:
         seconds = time.perf_counter() - self.began
-        route = getattr(self.scope.get("route"), "path", None) or ("unmatched" if self.status != 499 else "gone")
         if code := self.facts.get("code"):
             self.gate.telemetry.errors.labels(code).inc()
-        self.gate.telemetry.requests.labels(route, str(self.status)).observe(seconds)
+        self.gate.telemetry.requests.labels(self.route, str(self.status)).observe(seconds)
         self.gate.telemetry.log_request(
             {
                 "request_id": self.id,

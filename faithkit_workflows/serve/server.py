@@ -109,11 +109,11 @@ def serve(settings: ServeSettings) -> None:
     set_up_logs()
     opened = open_socket(settings.host, settings.port)
     host, port = opened.getsockname()[:2]
+    service = Service(settings)
+    app = create_app(service)
     log.info(
         "http://%s:%d serves %s", host if is_loopback(host) else settings.host, port, ", ".join(settings.checkpoints())
     )
-    service = Service(settings)
-    app = create_app(service)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -141,3 +141,4 @@ async def _run(server: Server, service: Service, opened: socket.socket) -> None:
     finally:
         if service.jobs is not None:
             await service.jobs.stop()
+        await asyncio.to_thread(service.telemetry.close)

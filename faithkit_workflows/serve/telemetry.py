@@ -8,12 +8,13 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from faithkit.packages import needs_package
 from faithkit_workflows.serve.schemas import Verdict
 
 access_log = logging.getLogger("faithkit.access")
@@ -43,7 +44,7 @@ class Telemetry:
         self.errors = Counter("faithkit_errors", "Refused requests, by code.", ["code"], **options)
         self.in_flight = Gauge("faithkit_requests_in_flight", "Requests without a reply.", **options)
         Gauge("faithkit_queue_rows", "Rows that wait.", **options).set_function(num_waiting)
-        self._tracer = _open_tracer()
+        self._tracing = _open_tracing()
 
     def render(self) -> bytes:
         """Writes the metrics in Prometheus' text format."""
@@ -59,7 +60,7 @@ class Telemetry:
         """Counts verdicts, and adds them to the trace as events."""
         for verdict in verdicts:
             self.verdicts.labels(model, verdict.label).inc()
-        if self._tracer is None:
+        if self._tracing is None:
             return
         from opentelemetry import trace
 
@@ -70,34 +71,58 @@ class Telemetry:
             trace.get_current_span().add_event("gen_ai.evaluation.result", values)
 
     @contextmanager
-    def trace(self, method: str, path: str) -> Iterator[None]:
-        """Records a request as a span, if an exporter is set."""
-        if self._tracer is None:
+    def trace(self, method: str, headers: Mapping[str, str], outcome: Callable[[], tuple[str, int]]) -> Iterator[None]:
+        """Records a request as a span, if an exporter is set; it continues the trace of the header traceparent.
+
+        Args:
+            outcome: Returns route and status after the request.
+        """
+        if self._tracing is None:
             yield
             return
-        with self._tracer.start_as_current_span(f"{method} {path}"):
-            yield
+        from opentelemetry.propagate import extract
+        from opentelemetry.trace import SpanKind, StatusCode
+
+        with self._tracing.get_tracer("faithkit").start_as_current_span(
+            method, context=extract(headers), kind=SpanKind.SERVER, attributes={"http.request.method": method}
+        ) as span:
+            try:
+                yield
+            finally:
+                route, status = outcome()
+                span.update_name(f"{method} {route}")
+                span.set_attributes({"http.route": route, "http.response.status_code": status})
+                if status >= 500:
+                    span.set_status(StatusCode.ERROR)
+
+    def close(self) -> None:
+        """Sends the spans that wait."""
+        if self._tracing is not None:
+            self._tracing.shutdown()
 
     def log_request(self, facts: dict[str, Any]) -> None:
         """Writes a line of the access log."""
         access_log.info(json.dumps({"time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **facts}))
 
 
-def _open_tracer() -> Any:
-    """Opens OpenTelemetry's exporter where its environment variable is set."""
-    if not any(os.environ.get(name) for name in EXPORTER):
+def _open_tracing() -> Any:
+    """Opens OpenTelemetry's exporter where its environment variable is set.
+
+    Raises:
+        UserError: Its package is missing.
+    """
+    if not (found := next((name for name in EXPORTER if os.environ.get(name)), None)):
         return None
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    with needs_package(f"{found}={os.environ[found]}"):
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=Resource.create({"service.name": "faithkit"}))
+    name = os.environ.get("OTEL_SERVICE_NAME", "faithkit")
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    from opentelemetry import trace
-
-    trace.set_tracer_provider(provider)
-    return provider.get_tracer("faithkit")
+    return provider
 
 
 def set_up_logs() -> None:
