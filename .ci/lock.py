@@ -2,7 +2,8 @@
 
 requirements.lock holds all but torch, whose builds differ by machine: requirements-torch.lock is PyPI's, with its CUDA
 packages on Linux, requirements-cpu.lock the CPU build. requirements-dev.lock is what the tests add,
-requirements-score.lock an environment for scoring alone. All have hashes, and none says where a package comes from.
+requirements-score.lock an environment for scoring alone, to which requirements-serve.lock adds the HTTP service. All
+have hashes, and none says where a package comes from.
 """
 
 import json
@@ -17,6 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PROJECT = ROOT / "pyproject.toml"
 TORCH = re.compile(r"(nvidia|cuda)-|(triton|torch)==")  # torch and the packages that only its CUDA builds need
 CPU = ("requirements-cpu.lock", "requirements-score.lock")
+SERVICE = ("serve", "traces")  # extras
 SCORING = {
     "torch",
     "transformers",
@@ -34,33 +36,39 @@ PURPOSES = {
     "requirements-cpu.lock": "Beside requirements.lock: torch's CPU build, for Linux on x86_64 and Python 3.11.",
     "requirements-dev.lock": "In addition to requirements.lock: all extras but vllm, and what the tests need.",
     "requirements-score.lock": "Scoring alone, torch's CPU build: pip install --no-compile -r requirements-score.lock",
+    "requirements-serve.lock": "In addition to requirements-score.lock: the HTTP service, with traces.",
 }
 
 
 def main() -> None:
     base, dev = compile_lock(PROJECT), compile_lock(PROJECT, "--extra", "all", "--extra", "dev")
-    pins = {pin_of(block).partition(" ;")[0] for block in dev}  # on which platforms may differ
-    moved = [pin_of(block) for block in base if pin_of(block).partition(" ;")[0] not in pins]
+    pins = set(map(version_of, dev))
+    moved = [pin_of(block) for block in base if version_of(block) not in pins]
     assert not moved, f"the tests need other versions than {moved}"
+    scoring = compile_scoring()
+    shared = set(map(version_of, scoring))
     (torch,) = (pin_of(block) for block in base if block.startswith("torch=="))
     parts = {
         "requirements.lock": [block for block in base if not TORCH.match(block)],
         "requirements-torch.lock": [block for block in base if TORCH.match(block)],
         "requirements-cpu.lock": cpu_build(torch),
         "requirements-dev.lock": [block for block in dev if block not in base],
-        "requirements-score.lock": [*compile_scoring(), *cpu_build(torch)],
+        "requirements-score.lock": [*scoring, *cpu_build(torch)],
+        "requirements-serve.lock": [block for block in compile_scoring(*SERVICE) if version_of(block) not in shared],
     }
     for file, blocks in parts.items():
         (ROOT / file).write_text(f"# Written by `make lock`. {PURPOSES[file]}\n{''.join(blocks)}")
         print(f"{file}: {len(blocks)} packages")
 
 
-def compile_scoring() -> list[str]:
-    """Resolves what scoring imports, without torch's builds."""
-    wanted = tomllib.loads(PROJECT.read_text())["project"]["dependencies"]
+def compile_scoring(*extras: str) -> list[str]:
+    """Resolves what scoring imports, and extras, without torch's builds."""
+    project = tomllib.loads(PROJECT.read_text())["project"]
+    wanted = [line for line in project["dependencies"] if re.match(r"[\w-]+", line)[0] in SCORING]
+    wanted += [line for extra in extras for line in project["optional-dependencies"][extra]]
     with tempfile.TemporaryDirectory() as folder:
         inputs = Path(folder, "score.in")
-        inputs.write_text("\n".join(line for line in wanted if re.match(r"[\w-]+", line)[0] in SCORING))
+        inputs.write_text("\n".join(wanted))
         return [block for block in compile_lock(inputs) if not TORCH.match(block)]
 
 
@@ -86,6 +94,11 @@ def compile_lock(inputs: Path, *options: str) -> list[str]:
 def pin_of(block: str) -> str:
     """Gives the first line of a package, such as `torch==2.13.0`, with its marker."""
     return block.partition(" \\\n")[0]
+
+
+def version_of(block: str) -> str:
+    """Gives a package with its version alone: on which platforms it is needed may differ."""
+    return pin_of(block).partition(" ;")[0]
 
 
 def cpu_build(torch: str) -> list[str]:

@@ -15,7 +15,7 @@ from tests.running import ROOT
 from tests.test_install import NOT_FOR_SCORING
 
 FILES = ("requirements.lock", "requirements-torch.lock", "requirements-cpu.lock", "requirements-dev.lock")
-SCORE = "requirements-score.lock"
+SCORE, SERVE = "requirements-score.lock", "requirements-serve.lock"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the packages for CUDA are of Linux")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -71,7 +71,16 @@ def test_scoring_takes_the_versions_of_the_other_locks_without_what_training_nee
     assert not score.keys() & {*NOT_FOR_SCORING, "pytorch-lightning", "scikit-learn", "scipy", "pyarrow"}
 
 
-@pytest.mark.parametrize("files", [("requirements.lock", "requirements-cpu.lock", "requirements-dev.lock"), (SCORE,)])
+def test_the_service_adds_to_scoring_what_its_extras_need() -> None:
+    lock, others = locked(SCORE, SERVE), locked("requirements.lock", "requirements-dev.lock")
+    for extra in ("serve", "traces"):
+        assert_satisfied(PROJECT["optional-dependencies"][extra], lock)
+    assert [name for name, pin in locked(SERVE).items() if others[name].specifier != pin.specifier] == []
+
+
+@pytest.mark.parametrize(
+    "files", [("requirements.lock", "requirements-cpu.lock", "requirements-dev.lock"), (SCORE,), (SCORE, SERVE)]
+)
 def test_the_lock_is_closed(files: tuple[str, ...]) -> None:
     lock = locked(*files)
     for name, pin in lock.items():
@@ -84,7 +93,7 @@ def test_the_lock_is_closed(files: tuple[str, ...]) -> None:
             assert_satisfied(installed.requires or (), lock)
 
 
-@pytest.mark.parametrize("file", (*FILES, SCORE))
+@pytest.mark.parametrize("file", (*FILES, SCORE, SERVE))
 def test_a_lock_file_has_hashes_alone(file: str) -> None:
     text = (ROOT / file).read_text()
     packages = re.findall(r"^[A-Za-z0-9].*\n(?:[ \t].*\n)*", text, re.MULTILINE)
