@@ -6,8 +6,9 @@ faithkit serve models='{fast: default, mine: runs/...}'    several, which a requ
 faithkit serve host=0.0.0.0 keys_path=keys.txt             for other machines, with API keys
 python -m faithkit_workflows.serve.keys keys.txt NAME      write a new key
 
-Routes: POST /v1/check, those of LettuceDetect, vLLM and OpenAI clients, /v1/jobs, /metrics, /health/ready; the document
-is at /docs. SIGTERM answers what is accepted, then ends; SIGHUP loads the checkpoints again. See docs/serving.md.
+Routes: POST /v1/check, those of LettuceDetect, vLLM and OpenAI clients, /v1/jobs, /metrics, /health/ready;
+/openapi.json describes them. SIGTERM answers what is accepted, then ends; SIGHUP loads the checkpoints again. See
+docs/serving.md.
 """
 
 from typing import Any
