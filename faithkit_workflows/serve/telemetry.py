@@ -113,7 +113,7 @@ def _open_tracing() -> Any:
     """
     if not (found := next((name for name in EXPORTER if os.environ.get(name)), None)):
         return None
-    with needs_package(f"{found}={os.environ[found]}"):
+    with needs_package(found):
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
