@@ -21,6 +21,7 @@ LABELS = (FAITHFUL, HALLUCINATED)  # the position is the class index: P(hallucin
 SPAN_TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
 UNTYPED = "hallucination"  # of corpora without types
 SPAN_LABELS = (*SPAN_TYPES, UNTYPED)
+PASSAGE_BREAK = "\n\n"
 TEXT_KEYS = ("text", "page_content", "content", "passage")  # of a passage object, as retrievers write them
 
 
@@ -191,8 +192,8 @@ def passage_text(passage: Any) -> Any:
 
 
 def join_passages(passages: Sequence[str]) -> str:
-    """Joins passages by a space, as the critics' corpora do."""
-    return " ".join(passages)
+    """Joins passages by an empty line."""
+    return PASSAGE_BREAK.join(passages)
 
 
 def split_passages(knowledge: str) -> list[str]:

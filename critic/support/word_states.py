@@ -1,5 +1,6 @@
 """Computes the states of words with an encoder that is not fine-tuned."""
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
@@ -11,11 +12,14 @@ from tokenizers import Tokenizer
 
 from critic.support.alignment import Encoded, Floats, States, compute_features
 from critic.support.bert_encoder import FIRST, LAST, BertEncoder
-from critic.support.normal_forms import Word, read_words
+from critic.support.normal_forms import STOP, Word, read_words
 from data_modules.encoding.tokens import make_encodable
+from faithkit.records import PASSAGE_BREAK
 
 MIN_NORM = 1e-6
 CACHE_BYTES = 2**26  # of contexts that are kept between calls
+EMPTY_LINES = re.compile(r"\n\s*\n")
+SHARE_MARGIN = 0.3  # of content words, below the passage that has most of them
 WORD_BYTES = 400  # of a word, besides its state
 
 
@@ -124,14 +128,39 @@ def encode_and_align(
 
     The response is encoded behind the question, so that the states of a short answer depend on it.
     """
-    every = [text for context, question, response in texts for text in (context, join(question, response))]
-    encoded = encoder.encode(every, contexts=[context for context, _, _ in texts])
+    contexts = [choose_passages(*text) for text in texts]
+    both = [join(question, response) for _, question, response in texts]
+    encoded = encoder.encode([*contexts, *both], contexts=contexts)
     rows = []
     for number, (_, question, _) in enumerate(texts):
-        context, both = encoded[2 * number : 2 * number + 2]
-        asked, response = split(both, len(join(question, "")))
-        rows.append((response, *compute_features(context, asked, response)))
+        asked, response = split(encoded[len(texts) + number], len(join(question, "")))
+        rows.append((response, *compute_features(encoded[number], asked, response)))
     return rows
+
+
+def choose_passages(context: str, question: str, response: str) -> str:
+    """Leaves out the passages, divided by empty lines, that are about something else than the response.
+
+    Such passages only add words that resemble a wrong one. Each sentence of the response keeps the passages that have
+    about as many of its and the question's content words as the one that has most.
+    """
+    passages = list(dict.fromkeys(text for text in EMPTY_LINES.split(context) if text.strip()))
+    if len(passages) <= 1:
+        return context
+    found = [_content_words(text) for text in passages]
+    asked, sentences = _content_words(question), dict[int, set[str]]()
+    for word in read_words(response):
+        if word.kind != STOP:
+            sentences.setdefault(word.sentence, set(asked)).add(word.norm)
+    chosen = set[int]()
+    for words in sentences.values():
+        shared = [len(words & one) / len(words) for one in found]
+        chosen.update(place for place, share in enumerate(shared) if share >= max(shared) - SHARE_MARGIN)
+    return PASSAGE_BREAK.join(passages[place] for place in sorted(chosen)) if chosen else context
+
+
+def _content_words(text: str) -> set[str]:
+    return {word.norm for word in read_words(text) if word.kind != STOP}
 
 
 def join(question: str, response: str) -> str:

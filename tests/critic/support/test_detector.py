@@ -16,10 +16,10 @@ from critic.support.detector import FILE, SupportDetector, hash_weights, load_en
 from critic.support.fit_model import fit, label_words
 from critic.support.normal_forms import read_words
 from critic.support.word_model import WordModel
-from critic.support.word_states import ContextCache
+from critic.support.word_states import ContextCache, choose_passages
 from data_modules.datasets.pairs import read_pairs
 from faithkit.errors import UserError
-from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, join_passages
 from faithkit_workflows import check
 from tests.running import ROOT
 
@@ -80,6 +80,18 @@ def test_a_context_that_is_kept_gives_the_same_and_the_cache_is_bounded(
     assert 0 < cache.num_bytes <= cache.max_bytes
     detector.predict("word " * 20_000, "It lasts.")  # larger than the cache: judged, and not kept
     assert cache.num_bytes <= cache.max_bytes
+
+
+def test_passages_about_something_else_are_left_out(detector: SupportDetector) -> None:
+    museum, lions = "The museum opens at ten. Tickets cost 12 euros.", "Lions sleep for twenty hours a day."
+    joined = join_passages([lions, museum, lions])
+    assert choose_passages(joined, "When?", "The museum opens at nine.") == museum
+    both = choose_passages(joined, "", "The museum opens at nine. Lions sleep all day.")
+    assert both == choose_passages(joined, "", "Entirely different words.") == join_passages([lions, museum])
+    assert choose_passages(museum, "", "Lions sleep.") == museum
+    alone, among = (detector.predict(context, "The museum opens at ten.") for context in ([museum], [lions, museum]))
+    assert not isinstance(alone, list) and not isinstance(among, list) and alone.label == among.label
+    assert detector.predict([lions, museum, lions], "It opens.") == detector.predict(joined, "It opens.")
 
 
 def word_features(context: str, response: str, word: str) -> dict[str, float]:
