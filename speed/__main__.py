@@ -20,6 +20,7 @@ NAMES = (
     "metric_speed",
     "lm_speed",
     "generate_speed",
+    "serve_speed",
 )
 
 
