@@ -11,6 +11,7 @@ Routes: POST /v1/check, those of LettuceDetect, vLLM and OpenAI clients, /v1/job
 docs/serving.md.
 """
 
+import sys
 from typing import Any
 
 from faithkit.cli import run_script
@@ -28,6 +29,9 @@ def main(cfg: Any) -> None:
 
     config: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
     settings: Any = check_settings(config, ServeSettings)
+    print(
+        f"starting on {settings.host}:{settings.port}: {', '.join(settings.checkpoints())}", file=sys.stderr, flush=True
+    )
     with needs_package("the HTTP service"):
         from faithkit_workflows.serve.server import serve
     serve(settings)
