@@ -162,6 +162,8 @@ def attend_grouped(
     With one query per row (decoding), the query heads of a key head become several queries of that head. With fewer
     rows of keys than of queries (beams of a prompt), the rows that share keys become several queries of them.
     """
+    if (packed := kwargs.get("packed_pass")) is not None:
+        return packed.attend(query, key, value, kwargs.get("scaling")), None
     if len(key) < len(query):
         return _attend_shared(query, key, value, attention_mask, **kwargs), None
     groups = getattr(module, "num_key_value_groups", 1)

@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from faithkit.inference.decoder_state import GROUPED, CausalState, Seq2SeqState
 from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.prefix_tree import Segment, plan_passes
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
 # Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.
@@ -69,6 +70,17 @@ def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
     return root
 
 
+def list_segments(group: PrefixGroup, parent: Segment | None = None) -> Iterator[Segment]:
+    """Yields the ends of the group's prompts, and its inner groups' beginnings, each before what continues it."""
+    done = group.length
+    for prompt in group.members:
+        yield Segment(prompt.ids[done:], done, parent, prompt)
+    for inner in group.groups:
+        shared = Segment(inner.prompts()[0].ids[done : inner.length], done, parent)
+        yield shared
+        yield from list_segments(inner, shared)
+
+
 def _common_length(one: NDArray[np.int32], other: NDArray[np.int32]) -> int:
     """Counts the tokens of the common prefix, which never includes the last token of either."""
     limit = min(len(one), len(other)) - 1
@@ -99,6 +111,7 @@ class PromptReader:
         self.can_refill = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
         use_grouped_attention(model)
         self.shares_keys = self.is_seq2seq and shares_keys(model)
+        self.can_pack = on_cpu and self.min_saved is not None and model.config._attn_implementation == GROUPED
 
     def should_refill(self, num_free: int, num_rows: int) -> bool:
         """Whether a batch of `num_rows`, of which `num_free` are unused, should read new prompts now."""
@@ -134,6 +147,21 @@ class PromptReader:
         for row, prompt in enumerate(prompts):
             seen[row, list(self.decoder_prefix) if self.is_seq2seq else prompt.ids.astype(np.int64)] = True
         return seen.to(self.model.device)
+
+    def next_logits(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], Tensor]]:
+        """Yields prompts with the logits of their next tokens [prompts, V], and keeps no state."""
+        left = {prompt.id: prompt for prompt in prompts}
+        if self.can_pack:
+            segments = list(list_segments(group_by_prefix(prompts, MIN_PREFIX)))
+            for packed in plan_passes(segments, self.pass_tokens):
+                part, logits = packed.read(self.model)
+                if packed.num_attended != self.model.config.num_hidden_layers:  # other layers mix the prompts
+                    self.can_pack = False
+                    break
+                yield part, logits
+                left = {name: prompt for name, prompt in left.items() if name not in {one.id for one in part}}
+        for rest, _, logits in self.read(list(left.values())) if left else ():
+            yield rest, logits
 
     def read(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], CausalState, Tensor]]:
         """Yields prompts of similar lengths with their state and the logits of their next tokens."""

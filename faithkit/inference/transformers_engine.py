@@ -86,7 +86,7 @@ class TransformersEngine:
     ) -> Iterator[tuple[str, NDArray[np.float64]]]:
         """Yields for each prompt the probabilities of these tokens as the next one, relative to each other."""
         check_prompts(prompts)
-        for part, _, logits in self.reader.read(prompts):
+        for part, logits in self.reader.next_logits(prompts):
             shares = torch.softmax(logits[:, list(tokens)].double(), dim=-1).cpu().numpy()
             yield from zip((prompt.id for prompt in part), shares, strict=True)
 
