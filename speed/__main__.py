@@ -21,6 +21,8 @@ NAMES = (
     "lm_speed",
     "generate_speed",
     "serve_speed",
+    "verdict_speed",
+    "growth_speed",
 )
 
 

@@ -134,6 +134,20 @@ def run_process(command: Sequence[str], exit_code: int = 0) -> None:
         sys.exit(f"error: exit code {done.returncode}, expected {exit_code}: {' '.join(command)}\n{done.stderr}")
 
 
+def measure_processes(commands: Sequence[Sequence[str]]) -> tuple[float, float]:
+    """Runs processes at the same time; returns the CPU-seconds of all and the largest peak in MiB."""
+    none = subprocess.DEVNULL
+    processes = [subprocess.Popen(command, cwd=ROOT, stdout=none, stderr=none) for command in commands]
+    seconds = peak = 0.0
+    for command, process in zip(commands, processes, strict=True):
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            sys.exit(f"error: exit code {process.returncode}: {' '.join(command)}")
+        seconds, peak = seconds + used.ru_utime + used.ru_stime, max(peak, used.ru_maxrss / 1024)
+    return seconds, peak
+
+
 def machine() -> str:
     """Describes the processor, the memory and the packages, without names of hosts or paths."""
     facts = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""

@@ -14,7 +14,14 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import ByteLevelBPETokenizer
 from tokenizers.processors import TemplateProcessing
-from transformers import ModernBertConfig, ModernBertModel, PreTrainedTokenizerFast
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForSequenceClassification,
+    ModernBertConfig,
+    ModernBertModel,
+    PreTrainedTokenizerFast,
+)
 
 from data_modules.data_module import DataModule
 from data_modules.data_options import DataOptions
@@ -26,6 +33,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, Example, Span
 from faithkit.training.trainer import build_trainer, seed_and_threads
 from faithkit.training.training_options import OptimizerOptions
+from faithkit.weights.resolve import resolve
 from speed.measure import cpu_seconds, run_process
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
@@ -210,3 +218,19 @@ def write_modernbert(folder: Path, *, hidden_size: int, num_layers: int) -> str:
     ModernBertModel(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def write_critic(folder: str) -> None:
+    """Writes a critic of 2 layers of 32 with random weights and the words of `minilm`."""
+    tokenizer = AutoTokenizer.from_pretrained(resolve("minilm"))
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
+    names = {0: "faithful", 1: "hallucinated"}
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=128, id2label=names, **sizes)
+    BertForSequenceClassification(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -111,7 +111,9 @@ class PromptReader:
         self.can_refill = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
         use_grouped_attention(model)
         self.shares_keys = self.is_seq2seq and shares_keys(model)
-        self.can_pack = on_cpu and self.min_saved is not None and model.config._attn_implementation == GROUPED
+        has_interface = getattr(model, "_supports_attention_backend", False)
+        is_grouped = model.config._attn_implementation == GROUPED
+        self.can_pack = on_cpu and has_interface and is_grouped and self.min_saved is not None
 
     def should_refill(self, num_free: int, num_rows: int) -> bool:
         """Whether a batch of `num_rows`, of which `num_free` are unused, should read new prompts now."""
@@ -155,13 +157,14 @@ class PromptReader:
             segments = list(list_segments(group_by_prefix(prompts, MIN_PREFIX)))
             for packed in plan_passes(segments, self.pass_tokens):
                 part, logits = packed.read(self.model)
-                if packed.num_attended != self.model.config.num_hidden_layers:  # other layers mix the prompts
+                if packed.num_attended != self.model.config.num_hidden_layers:  # other layers would mix the prompts
                     self.can_pack = False
                     break
+                for prompt in part:
+                    del left[prompt.id]
                 yield part, logits
-                left = {name: prompt for name, prompt in left.items() if name not in {one.id for one in part}}
-        for rest, _, logits in self.read(list(left.values())) if left else ():
-            yield rest, logits
+        if left:
+            yield from ((part, logits) for part, _, logits in self.read(list(left.values())))
 
     def read(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], CausalState, Tensor]]:
         """Yields prompts of similar lengths with their state and the logits of their next tokens."""

@@ -5,7 +5,9 @@ complete one, so it answers the same chunks and produces the same file. A record
 is written next to them.
 """
 
+import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -121,6 +123,13 @@ def answer_in_chunks(
     for chunk in iter(lambda: list(islice(remaining, chunk_size)), []):
         signals.check()
         yield chunk, answerer.answer(chunk, advance)
+        _release_memory()
+
+
+def _release_memory() -> None:
+    """Gives free memory back, of which glibc keeps ever more while tensors of new sizes come and go."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def _truncate_to_complete_chunks(path: Path, total: int, chunk_size: int) -> int:
