@@ -47,9 +47,8 @@ def main() -> None:
 
         def score(axis: str, size: int) -> tuple[float, float]:
             made = {**FIXED, **LONG_ROWS.get(axis, {}), axis: size}
-            path = folder / f"{made['rows']}-{made['words']}.csv"
-            if not path.exists():
-                write_rows(path, made["rows"], made["words"])
+            path = folder / "rows.csv"
+            write_rows(path, made["rows"], made["words"])
             command = [
                 "faithkit",
                 "score",

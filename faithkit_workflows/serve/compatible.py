@@ -16,14 +16,14 @@ from pydantic import BaseModel, Field
 
 from faithkit.records import HALLUCINATED, LABELS
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import DialogueTurn, Passage, Probability, Row, Text, Verdict
+from faithkit_workflows.serve.schemas import DialogueTurn, JsonRequest, Passage, Probability, Row, Text, Verdict
 from faithkit_workflows.serve.service import Service
 
 Score = Annotated[float, Field(ge=0, le=1)]
 MAX_TEXTS = 1000
 
 
-class LettuceRequest(BaseModel):
+class LettuceRequest(JsonRequest):
     """LettuceDetect's request."""
 
     contexts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -59,7 +59,7 @@ class LettuceTokens(BaseModel):
     predictions: list[LettuceToken]
 
 
-class ScoreRequest(BaseModel):
+class ScoreRequest(JsonRequest):
     """vLLM's request for the score of pairs: knowledge, response."""
 
     text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -94,14 +94,14 @@ class ScoreReply(BaseModel):
     usage: Usage = Usage()
 
 
-class Pair(BaseModel):
+class Pair(JsonRequest):
     """A pair to classify."""
 
     text: Text
     text_pair: Text
 
 
-class ClassifyRequest(BaseModel):
+class ClassifyRequest(JsonRequest):
     """Pairs to classify: one, or several."""
 
     input: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MAX_TEXTS)]
@@ -128,14 +128,14 @@ class ClassifyReply(BaseModel):
     usage: Usage = Usage()
 
 
-class ChatPart(BaseModel):
+class ChatPart(JsonRequest):
     """A part of a message."""
 
     type: Literal["text"]
     text: str
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(JsonRequest):
     """A message: system and tool messages are the knowledge, the last assistant message is checked."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -149,7 +149,7 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(JsonRequest):
     """OpenAI's request for a chat completion."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_TEXTS)]

@@ -23,7 +23,7 @@ from pydantic import BaseModel, Field
 
 from faithkit.files.atomic import write_json
 from faithkit_workflows.serve.problems import Problem, document_refusals
-from faithkit_workflows.serve.schemas import Text
+from faithkit_workflows.serve.schemas import JsonRequest, Text
 from faithkit_workflows.serve.service import Service
 
 log = logging.getLogger("faithkit")
@@ -46,7 +46,7 @@ FETCH_SECONDS = 60.0
 MAX_SHOWN = 2000  # characters of an error
 
 
-class JobAddress(BaseModel):
+class JobAddress(JsonRequest):
     """Where the table is."""
 
     url: Annotated[str, Field(pattern=r"^https://\S+$", max_length=4000)]

@@ -14,20 +14,26 @@ TAG = "~"  # begins the names of a union's members, which are no part of a field
 TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage", "passages", "one", "many"))
 
 
-class Strict(BaseModel):
-    """A request in which a misspelled key is an error."""
+class JsonRequest(BaseModel):
+    """A request whose values have exactly the documented types: `true` and `"0.5"` are no numbers."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class OwnRequest(JsonRequest):
+    """A request, or a part of one, of the service's own routes: a misspelled key is an error, too."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class Passage(Strict):
+class Passage(OwnRequest):
     """A passage that was retrieved."""
 
     id: str | None = Field(default=None, description="Returned with the spans that it is closest to.")
     text: Text
 
 
-class DialogueTurn(Strict):
+class DialogueTurn(OwnRequest):
     """A turn before the response."""
 
     speaker: str = "user"
@@ -46,7 +52,7 @@ Knowledge = Annotated[
 ]
 
 
-class Row(Strict):
+class Row(OwnRequest):
     """A response with its knowledge."""
 
     knowledge: Knowledge = Field(description="The context that the response must rest on: a text, or passages.")
@@ -95,7 +101,7 @@ class CheckOne(Row):
     stream: bool = Field(default=False, description="Server-sent events: a verdict for each sentence, then the whole.")
 
 
-class CheckMany(Strict):
+class CheckMany(OwnRequest):
     """Several responses to check."""
 
     rows: Annotated[list[Row], Field(min_length=1)]

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from faithkit.words import sentence_places
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import CheckOne, OneReply, Row, Strict
+from faithkit_workflows.serve.schemas import CheckOne, OneReply, Row, OwnRequest
 from faithkit_workflows.serve.service import Service
 
 MEDIA_TYPE = "text/event-stream"
@@ -41,7 +41,7 @@ class FirstLine(CheckOne):
     stream: bool = True
 
 
-class NextLine(Strict):
+class NextLine(OwnRequest):
     """A further piece of the response."""
 
     response: str = Field(min_length=1)

@@ -48,6 +48,8 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         (CHECK, {**ROW, "response": 5}, "invalid_request", "response"),
         (CHECK, {**ROW, "treshold": 0.5}, "invalid_request", "treshold"),
         (CHECK, {**ROW, "threshold": 1.5}, "invalid_request", "threshold"),
+        (CHECK, {**ROW, "threshold": True}, "invalid_request", "threshold"),
+        (CHECK, {**ROW, "stream": "yes"}, "invalid_request", "stream"),
         (CHECK, {**ROW, "knowledge": []}, "invalid_request", "knowledge"),
         (CHECK, {**ROW, "knowledge": ["a", {"id": "b"}]}, "invalid_request", "knowledge.1.text"),
         (CHECK, {"rows": [ROW, {**ROW, "history": [{"speaker": "user"}]}]}, "invalid_request", "rows.1.history.0.text"),
