@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from faithkit.words import sentence_places
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import CheckOne, OneReply, Row, OwnRequest
+from faithkit_workflows.serve.schemas import CheckOne, OneReply, OwnRequest, Row
 from faithkit_workflows.serve.service import Service
 
 MEDIA_TYPE = "text/event-stream"
