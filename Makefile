@@ -105,8 +105,9 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 bench: $(VENV)/.installed-bench ## the benchmarks of speed/RESULTS.md, on one core; BENCH=--quick: small sizes, changes no file
 	OMP_NUM_THREADS=1 $(PY) -m speed $(BENCH)
 
-bench-gpu: $(VENV)/.installed ## RoBERTa-large training on a CUDA GPU
-	$(PY) -m speed.gpu_train
+bench-gpu: $(VENV)/.installed ## on a CUDA GPU: training, scoring, and the tagger beside LettuceDetect (speed/peers/README.md)
+	$(PY) -m speed.gpu_speed $(BENCH)
+	$(PY) -m speed.tagger_speed --device cuda --layers 22 --hidden-size 768 $(BENCH)
 
 gpu-check: $(VENV)/.installed ## some steps of every paper recipe on one GPU, ten minutes: throughput and memory
 	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e '.[lora]'

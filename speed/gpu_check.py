@@ -26,8 +26,7 @@ from faithkit.training.module import build_optimizer, parameter_groups
 from faithkit.weights.adapters import add_adapters
 from faithkit.weights.load import build_empty
 from generation.doha import DohaForConditionalGeneration
-from speed.gpu_train import time_work
-from speed.measure import BenchmarkParser, table, write_results
+from speed.measure import BenchmarkParser, clock_of, table, write_results
 
 ENCODER = {"hidden_size": 1024, "num_attention_heads": 16}
 ROBERTA = ENCODER | {"num_hidden_layers": 24, "intermediate_size": 4096, "max_position_embeddings": 514}
@@ -109,7 +108,7 @@ def _measure(title: str, options: Namespace) -> list[str]:
     model.train()
     ids = np.random.default_rng(0).integers(5, config.vocab_size, (block.batch_size, block.max_length))
     reply = min(block.get("max_response_length", REPLY), block.max_length // 4)
-    optimizer = build_optimizer(parameter_groups(model, 1e-5, 0.1), 1e-5)
+    optimizer, read_clock = build_optimizer(parameter_groups(model, 1e-5, 0.1), 1e-5), clock_of(options.device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
 
@@ -125,7 +124,9 @@ def _measure(title: str, options: Namespace) -> list[str]:
 
     try:
         run(2)  # to warm up
-        rows = options.steps * block.batch_size / time_work(lambda: run(options.steps), device)
+        begin = read_clock()
+        run(options.steps)
+        rows = options.steps * block.batch_size / (read_clock() - begin)
     except torch.OutOfMemoryError:
         return [*cells, "-", "-", "does not fit"]
     peak = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else 0.0

@@ -77,6 +77,24 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
+def synchronize(device: str) -> None:
+    """Waits until a GPU has done its work."""
+    if device == "cuda":
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def clock_of(device: str) -> Callable[[], float]:
+    """Returns the clock of a device: CPU-seconds, or wall time, when a GPU has done its work."""
+
+    def read() -> float:
+        synchronize(device)
+        return time.perf_counter()
+
+    return cpu_seconds if device == "cpu" else read
+
+
 def alternate(
     sides: Mapping[str, Side], num_rounds: int, *, warm_up: bool = False, clock: Callable[[], float] = cpu_seconds
 ) -> dict[str, list[float]]:

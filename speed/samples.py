@@ -34,10 +34,12 @@ from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, Example, Span
 from faithkit.training.trainer import build_trainer, seed_and_threads
 from faithkit.training.training_options import OptimizerOptions
 from faithkit.weights.resolve import resolve
-from speed.measure import cpu_seconds, run_process
+from speed.measure import clock_of, run_process
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
 CONTEXT, ANSWER = (50, 900), (20, 200)  # tokens of tagged examples, log-uniform
+ONE_PROCESS = {"devices": 1, "strategy": "auto", "num_nodes": 1}
+ACCELERATORS = {"cpu": "cpu", "cuda": "gpu"}  # Lightning's names
 SPAN_SHARE = 0.4  # of the answers have a span, as in RAGTruth
 Lengths = NDArray[np.float64]  # tokens of each text
 PAIRS = (
@@ -140,28 +142,36 @@ class InMemory(GeneratedSource):
 
 
 def train_one_epoch(
-    encoder: Any, build: Any, examples: list[Example], batch_size: int, lr: float, *, precision: str, monitor: str
+    encoder: Any,
+    build: Any,
+    examples: list[Example],
+    batch_size: int,
+    lr: float,
+    *,
+    precision: str,
+    monitor: str,
+    device: str = "cpu",
 ) -> tuple[float, float]:
-    """Trains in our Trainer with its callbacks, on one CPU; `build` makes the module of optimizer options.
+    """Trains in our Trainer with its callbacks, on one thread or GPU; `build` makes the module of optimizer options.
 
     Returns:
-        The CPU-seconds of encoding, and of training from the first batch to the last.
+        The seconds of encoding, and of training from the first batch to the last: of the CPU, or wall time with a GPU.
     """
-    clock = [0.0]
+    clock, read_clock = [0.0], clock_of(device)
 
     class Clock(pl.Callback):
         def on_train_start(self, *_: Any) -> None:
-            clock[0] -= cpu_seconds()
+            clock[0] -= read_clock()
 
         def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
             if batch_idx + 1 == trainer.num_training_batches:
-                clock[0] += cpu_seconds()
+                clock[0] += read_clock()
 
     seed_and_threads(seed=0, num_threads=1)
     data = DataModule([MixPart(InMemory(examples))], encoder, DataOptions(batch_size=batch_size))
-    begin = cpu_seconds()
+    begin = read_clock()
     data.setup()
-    encoded = cpu_seconds() - begin
+    encoded = read_clock() - begin
     optimizer = OptimizerOptions(lr=lr, weight_decay=0.01, warmup=0.1, schedule="linear")
     module = build(optimizer, num_steps=data.num_batches, dataset="mixed")
     callbacks = {"monitor": f"validation/mixed/{monitor}", "mode": "max", "patience": None, "save_every_seconds": 1e9}
@@ -169,7 +179,13 @@ def train_one_epoch(
         trainer = build_trainer(
             RunFolder(Path(folder)),
             [],
-            hardware={"accelerator": "cpu", "devices": 1, "strategy": "auto", "num_nodes": 1, "precision": precision},
+            hardware={
+                "accelerator": ACCELERATORS[device],
+                "devices": 1,
+                "strategy": "auto",
+                "num_nodes": 1,
+                "precision": precision,
+            },
             callbacks={**callbacks, "log_every_num_steps": 10, "progress_bar": False},
             accumulate_grad_batches=1,
             gradient_clip_val=1.0,
@@ -191,32 +207,41 @@ def load_demo_critic() -> str:
     return str(run)
 
 
-def write_modernbert(folder: Path, *, hidden_size: int, num_layers: int) -> str:
-    """Writes a random ModernBERT encoder (window 128, each third layer global) with a byte-level BPE to a folder."""
+def write_tokenizer(folder: Path) -> str:
+    """Writes a byte-level BPE of the embedded corpus, with BERT's special tokens, to a folder."""
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     trained = ByteLevelBPETokenizer()
     texts = (f"{example.knowledge} {example.response}" for example in generate("train", 4000))
     trained.train_from_iterator(texts, vocab_size=8000, special_tokens=list(special.values()), show_progress=False)
-    pad, cls, sep = (trained.token_to_id(special[f"{name}_token"]) for name in ("pad", "cls", "sep"))
+    cls, sep = (trained.token_to_id(special[f"{name}_token"]) for name in ("cls", "sep"))
     trained._tokenizer.post_processor = TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", cls), ("[SEP]", sep)]
     )
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=trained._tokenizer, model_input_names=["input_ids", "attention_mask"], **special
+        tokenizer_object=trained._tokenizer,
+        model_input_names=["input_ids", "attention_mask"],
+        eos_token=special["sep_token"],
+        **special,
     )
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def write_modernbert(folder: Path, *, hidden_size: int, num_layers: int) -> str:
+    """Writes a random ModernBERT encoder (window 128, each third layer global) with `write_tokenizer` to a folder."""
+    tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(folder))
     config = ModernBertConfig(
         vocab_size=len(tokenizer),
         hidden_size=hidden_size,
         intermediate_size=hidden_size * 3 // 2,
         num_hidden_layers=num_layers,
         num_attention_heads=hidden_size // 64,
-        pad_token_id=pad,
-        **dict.fromkeys(("cls_token_id", "bos_token_id"), cls),
-        **dict.fromkeys(("sep_token_id", "eos_token_id"), sep),
+        pad_token_id=tokenizer.pad_token_id,
+        **dict.fromkeys(("cls_token_id", "bos_token_id"), tokenizer.cls_token_id),
+        **dict.fromkeys(("sep_token_id", "eos_token_id"), tokenizer.sep_token_id),
     )
     torch.manual_seed(0)
     ModernBertModel(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
     return str(folder)
 
 

@@ -1,8 +1,8 @@
 """Compares our span tagger with LettuceDetect: training, and predicting.
 
 Both load the same random ModernBERT (6 layers of 256, window 128, each third layer global; `--layers 22 --hidden-size
-768` are ModernBERT-base's) and take the same examples in turns. In training the time is taken from the first batch to
-the last; batches hold 8 examples.
+768` are ModernBERT-base's) and take the same examples in turns: in CPU-seconds of one thread, or with `--device cuda`
+in seconds on a GPU. In training the time is taken from the first batch to the last; batches hold 8 examples.
 
 Needs: LettuceDetect in another environment, named by FAITHKIT_LETTUCE_PYTHON (peers/README.md); skipped without it.
 
@@ -35,7 +35,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.model_folder import write_folder
 from faithkit.hardware import best_precision
 from faithkit.records import Example
-from speed.measure import BenchmarkParser, alternate, cpu_seconds, rates, table, write_results
+from speed.measure import BenchmarkParser, alternate, clock_of, rates, table, write_results
 from speed.samples import TAGGED, make_tagged, train_one_epoch, write_modernbert
 
 BATCH_SIZE, LR, LONGEST = 8, 1e-5, 4096
@@ -44,6 +44,9 @@ VARIABLE = "FAITHKIT_LETTUCE_PYTHON"
 SCRIPT = Path(__file__).parent / "peers" / "lettuce_worker.py"
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # none of our packages
 VERSIONS = "from importlib.metadata import version as v; print(*(f'{n} {v(n)}' for n in ('lettucedetect', 'torch')))"
+PRECISIONS = {"cpu": ("32-true", "bf16", "int8"), "cuda": ("32-true", "bf16")}  # of predictions
+UNITS = {"cpu": "examples a CPU-second", "cuda": "examples a second"}
+PLACES = {"cpu": "", "cuda": " on a GPU"}
 Work = Callable[[int, int], float]  # processes the rows from a start to a stop and returns the CPU-seconds
 
 
@@ -52,7 +55,11 @@ def main() -> None:
     parser = BenchmarkParser(__doc__, rounds=4, examples=96)
     parser.add_argument("--hidden-size", type=int, default=256)
     parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--device", choices=PRECISIONS, default="cpu")
     options = parser.parse()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        print("not run: there is no CUDA device", file=sys.stderr)
+        return
     if VARIABLE not in os.environ:
         print(f"skipped: {VARIABLE} is not set; hint: speed/peers/README.md", file=sys.stderr)
         return
@@ -78,41 +85,48 @@ def compare_training(
     weights: str, examples: list[Example], rows: Path, about: str, options: argparse.Namespace
 ) -> None:
     """Compares examples a CPU-second in LettuceDetect's Trainer and in ours."""
-    with lettuce_worker("--weights", weights, "--rows", str(rows)) as ask:
+    with lettuce_worker("--weights", weights, "--rows", str(rows), device=options.device) as ask:
         sides: dict[str, Work] = {"LettuceDetect": partial(ask, "train")}
-        for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
-            sides[f"ours, {precision}"] = partial(train, weights, examples, precision)
+        for precision in dict.fromkeys(("32-true", best_precision(options.device))):
+            sides[f"ours, {precision}"] = partial(train, weights, examples, precision, options.device)
         taken = alternate(next_rows(sides, options.examples), options.rounds, warm_up=True)
     about += f" Batches of {BATCH_SIZE}, AdamW. LettuceDetect tokenises in every epoch, ours once before the first."
-    header = ["side", "examples a CPU-second", "against LettuceDetect"]
-    write_results("Tagger: training", about, table(header, rates(taken, options.examples)), quick=options.quick)
+    header = ["side", UNITS[options.device], "against LettuceDetect"]
+    write_results(
+        f"Tagger: training{PLACES[options.device]}",
+        about,
+        table(header, rates(taken, options.examples)),
+        quick=options.quick,
+    )
 
 
-def train(weights: str, examples: list[Example], precision: str, start: int, stop: int) -> float:
-    """Trains our tagger on some examples; returns the CPU-seconds."""
+def train(weights: str, examples: list[Example], precision: str, device: str, start: int, stop: int) -> float:
+    """Trains our tagger on some examples; returns the seconds."""
     encoder = SpanEncoder(tokenizer=load_tokenizer(weights), max_length=LONGEST, packed=True)
     build = partial(TaggerModule, TaggerOptions(weights=weights, packed=True))
     some = examples[start:stop]
-    return train_one_epoch(encoder, build, some, BATCH_SIZE, LR, precision=precision, monitor="char_f1")[1]
+    about = {"precision": precision, "monitor": "char_f1", "device": device}
+    return train_one_epoch(encoder, build, some, BATCH_SIZE, LR, **about)[1]
 
 
 def compare_prediction(
     ours: str, theirs: str, examples: list[Example], rows: Path, about: str, options: argparse.Namespace
 ) -> None:
-    """Compares examples a CPU-second through both APIs."""
+    """Compares examples a second through both APIs."""
+    read_clock = clock_of(options.device)
 
     def predict(tagger: Any, start: int, stop: int) -> float:
-        begin, part = cpu_seconds(), examples[start:stop]
+        begin, part = read_clock(), examples[start:stop]
         tagger.predict([e.knowledge for e in part], [e.response for e in part])
-        return cpu_seconds() - begin
+        return read_clock() - begin
 
-    with lettuce_worker("--model", theirs, "--rows", str(rows)) as ask:
+    with lettuce_worker("--model", theirs, "--rows", str(rows), device=options.device) as ask:
         sides: dict[str, Work] = {"LettuceDetect, predict_prompt_batch": partial(ask, "predict")}
-        for name in ("32-true", "bf16", "int8"):
-            sides[f"ours, {name}"] = partial(predict, Tagger.load(ours, device="cpu", precision=name))
+        for name in PRECISIONS[options.device]:
+            sides[f"ours, {name}"] = partial(predict, Tagger.load(ours, device=options.device, precision=name))
         taken = alternate(next_rows(sides, options.examples), options.rounds, warm_up=True)
-    header = ["side", "examples a CPU-second", "against LettuceDetect"]
-    title = f"Tagger: predicting, {options.layers} layers of {options.hidden_size}"
+    header = ["side", UNITS[options.device], "against LettuceDetect"]
+    title = f"Tagger: predicting{PLACES[options.device]}, {options.layers} layers of {options.hidden_size}"
     write_results(title, about, table(header, rates(taken, options.examples)), quick=options.quick)
 
 
@@ -172,13 +186,14 @@ def lettuce_python() -> str:
 
 
 @contextmanager
-def lettuce_worker(*arguments: str) -> Iterator[Callable[..., Any]]:
+def lettuce_worker(*arguments: str, device: str = "cpu") -> Iterator[Callable[..., Any]]:
     """Starts a worker process; yields a function that sends it one line of words and returns its answer."""
     with tempfile.TemporaryFile("w+") as log:
         limits = ["--lr", str(LR), "--batch-size", str(BATCH_SIZE), "--max-length", str(LONGEST)]
         command = [lettuce_python(), str(SCRIPT), *limits, *arguments]
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "text": True}
-        process = subprocess.Popen(command, env=ENVIRONMENT, **pipes)
+        environment = ENVIRONMENT if device == "cuda" else ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": ""}
+        process = subprocess.Popen(command, env=environment, **pipes)
 
         def ask(*words: object) -> Any:
             assert process.stdin is not None and process.stdout is not None

@@ -4,8 +4,9 @@ PYTHON lettuce_worker.py --weights FOLDER (trains) or --model FOLDER (predicts) 
 
 A row is a JSON line {"prompt", "answer", "labels": [{"start", "end"}]}. Each line of the input is
 `WHAT START STOP` and is answered by one line of JSON. `train` trains one epoch on these rows and answers the
-CPU-seconds between the first batch and the last, without loading, evaluation and checkpoint; model and optimizer stay
-from one call to the next. `predict` answers the CPU-seconds of `predict_prompt_batch`.
+seconds between the first batch and the last, without loading, evaluation and checkpoint; model and optimizer stay
+from one call to the next. `predict` answers the seconds of `predict_prompt_batch`. Without a GPU these are
+CPU-seconds.
 """
 
 import argparse
@@ -21,8 +22,18 @@ from typing import Any
 Row = dict[str, Any]
 
 
+def read_clock() -> float:
+    """Reads the CPU-seconds, or the time when a GPU has done its work."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return time.process_time()
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
 class TimedLoader:
-    """A loader that keeps the CPU-seconds between the request for its first batch and the end of its last."""
+    """A loader that keeps the seconds between the request for its first batch and the end of its last."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.dataset, self.seconds = inner, inner.dataset, 0.0
@@ -31,9 +42,9 @@ class TimedLoader:
         return len(self.inner)
 
     def __iter__(self) -> Iterator[Any]:
-        begin = time.process_time()
+        begin = read_clock()
         yield from self.inner
-        self.seconds = time.process_time() - begin
+        self.seconds = read_clock() - begin
 
 
 def main() -> None:
@@ -91,10 +102,10 @@ def load_detector(rows: list[Row], options: argparse.Namespace) -> Callable[[str
     detector = HallucinationDetector(method="transformer", model_path=options.model, max_length=options.max_length)
 
     def predict(what: str, some: list[Row]) -> float:
-        begin = time.process_time()
+        begin = read_clock()
         sides = ([row[side] for row in some] for side in ("prompt", "answer"))
         detector.predict_prompt_batch(*sides, output_format="spans")
-        return time.process_time() - begin
+        return read_clock() - begin
 
     return predict
 
