@@ -91,11 +91,19 @@ def rescale_head(model: Any, slope: float, bias: float) -> None:
 
 def longest_sequence(model: Any) -> int | None:
     """Returns the number of learnt positions of the encoder; None without learnt positions."""
+    positions = _positions(model)
+    return None if positions is None else positions.num_embeddings - first_position(model)
+
+
+def first_position(model: Any) -> int:
+    """Returns the position of a sequence's first token: RoBERTa's positions start after its padding id."""
+    padding = getattr(_positions(model), "padding_idx", None)
+    return 0 if padding is None else padding + 1
+
+
+def _positions(model: Any) -> torch.nn.Embedding | None:
     positions = getattr(getattr(model.base_model, "embeddings", None), "position_embeddings", None)
-    if not isinstance(positions, torch.nn.Embedding):
-        return None
-    # RoBERTa's positions start after its padding id.
-    return positions.num_embeddings - (0 if positions.padding_idx is None else positions.padding_idx + 1)
+    return positions if isinstance(positions, torch.nn.Embedding) else None
 
 
 def check_length(model: Any, max_length: int, weights: str) -> None:

@@ -12,7 +12,7 @@ the positions alone would not keep sequences apart.
 A causal sequence may have branches: parts that continue the same beginning and do not see each other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from faithkit.sequence_attention import SequenceAttention
+
 NAME = "faithkit_packed"
+NAME_OF_BOTH = "faithkit_packed_or_padded"
 BAND = 64  # queries that share a stretch of keys where attention reaches only so far
 LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
@@ -119,6 +122,41 @@ def use_packed_attention(model: Any) -> bool:
     return True
 
 
+def allow_packed_attention(model: Any) -> bool:
+    """Makes the model accept packed rows in addition to padded ones; False where it has no attention interface."""
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    if not getattr(model, "_supports_attention_backend", False) or model.config._attn_implementation != "sdpa":
+        return False
+
+    def attention(*inputs: Any, packing: Packing | None = None, **options: Any) -> Any:
+        if packing is None:
+            return sdpa_attention_forward(*inputs, **options)
+        module, query, key, value, *_ = inputs
+        return packed_attention(module, query, key, value, None, packing=packing, **options)
+
+    AttentionInterface.register(NAME_OF_BOTH, attention)
+    AttentionMaskInterface.register(NAME_OF_BOTH, sdpa_mask)
+    for part in model.modules():  # T5's decoder has a separate configuration
+        if isinstance(part, PreTrainedModel):
+            part.set_attn_implementation(NAME_OF_BOTH)
+    return True
+
+
+def pack_rows(inputs: Mapping[str, Tensor], first_position: int = 0) -> dict[str, Any]:
+    """Packs the rows of padded inputs, which have an `attention_mask`.
+
+    Args:
+        first_position: The position of a sequence's first token.
+    """
+    mask = inputs["attention_mask"].bool()
+    packed: dict[str, Any] = {name: side[mask][None] for name, side in inputs.items() if name != "attention_mask"}
+    packed["position_ids"] = (mask.cumsum(1) - 1 + first_position)[mask][None]
+    return packed | {"packing": Packing.of(mask.sum(1).tolist(), mask.device)}
+
+
 def is_packed(model: Any) -> bool:
     """Whether `use_packed_attention` has changed the model."""
     return bool(model.config._attn_implementation == NAME)
@@ -153,6 +191,11 @@ def packed_attention(
     reach = sliding_window - 1 if sliding_window is not None and sliding_window <= packing.longest else None
     if packing.parts is None and query.is_cuda and not dropout and query.dtype in (torch.bfloat16, torch.float16):
         return _on_gpu(query, key, value, packing, scaling, reach, causal), None
+    if dropout and not causal and reach is None and not query.is_cuda:
+        sides = (side[0].transpose(0, 1) for side in (query, key, value))
+        scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+        attended = SequenceAttention.apply(*sides, None, packing.lengths, packing.lengths, scale, dropout)
+        return attended[None], None
     if key.shape[1] < query.shape[1]:
         key, value = (side.repeat_interleave(query.shape[1] // side.shape[1], dim=1) for side in (key, value))
     if reach is not None and not causal:

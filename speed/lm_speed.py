@@ -28,7 +28,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.hardware import best_precision
+from faithkit.hardware import best_precision, keep_freed_memory
 from faithkit.packing import use_packed_attention
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import INPUTS, run_model, token_losses
@@ -98,7 +98,9 @@ def compare(kind: str, num_batches: int, num_rounds: int) -> list[list[str]]:
     for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
         dtype = torch.float32 if precision == "32-true" else torch.bfloat16
         sides[f"ours, {precision}"] = partial(train, model, batches["ours"], dtype)
-    return rates(alternate(sides, num_rounds), {side: counts[side.split(",")[0]] for side in sides}, digits=0)
+    return rates(
+        alternate(sides, num_rounds, apart=True), {side: counts[side.split(",")[0]] for side in sides}, digits=0
+    )
 
 
 def to_tensors(batch: Mapping[str, Any]) -> Batch:
@@ -107,6 +109,8 @@ def to_tensors(batch: Mapping[str, Any]) -> Batch:
 
 def train(model: Any, batches: list[Batch], dtype: torch.dtype, *, every_logit: bool = False) -> None:
     """Runs an optimizer step on each batch, with the weights in fp32."""
+    if not every_logit:
+        keep_freed_memory()
     optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
     for batch in batches:
         with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
 from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,17 @@ def clock_of(device: str) -> Callable[[], float]:
 
 
 def alternate(
-    sides: Mapping[str, Side], num_rounds: int, *, warm_up: bool = False, clock: Callable[[], float] = cpu_seconds
+    sides: Mapping[str, Side],
+    num_rounds: int,
+    *,
+    warm_up: bool = False,
+    apart: bool = False,
+    clock: Callable[[], float] = cpu_seconds,
 ) -> dict[str, list[float]]:
     """Times each side once a round, after a warm-up that does not count; every other round reverses the order.
+
+    Args:
+        apart: Runs each side in a forked process, so that one does not profit from what another sets (the allocator).
 
     Returns:
         The seconds of each side, round by round.
@@ -107,13 +116,27 @@ def alternate(
     for number in range(-warm_up, num_rounds):
         names = list(sides) if number % 2 == 0 else list(sides)[::-1]
         for name in names:
-            begin = clock()
-            returned = sides[name]()
-            seconds = returned if isinstance(returned, float) else clock() - begin
+            seconds = _in_child(sides[name], clock) if apart else _time(sides[name], clock)
             if number >= 0:
                 taken[name].append(seconds)
                 print(f"  round {number + 1} of {num_rounds}: {name} {seconds:.2f} s", file=sys.stderr, flush=True)
     return taken
+
+
+def _time(side: Side, clock: Callable[[], float]) -> float:
+    begin = clock()
+    returned = side()
+    return returned if isinstance(returned, float) else clock() - begin
+
+
+def _in_child(side: Side, clock: Callable[[], float]) -> float:
+    receiver, sender = get_context("fork").Pipe(duplex=False)
+    process = get_context("fork").Process(target=lambda: sender.send(_time(side, clock)))
+    process.start()
+    sender.close()
+    seconds = receiver.recv()
+    process.join()
+    return float(seconds)
 
 
 def rates(taken: Mapping[str, Sequence[float]], sizes: int | Mapping[str, int], *, digits: int = 1) -> list[list[str]]:

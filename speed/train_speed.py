@@ -42,7 +42,7 @@ def main() -> None:
     for precision in dict.fromkeys(("32-true", best_precision("cpu"))):  # equal where the CPU has no bf16
         name = f"ours, {'fp32' if precision == '32-true' else precision}"
         sides[name] = partial(train_with_faithkit, options.weights, tokenizer, examples, precision)
-    taken = alternate(sides, options.rounds)
+    taken = alternate(sides, options.rounds, apart=True)
     header = ["side", "examples a CPU-second", "against transformers.Trainer"]
     about = f"{len(examples)} examples, {PAIRS}; `{options.weights}`, batches of {BATCH_SIZE}."
     rows = rates(taken, len(examples), digits=2)

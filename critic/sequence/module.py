@@ -21,11 +21,13 @@ from critic.auxiliary_losses import (
     span_loss,
 )
 from critic.encoder_module import EncoderModule
+from critic.runtime.last_layer import first_token_only, reads_first_token
 from critic.sequence.options import CriticOptions
-from critic.weights import load_classifier
+from critic.weights import first_position, load_classifier
 from data_modules.encoding.encoder import MODEL_INPUTS
 from faithkit.calibration.score_calibration import ScoreCalibration, log_odds
 from faithkit.metrics.classification import score_validation
+from faithkit.packing import allow_packed_attention, pack_rows
 from faithkit.training.module import RowMetric
 from faithkit.training.training_options import OptimizerOptions
 
@@ -94,6 +96,10 @@ class CriticModule(EncoderModule[CriticOptions]):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed + 1)
                 self.span_head = TokenHead(self.model.config.hidden_size)
+        needs_tokens = options.reads_tokens or self.support is not None or self.span_head is not None
+        self.packs = not needs_tokens and reads_first_token(self.model) and allow_packed_attention(self.model)
+        if self.packs:
+            first_token_only(self.model)
         self.validation = RowMetric(validation_metrics)
 
     def forward(self, batch: dict[str, Tensor]) -> Tensor:
@@ -101,7 +107,10 @@ class CriticModule(EncoderModule[CriticOptions]):
         return self._run(batch).logits
 
     def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
-        return self.model(**{name: batch[name] for name in MODEL_INPUTS if name in batch}, **options)
+        inputs: dict[str, Any] = {name: batch[name] for name in MODEL_INPUTS if name in batch}
+        if self.packs and self.device.type == "cpu":
+            inputs = pack_rows(inputs, first_position(self.model))
+        return self.model(**inputs, **options)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         if self.options.evidence_alone:

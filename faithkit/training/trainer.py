@@ -14,7 +14,7 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.hardware import best_precision
+from faithkit.hardware import best_precision, keep_freed_memory
 from faithkit.training.callbacks import (
     BestCheckpoint,
     DurableCheckpoints,
@@ -31,8 +31,9 @@ log = logging.getLogger("faithkit")
 
 
 def seed_and_threads(*, seed: int, num_threads: int | None) -> None:
-    """Sets the seed and the number of threads, before anything random or parallel happens."""
+    """Sets the seed, the number of threads and the allocator, before anything random or parallel happens."""
     silence_lightning()
+    keep_freed_memory()
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     pl.seed_everything(seed, workers=True, verbose=False)

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from critic.runtime.last_layer import first_token_only, without_last_layer
+from critic.weights import first_position
+from faithkit.packing import allow_packed_attention, pack_rows
 
 SIZES = {
     **{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2},
@@ -61,3 +63,20 @@ def test_the_states_below_the_last_layer_are_read_without_it(
         for model in pair:
             assert torch.equal(without_last_layer(model)(**inputs).last_hidden_state, expected)
             assert len(model.base_model.encoder.layer) == 3
+
+
+@pytest.mark.parametrize("name", WITH_BERTS_LAYERS)
+def test_packed_rows_have_the_logits_and_gradients_of_padded_ones(name: str) -> None:
+    whole = classifier(name)
+    packed = first_token_only(deepcopy(whole))
+    assert allow_packed_attention(packed)
+    mask = torch.arange(12) < torch.tensor([12, 3, 7])[:, None]
+    ids = torch.randint(2, 50, (3, 12), generator=torch.Generator().manual_seed(1)).masked_fill(~mask, 1)
+    inputs = {"input_ids": ids, "attention_mask": mask.long()}
+    whole(**inputs).logits.pow(3).sum().backward()
+    logits = packed(**pack_rows(inputs, first_position(packed))).logits
+    assert torch.allclose(logits, whole(**inputs).logits, rtol=1e-5, atol=1e-5)
+    logits.pow(3).sum().backward()
+    for (label, found), expected in zip(packed.named_parameters(), whole.parameters(), strict=True):
+        if expected.grad is not None:
+            assert torch.allclose(found.grad, expected.grad, rtol=1e-4, atol=1e-6), label

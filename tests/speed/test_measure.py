@@ -36,6 +36,12 @@ def test_sides_take_turns_and_a_warm_up_does_not_count() -> None:
     assert calls == ["b", "a", "a", "b", "b", "a"]
 
 
+def test_a_side_apart_leaves_the_process_as_it_was() -> None:
+    calls: list[int] = []
+    taken = alternate({"a": lambda: calls.append(1), "b": lambda: float(len(calls))}, 2, apart=True)
+    assert (calls, taken["b"]) == ([], [0.0, 0.0])
+
+
 def test_a_section_replaces_the_one_of_its_title_alone() -> None:
     text = replace_section("# Results\n", "One", "## One\n\nold\n")
     text = replace_section(text, "Two", "## Two\n\nkept\n")
