@@ -28,7 +28,8 @@ def best_precision(accelerator: str) -> str:
     if accelerator in ("gpu", "cuda") or (accelerator == "auto" and torch.cuda.is_available()):
         return "bf16-mixed" if torch.cuda.is_bf16_supported(including_emulation=False) else "32-true"
     native = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return "bf16-mixed" if native else "32-true"
+    is_used = torch.ops.mkldnn._is_mkldnn_bf16_supported()  # not with ONEDNN_MAX_CPU_ISA=AVX2
+    return "bf16-mixed" if native and is_used else "32-true"
 
 
 def computes_in_bf16(device: str) -> bool:

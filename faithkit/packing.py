@@ -14,7 +14,7 @@ A causal sequence may have branches: parts that continue the same beginning and 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -35,12 +35,14 @@ class Packing:
 
     Args:
         parts: For each sequence with branches the lengths of its beginning and of each branch.
+        queries: For each sequence the number of queries, if not all of its tokens are read; full attention only.
     """
 
     lengths: tuple[int, ...]
     device: torch.device
     parts: tuple[tuple[int, ...], ...] | None = None
-    _biases: dict[Any, list[Tensor]] = field(default_factory=dict, repr=False)
+    queries: tuple[int, ...] | None = None
+    _biases: dict[Any, list[Tensor]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, lengths: Any, device: Any = "cpu") -> "Packing":
@@ -58,8 +60,15 @@ class Packing:
     @cached_property
     def boundaries(self) -> Tensor:
         """Cumulates the lengths, from 0 [sequences + 1]."""
-        ends = torch.tensor((0, *self.lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32)
-        return ends.to(self.device)
+        return self._cumulate(self.lengths)
+
+    @cached_property
+    def query_boundaries(self) -> Tensor:
+        """Cumulates the numbers of queries, from 0 [sequences + 1]."""
+        return self.boundaries if self.queries is None else self._cumulate(self.queries)
+
+    def _cumulate(self, lengths: Sequence[int]) -> Tensor:
+        return torch.tensor((0, *lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32).to(self.device)
 
     def band_bias(self, reach: int, dtype: torch.dtype) -> Tensor:
         """Gives 0 where a query may look and -inf elsewhere, for stretches of `BAND` queries and the keys around them.
@@ -123,12 +132,12 @@ def use_packed_attention(model: Any) -> bool:
 
 
 def allow_packed_attention(model: Any) -> bool:
-    """Makes a model with transformers' attention interface accept packed rows too; False if it does not use sdpa."""
-    from transformers import AttentionInterface, AttentionMaskInterface
+    """Makes the model accept packed rows in addition to padded ones; False where it has no attention interface."""
+    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
 
-    if model.config._attn_implementation != "sdpa":
+    if not getattr(model, "_supports_attention_backend", False) or model.config._attn_implementation != "sdpa":
         return False
 
     def attention(*inputs: Any, packing: Packing | None = None, **options: Any) -> Any:
@@ -139,7 +148,9 @@ def allow_packed_attention(model: Any) -> bool:
 
     AttentionInterface.register(NAME_OF_BOTH, attention)
     AttentionMaskInterface.register(NAME_OF_BOTH, sdpa_mask)
-    model.set_attn_implementation(NAME_OF_BOTH)
+    for part in model.modules():  # T5's decoder has a separate configuration
+        if isinstance(part, PreTrainedModel):
+            part.set_attn_implementation(NAME_OF_BOTH)
     return True
 
 
@@ -172,7 +183,6 @@ def packed_attention(
     scaling: float | None = None,
     sliding_window: int | None = None,
     is_causal: bool | None = None,
-    position_bias: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Computes scaled dot-product attention within each sequence of a row.
@@ -181,7 +191,6 @@ def packed_attention(
         query: [1, heads, tokens, size], as key and value, which may have fewer heads: each then serves several.
         sliding_window: A token sees those less than this far away; None sees its whole sequence.
         is_causal: Whether a token sees only those before it; None takes the setting of the layer.
-        position_bias: Added to the scores of each sequence [1, heads, longest, longest]; on a CPU, not causal.
 
     Returns:
         [1, tokens, heads, size], and no attention weights.
@@ -191,17 +200,19 @@ def packed_attention(
     reach = sliding_window - 1 if sliding_window is not None and sliding_window <= packing.longest else None
     if packing.parts is None and query.is_cuda and not dropout and query.dtype in (torch.bfloat16, torch.float16):
         return _on_gpu(query, key, value, packing, scaling, reach, causal), None
-    if (dropout or position_bias is not None) and not causal and reach is None and not query.is_cuda:
+    if dropout and not causal and reach is None and not query.is_cuda:
         sides = (side[0].transpose(0, 1) for side in (query, key, value))
-        bias = None if position_bias is None else position_bias[0]
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        attended = SequenceAttention.apply(*sides, bias, packing.lengths, packing.lengths, scale, dropout)
+        attended = SequenceAttention.apply(*sides, None, packing.lengths, packing.lengths, scale, dropout)
         return attended[None], None
     if key.shape[1] < query.shape[1]:
         key, value = (side.repeat_interleave(query.shape[1] // side.shape[1], dim=1) for side in (key, value))
     if reach is not None and not causal:
         return _banded(query, key, value, packing, dropout, scaling, reach), None
-    parts = zip(*(side[0].split(packing.lengths, dim=1) for side in (query, key, value)), strict=True)
+    assert packing.queries is None or not causal, "a causal token is read with all those before it"
+    sizes = (packing.queries or packing.lengths, packing.lengths, packing.lengths)
+    sides = (side[0].split(lengths, dim=1) for side, lengths in zip((query, key, value), sizes, strict=True))
+    parts = zip(*sides, strict=True)
     if causal and packing.parts is None and packing.longest > LONG and reach is None:
         options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling, "is_causal": True}
         outputs = [F.scaled_dot_product_attention(q[None], k[None], v[None], **options)[0] for q, k, v in parts]
@@ -209,7 +220,7 @@ def packed_attention(
         assert causal or packing.parts is None, "branches are of causal sequences"
         biases = packing.causal_biases(reach, query.dtype) if causal else [None] * len(packing.lengths)
         outputs = [attend(q, k, v, bias, dropout, scaling) for (q, k, v), bias in zip(parts, biases, strict=True)]
-    return torch.cat(outputs, dim=1).transpose(0, 1)[None], None
+    return torch.cat([output.transpose(0, 1) for output in outputs])[None], None
 
 
 def attend(
@@ -217,10 +228,10 @@ def attend(
 ) -> Tensor:
     """Computes attention over all keys of each batch entry [batch, queries, size].
 
-    On a CPU torch's fused kernel is made for fp32: in bf16 two products and a softmax take half of its time, backwards
-    a third, until the scores of a very long sequence leave the cache.
+    On a CPU torch's fused kernel is made for fp32 and for AMX: in bf16 without AMX two products and a softmax take half
+    of its time, and backwards a third, until the scores of a very long sequence leave the cache.
     """
-    if query.dtype == torch.float32 or query.shape[1] > LONG:
+    if query.shape[1] > LONG or is_fused(query):
         mask = None if bias is None else bias[None]
         sides = (query[None], key[None], value[None])
         return F.scaled_dot_product_attention(*sides, attn_mask=mask, dropout_p=dropout, scale=scaling)[0]
@@ -229,6 +240,17 @@ def attend(
     key = key.transpose(1, 2)
     scores = torch.bmm(query, key) if bias is None else torch.baddbmm(bias, query, key)
     return torch.bmm(F.dropout(scores.softmax(-1), dropout), value)
+
+
+def is_fused(query: Tensor) -> bool:
+    """Whether torch's fused kernel is the quicker one on this CPU."""
+    return query.dtype == torch.float32 or (has_amx() and not query.requires_grad)
+
+
+@cache
+def has_amx() -> bool:
+    """Whether the CPU has units for products of matrices in bf16."""
+    return bool(torch.cpu._is_amx_tile_supported()) and torch.backends.cpu.get_cpu_capability() != "AVX2"
 
 
 def _on_gpu(
@@ -243,11 +265,11 @@ def _on_gpu(
     from torch.nn.attention.varlen import varlen_attn
 
     q, k, v = (side[0].transpose(0, 1) for side in (query, key, value))  # [tokens, heads, size]
-    ends, longest = packing.boundaries, packing.longest
+    bounds = (packing.query_boundaries, packing.boundaries, max(packing.queries or packing.lengths), packing.longest)
     back = -1 if reach is None else reach
     window = (back, 0 if causal else back)
     grouped = k.shape[1] < q.shape[1]
-    output = varlen_attn(q, k, v, ends, ends, longest, longest, scale=scaling, window_size=window, enable_gqa=grouped)
+    output = varlen_attn(q, k, v, *bounds, scale=scaling, window_size=window, enable_gqa=grouped)
     assert isinstance(output, Tensor)
     return output[None]
 
@@ -266,6 +288,10 @@ def _banded(
     if query.is_cuda:
         q, k, v = (side.flatten(0, 1) for side in (queries, keys, values))
         seen = attend(q, k, v, bias.repeat(len(queries), 1, 1), dropout, scaling).view(queries.shape)
+    elif is_fused(query):
+        q, k, v = (side.transpose(0, 1) for side in (queries, keys, values))  # [stretches, heads, BAND, size]
+        seen = F.scaled_dot_product_attention(q, k, v, attn_mask=bias[:, None], dropout_p=dropout, scale=scaling)
+        return seen.transpose(1, 2).flatten(0, 1)[None, : query.shape[2]]
     else:  # head by head: the scores of all of them would not stay in a CPU's cache
         heads = zip(queries, keys, values, strict=True)
         seen = torch.stack([attend(q, k, v, bias, dropout, scaling) for q, k, v in heads])

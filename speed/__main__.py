@@ -2,7 +2,8 @@
 
 python -m speed [--quick]    --quick: small sizes, one round, RESULTS.md is not changed
 
-Needs: the `bench` and `onnx` extras. `tagger_speed` and `known_speed` are skipped without originals (peers/README.md).
+Needs: the `bench` and `onnx` extras. `tagger_speed`, `tagging_speed` and `known_speed` are skipped without originals
+(peers/README.md).
 """
 
 import subprocess
@@ -16,6 +17,7 @@ NAMES = (
     "score_speed",
     "train_speed",
     "tagger_speed",
+    "tagging_speed",
     "known_speed",
     "metric_speed",
     "lm_speed",

@@ -207,11 +207,11 @@ def load_demo_critic() -> str:
     return str(run)
 
 
-def write_tokenizer(folder: Path) -> str:
-    """Writes a byte-level BPE of the embedded corpus, with BERT's special tokens, to a folder."""
+def write_tokenizer(folder: Path, examples: Sequence[Example] = ()) -> str:
+    """Writes a byte-level BPE of the examples or the embedded corpus, with BERT's special tokens, to a folder."""
     special = {f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")}
     trained = ByteLevelBPETokenizer()
-    texts = (f"{example.knowledge} {example.response}" for example in generate("train", 4000))
+    texts = (f"{example.knowledge} {example.response}" for example in examples or generate("train", 4000))
     trained.train_from_iterator(texts, vocab_size=8000, special_tokens=list(special.values()), show_progress=False)
     cls, sep = (trained.token_to_id(special[f"{name}_token"]) for name in ("cls", "sep"))
     trained._tokenizer.post_processor = TemplateProcessing(
@@ -227,9 +227,9 @@ def write_tokenizer(folder: Path) -> str:
     return str(folder)
 
 
-def write_modernbert(folder: Path, *, hidden_size: int, num_layers: int) -> str:
+def write_modernbert(folder: Path, *, hidden_size: int, num_layers: int, examples: Sequence[Example] = ()) -> str:
     """Writes a random ModernBERT encoder (window 128, each third layer global) with `write_tokenizer` to a folder."""
-    tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(folder))
+    tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(folder, examples))
     config = ModernBertConfig(
         vocab_size=len(tokenizer),
         hidden_size=hidden_size,

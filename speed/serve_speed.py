@@ -162,8 +162,8 @@ def compare_with_score(folder: Path, rows: list[dict[str, Any]], options: Any) -
 def compare_with_lettucedetect(folder: Path, options: Any) -> None:
     """Compares requests a second of both servers: the same random tagger, the same rows."""
     from data_modules.encoding.tokens import load_tokenizer
+    from speed.lettuce import write_random_tagger
     from speed.samples import make_tagged, write_modernbert
-    from speed.tagger_speed import write_random_tagger
 
     weights = write_modernbert(folder / "encoder", hidden_size=256, num_layers=6)
     examples = make_tagged(load_tokenizer(weights), 96)

@@ -22,6 +22,7 @@ from critic.requests import (
     request_of,
     stream_results,
 )
+from critic.runtime.answer_layers import keep_answers
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.tagger.calibration_features import Answers
@@ -176,6 +177,8 @@ class Tagger:
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
         packed = not onnx and not settings.token_support and use_packed_attention(loaded.model)
+        if packed:
+            keep_answers(loaded.model)
         encoder = SpanEncoder(
             tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed, max_windows=max_windows
         )

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from critic.runtime.answer_layers import answer_stretches, places_between
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit.packing import Packing
@@ -39,13 +40,6 @@ def first_position(model: Any) -> int:
 def answer_places(batch: Mapping[str, Tensor]) -> Tensor:
     """Returns the positions of all answer tokens in the flattened batch, in the order of `token`."""
     return places_between(*batch["bounds"].unbind(1)[2:])
-
-
-def places_between(begin: Tensor, end: Tensor) -> Tensor:
-    """Concatenates the ranges `begin` to `end` of each window."""
-    size = end - begin
-    starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
-    return starts + torch.arange(len(starts), device=begin.device)
 
 
 def log_odds(logits: Tensor) -> Tensor:
@@ -101,5 +95,16 @@ def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     """Computes the logits of the response tokens of a batch of windows [positions, classes]."""
     device = model.device
     inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
-    logits = run_model(model, inputs).logits.flatten(0, 1)[answer_places(inputs)]
+    logits = _answer_logits(model, inputs)
     return logits.float().cpu().numpy()
+
+
+def _answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
+    """Computes the logits of the answers' tokens [positions, classes]."""
+    if "window_lengths" in batch:
+        size = batch["window_lengths"]
+        begin, end = batch["bounds"].unbind(1)[2:]
+        row = size.cumsum(0) - size
+        if stretches := answer_stretches(model, size.tolist(), begin - row, end - row):
+            return run_model(model, batch, stretches=stretches).logits[0]
+    return run_model(model, batch).logits.flatten(0, 1)[answer_places(batch)]

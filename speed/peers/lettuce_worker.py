@@ -5,8 +5,8 @@ PYTHON lettuce_worker.py --weights FOLDER (trains) or --model FOLDER (predicts) 
 A row is a JSON line {"prompt", "answer", "labels": [{"start", "end"}]}. Each line of the input is
 `WHAT START STOP` and is answered by one line of JSON. `train` trains one epoch on these rows and answers the
 seconds between the first batch and the last, without loading, evaluation and checkpoint; model and optimizer stay
-from one call to the next. `predict` answers the seconds of `predict_prompt_batch`. Without a GPU these are
-CPU-seconds.
+from one call to the next. `predict` answers the seconds of `predict_prompt_batch`, `spans` the spans that it
+finds. Without a GPU these are CPU-seconds.
 """
 
 import argparse
@@ -101,10 +101,12 @@ def load_detector(rows: list[Row], options: argparse.Namespace) -> Callable[[str
 
     detector = HallucinationDetector(method="transformer", model_path=options.model, max_length=options.max_length)
 
-    def predict(what: str, some: list[Row]) -> float:
+    def predict(what: str, some: list[Row]) -> Any:
         begin = read_clock()
         sides = ([row[side] for row in some] for side in ("prompt", "answer"))
-        detector.predict_prompt_batch(*sides, output_format="spans")
+        found = detector.predict_prompt_batch(*sides, output_format="spans")
+        if what == "spans":
+            return [[(span["start"], span["end"]) for span in spans] for spans in found]
         return read_clock() - begin
 
     return predict

@@ -1,0 +1,184 @@
+"""Layers of token classifiers that compute only what the logits of the answers' tokens depend on.
+
+Each layer of a packed row reads a stretch of every window and returns a shorter one: the last layer returns the tokens
+of the answer, a layer below a layer with local attention returns these and the tokens that they can see. The keys and
+values of a layer with full attention are still those of all tokens. The results are exact.
+
+Use it for prediction; a training that reads states of other tokens needs complete layers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from faithkit.packing import Packing, packed_attention
+
+BERT = {f"{name}Layer" for name in ("Bert", "Roberta", "XLMRoberta", "Camembert")}
+MODERNBERT = {"ModernBertEncoderLayer"}
+ROWS = 128  # a CPU's products in bf16 are compiled for each number of rows: it is rounded up
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What a layer reads of the windows, and where what it returns lies in it.
+
+    Args:
+        packing: The lengths of its inputs and, of a layer with full attention, of its queries.
+        inputs: Places of its inputs in the whole row; None is the whole row.
+        kept: Places of its outputs in its inputs; None is all.
+    """
+
+    packing: Packing
+    inputs: Tensor | None
+    kept: Tensor | None
+
+
+def keep_answers(model: Any) -> Any:
+    """Replaces the layers of a packed token classifier; other models are unchanged."""
+    layers = _layers(model)
+    names = {type(layer).__name__ for layer in layers}
+    if names == MODERNBERT:
+        model.base_model.layers = nn.ModuleList(ModernBertAnswerLayer(layer, i) for i, layer in enumerate(layers))
+    elif len(names) == 1 and names <= BERT and not model.config.is_decoder:
+        layers[-1] = BertAnswerLayer(layers[-1])
+    return model
+
+
+def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Tensor) -> list[Stretch]:
+    """Plans what each replaced layer reads, the last layer last; empty for a model that was not changed.
+
+    Args:
+        lengths: Tokens of each window.
+        begin: The place in its window at which the answer begins [windows].
+        end: And ends.
+    """
+    layers = [layer for layer in _layers(model) if isinstance(layer, (BertAnswerLayer, ModernBertAnswerLayer))]
+    size = torch.tensor(lengths, device=begin.device)
+    stretches: list[Stretch] = []
+    row = size.cumsum(0) - size  # the place of each window in the row
+    for layer in reversed(layers):
+        reach = layer.reach
+        first = begin.new_zeros(len(begin)) if reach is None else (begin - reach).clamp(min=0)
+        last = size if reach is None else torch.minimum(end + reach, size)
+        read = last - first
+        whole = bool((read == size).all())
+        inputs = None if whole else places_between(row + first, row + last)
+        kept, queries = None, None
+        if bool((read != end - begin).any()):
+            start = read.cumsum(0) - read - first
+            kept = places_between(start + begin, start + end)
+            queries = tuple((end - begin).tolist()) if reach is None else None
+        packing = Packing(tuple(read.tolist()), begin.device, queries=queries)
+        if stretches and stretches[-1].packing == packing:
+            packing = stretches[-1].packing  # with its biases
+        stretches.append(Stretch(packing, inputs, kept))
+        begin, end = first, last
+    return stretches[::-1]
+
+
+def _layers(model: Any) -> Any:
+    encoder = getattr(model.base_model, "encoder", model.base_model)
+    return getattr(encoder, "layer", getattr(encoder, "layers", ()))
+
+
+def places_between(begin: Tensor, end: Tensor) -> Tensor:
+    """Concatenates the ranges `begin` to `end` of each window."""
+    size = end - begin
+    starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
+    return starts + torch.arange(len(starts), device=begin.device)
+
+
+def project(linear: Any, states: Tensor) -> Tensor:
+    """Applies a linear layer [1, tokens, hidden]."""
+    filling = -states.shape[1] % ROWS if states.dtype == torch.bfloat16 and states.device.type == "cpu" else 0
+    projected: Tensor = linear(F.pad(states, (0, 0, 0, filling)) if filling else states)
+    return projected[:, : states.shape[1]]
+
+
+class BertAnswerLayer(nn.Module):
+    """The last layer of BERT: queries and feed-forward network for the answers' tokens; weights keep their names."""
+
+    reach = None
+
+    def __init__(self, layer: Any):
+        super().__init__()
+        self.attention, self.intermediate, self.output = layer.attention, layer.intermediate, layer.output
+
+    def forward(self, states: Tensor, *_: Any, stretches: Sequence[Stretch], **__: Any) -> Tensor:
+        attention, stretch = self.attention.self, stretches[-1]
+        read = states if stretch.kept is None else states[:, stretch.kept]
+        query, key, value = (
+            projection(inputs).unflatten(-1, (-1, attention.attention_head_size)).transpose(1, 2)
+            for projection, inputs in ((attention.query, read), (attention.key, states), (attention.value, states))
+        )
+        seen, _weights = packed_attention(
+            self, query, key, value, None, packing=stretch.packing, scaling=attention.scaling
+        )
+        attended = self.attention.output(seen.flatten(2), read)
+        return self.output(self.intermediate(attended), attended)
+
+
+class ModernBertAnswerLayer(nn.Module):
+    """A layer of ModernBERT, with rotary positions as one complex product; weights keep their names.
+
+    The rows of `Wqkv` that make queries and keys are reordered, the two parts of a rotated pair side by side.
+    """
+
+    def __init__(self, layer: Any, index: int):
+        super().__init__()
+        self.attn_norm, self.attn, self.mlp_norm, self.mlp = layer.attn_norm, layer.attn, layer.mlp_norm, layer.mlp
+        self.attention_type, self.index = layer.attention_type, index
+        self.reach = None if self.attn.sliding_window is None else self.attn.sliding_window - 1
+        size, weights = self.attn.head_dim, self.attn.Wqkv
+        self.rotated = 2 * weights.out_features // 3  # queries and keys
+        order = torch.arange(self.rotated).view(-1, 2, size // 2).transpose(1, 2).flatten()
+        for tensor in (weights.weight, weights.bias):
+            if tensor is not None:
+                tensor.data[: self.rotated] = tensor.data[order.to(tensor.device)]
+
+    def forward(
+        self,
+        states: Tensor,
+        *,
+        position_embeddings: tuple[Tensor, Tensor],
+        stretches: Sequence[Stretch],
+        **_: Any,
+    ) -> Tensor:
+        stretch, attention = stretches[self.index], self.attn
+        qkv = project(attention.Wqkv, self.attn_norm(states))
+        self._rotate(qkv[..., : self.rotated], position_embeddings, stretch.inputs)
+        query, key, value = qkv.unflatten(-1, (3, -1, attention.head_dim)).permute(2, 0, 3, 1, 4)
+        if stretch.packing.queries is not None:
+            query = query[:, :, stretch.kept]
+        seen, _weights = packed_attention(
+            self,
+            query,
+            key,
+            value,
+            None,
+            packing=stretch.packing,
+            scaling=attention.head_dim**-0.5,
+            sliding_window=attention.sliding_window,
+        )
+        seen = seen.flatten(2)
+        if stretch.kept is not None:
+            states = states[:, stretch.kept]
+            seen = seen if stretch.packing.queries is not None else seen[:, stretch.kept]
+        states = states + project(attention.Wo, seen)
+        hidden, gate = project(self.mlp.Wi, self.mlp_norm(states)).chunk(2, dim=-1)
+        return states + project(self.mlp.Wo, self.mlp.act(hidden) * gate)
+
+    def _rotate(self, states: Tensor, positions: tuple[Tensor, Tensor], places: Tensor | None) -> None:
+        """Rotates queries and keys in place [1, tokens, 2 * heads * size]."""
+        half = self.attn.head_dim // 2
+        cos, sin = (side[0, :, :half].float() for side in positions)
+        angles = torch.complex(cos, sin)
+        angles = angles if places is None else angles[places]
+        pairs = torch.view_as_complex(states.float().unflatten(-1, (-1, half, 2)))  # a view of fp32 states
+        pairs.mul_(angles[:, None])
+        if states.dtype != torch.float32:
+            states.copy_(torch.view_as_real(pairs).flatten(2))

@@ -1,0 +1,90 @@
+"""Layers that compute only the answers' tokens: the logits of the complete model, for windows of mixed lengths."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from critic.runtime.answer_layers import answer_stretches, keep_answers
+from critic.tagger.windows import _answer_logits
+from faithkit.packing import use_packed_attention
+from tests.faithkit.test_packing import build
+
+WINDOW = st.tuples(st.integers(0, 90), st.integers(0, 40), st.integers(1, 20))  # before, answer, after
+
+
+def make_batch(windows: list[tuple[int, int, int]]) -> dict[str, Tensor]:
+    before, answer, _ = sides = torch.tensor(windows).T
+    size = sides.sum(0)
+    first = size.cumsum(0) - size + before
+    ids = torch.randint(2, 50, (1, int(size.sum())), generator=torch.Generator().manual_seed(len(windows)))
+    return {
+        "input_ids": ids,
+        "position_ids": torch.cat([torch.arange(length) for length in size.tolist()])[None],
+        "window_lengths": size,
+        "bounds": torch.stack([first, first, first, first + answer], dim=1),
+    }
+
+
+@pytest.fixture(scope="module", params=["bert", "roberta", "modernbert"])
+def pair(request: pytest.FixtureRequest) -> tuple[torch.nn.Module, torch.nn.Module]:
+    whole = build(request.param)
+    for weights in whole.parameters():  # as they begin, states differ too little to tell a wrong layer from a right one
+        torch.nn.init.normal_(weights, std=0.2)
+    assert use_packed_attention(whole)
+    return whole, keep_answers(copy.deepcopy(whole))
+
+
+@settings(max_examples=40, deadline=None)
+@given(windows=st.lists(WINDOW, min_size=1, max_size=6))
+@torch.inference_mode()
+def test_logits_are_those_of_the_complete_model(
+    pair: tuple[torch.nn.Module, torch.nn.Module], windows: list[tuple[int, int, int]]
+) -> None:
+    whole, short = pair
+    batch = make_batch(windows)
+    expected, found = _answer_logits(whole, batch), _answer_logits(short, batch)
+    assert found.shape == (sum(answer for _, answer, _ in windows), whole.config.num_labels)
+    assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("family", ["bert", "modernbert"])
+def test_bf16_logits_are_as_near_to_those_of_fp32(family: str) -> None:
+    whole, batch = build(family), make_batch([(300, 40, 1), (20, 3, 1)])
+    assert use_packed_attention(whole)
+    expected = _answer_logits(whole, batch)
+    short = keep_answers(copy.deepcopy(whole)).bfloat16()
+    error = (_answer_logits(short, batch).float() - expected).abs().max()
+    assert error <= 1.5 * (_answer_logits(copy.deepcopy(whole).bfloat16(), batch).float() - expected).abs().max() + 1e-3
+
+
+def test_a_modernbert_layer_reads_what_the_layers_above_it_can_see() -> None:
+    model = build("modernbert")  # full, 8 to either side, 8 to either side
+    keep_answers(model)
+    stretches = answer_stretches(model, [60, 10], torch.tensor([50, 2]), torch.tensor([55, 9]))
+    assert [stretch.packing.lengths for stretch in stretches] == [(60, 10), (26, 10), (18, 10)]
+    assert [stretch.packing.queries for stretch in stretches] == [(26, 10), None, None]
+
+
+@pytest.mark.parametrize("kind", ["electra", "deberta"])
+def test_other_encoders_stay_as_they_are(kind: str) -> None:
+    import transformers as t
+
+    size = {
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+    }
+    makers = {
+        "electra": lambda: t.ElectraForTokenClassification(t.ElectraConfig(**size, embedding_size=16)),
+        "deberta": lambda: t.DebertaV2ForTokenClassification(t.DebertaV2Config(**size)),
+    }
+    model = makers[kind]()
+    before = [type(module) for module in model.modules()]
+    assert [type(module) for module in keep_answers(model).modules()] == before
