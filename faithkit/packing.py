@@ -132,12 +132,12 @@ def use_packed_attention(model: Any) -> bool:
 
 
 def allow_packed_attention(model: Any) -> bool:
-    """Makes the model accept packed rows in addition to padded ones; False where it has no attention interface."""
-    from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+    """Makes a model with transformers' attention interface accept packed rows too; False if it does not use sdpa."""
+    from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
 
-    if not getattr(model, "_supports_attention_backend", False) or model.config._attn_implementation != "sdpa":
+    if model.config._attn_implementation != "sdpa":
         return False
 
     def attention(*inputs: Any, packing: Packing | None = None, **options: Any) -> Any:
@@ -148,9 +148,7 @@ def allow_packed_attention(model: Any) -> bool:
 
     AttentionInterface.register(NAME_OF_BOTH, attention)
     AttentionMaskInterface.register(NAME_OF_BOTH, sdpa_mask)
-    for part in model.modules():  # T5's decoder has a separate configuration
-        if isinstance(part, PreTrainedModel):
-            part.set_attn_implementation(NAME_OF_BOTH)
+    model.set_attn_implementation(NAME_OF_BOTH)
     return True
 
 
@@ -183,6 +181,7 @@ def packed_attention(
     scaling: float | None = None,
     sliding_window: int | None = None,
     is_causal: bool | None = None,
+    position_bias: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Computes scaled dot-product attention within each sequence of a row.
@@ -191,6 +190,7 @@ def packed_attention(
         query: [1, heads, tokens, size], as key and value, which may have fewer heads: each then serves several.
         sliding_window: A token sees those less than this far away; None sees its whole sequence.
         is_causal: Whether a token sees only those before it; None takes the setting of the layer.
+        position_bias: Added to the scores of each sequence [1, heads, longest, longest]; on a CPU, not causal.
 
     Returns:
         [1, tokens, heads, size], and no attention weights.
@@ -200,10 +200,11 @@ def packed_attention(
     reach = sliding_window - 1 if sliding_window is not None and sliding_window <= packing.longest else None
     if packing.parts is None and query.is_cuda and not dropout and query.dtype in (torch.bfloat16, torch.float16):
         return _on_gpu(query, key, value, packing, scaling, reach, causal), None
-    if dropout and not causal and reach is None and not query.is_cuda:
+    if (dropout or position_bias is not None) and not causal and reach is None and not query.is_cuda:
         sides = (side[0].transpose(0, 1) for side in (query, key, value))
+        bias = None if position_bias is None else position_bias[0]
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        attended = SequenceAttention.apply(*sides, None, packing.lengths, packing.lengths, scale, dropout)
+        attended = SequenceAttention.apply(*sides, bias, packing.lengths, packing.lengths, scale, dropout)
         return attended[None], None
     if key.shape[1] < query.shape[1]:
         key, value = (side.repeat_interleave(query.shape[1] // side.shape[1], dim=1) for side in (key, value))

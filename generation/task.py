@@ -24,10 +24,12 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity_report import perplexity_report
 from faithkit.reports.report import Provenance
 from faithkit.reports.write_reports import Reports
+from faithkit.sequence_attention import replace_dropout
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.checkpoints import is_in_shards
 from faithkit.training.language_model import language_model_figures, row_statistics, token_losses
 from faithkit.training.module import RowMetric, TrainingModule
+from faithkit.training.t5_layers import speed_up
 from faithkit.training.task import Calibrated, FinishedTraining, TestResults
 from faithkit.training.training_options import OptimizerOptions, read_options
 from faithkit.weights.resolve import loading
@@ -203,6 +205,8 @@ class GeneratorTask:
         if self.turns.is_packed and not use_packed_attention(model):
             name = type(model).__name__
             raise UserError(f"{name} has a custom attention and cannot be packed", hint="set model.packed=false")
+        speed_up(model)
+        replace_dropout(model)
         if options.gradient_checkpointing:
             model.gradient_checkpointing_enable()
         return GeneratorModule(model, self.objective, self.optimizer, num_steps=num_steps, dataset=dataset, seed=seed)

@@ -73,7 +73,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
     model = place_model(load_weights(loaded), "cpu", options.precision)[0]
     prefix = loaded.encoder.decoder_prefix if model.config.is_encoder_decoder else ()
     engine = TransformersEngine(model, **ids, decoder_prefix=prefix)
-    run_generate = partial(generate, plain, decoding=decoding, **ids)
+    run_generate = partial(generate, plain, decoding=decoding, start_id=next(iter(prefix), None), **ids)
     sides: dict[str, tuple[int, Callable[[Sequence[Prompt]], Texts]]] = {
         f"generate, batches of {BATCH_SIZE}": (options.batched, partial(run_generate, batch_size=BATCH_SIZE)),
         "generate, one at a time": (options.single, partial(run_generate, batch_size=1)),
@@ -122,7 +122,14 @@ def make_prompts(encoder: Any, kind: str, count: int) -> list[Prompt]:
 
 
 def generate(
-    model: Any, prompts: Sequence[Prompt], *, decoding: Decoding, eos_id: int, pad_id: int, batch_size: int
+    model: Any,
+    prompts: Sequence[Prompt],
+    *,
+    decoding: Decoding,
+    start_id: int | None,
+    eos_id: int,
+    pad_id: int,
+    batch_size: int,
 ) -> Texts:
     """Runs transformers' `generate` in batches of the given order, padded at the side that the model needs."""
     seq2seq = model.config.is_encoder_decoder
@@ -132,7 +139,7 @@ def generate(
         do_sample=False,
         eos_token_id=eos_id,
         pad_token_id=pad_id,
-        decoder_start_token_id=model.config.decoder_start_token_id if seq2seq else None,
+        decoder_start_token_id=start_id,
     )
     texts: Texts = {}
     for begin in range(0, len(prompts), batch_size):
