@@ -10,7 +10,8 @@ weak tokens count more than one, with the states of the second-to-last layer. A 
 transfers between domains better than a threshold on word overlap (EXPERIMENTS.md).
 
 Both texts are encoded separately, so the encoder needs no training on pairs, and a knowledge text is encoded once for
-all its responses. Special tokens are left out; long texts are read in consecutive windows.
+all its responses. Special tokens are left out; long texts are read in consecutive windows: of a long knowledge all, or
+those that share most tokens with a window of the response (`data_modules.encoding.window_choice`).
 
 Use it for domains without training data. The encoder must not be fine-tuned, because fine-tuning on pairs changes its
 states (EXPERIMENTS.md).
@@ -47,6 +48,7 @@ from critic.weights import longest_sequence
 from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
+from data_modules.encoding.window_choice import best_windows
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.checkpoints import is_in_shards
 
@@ -91,9 +93,19 @@ class TokenSupport:
         max_length: Tokens of a sequence, including special tokens.
         batch_tokens: Tokens of a batch; changes the speed, not the results.
         layer: The layer whose states are compared.
+        max_windows: Windows of a knowledge text that are read for each window of a response; None reads all.
     """
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, *, max_length: int, batch_tokens: int, layer: int = LAST):
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Tokenizer,
+        *,
+        max_length: int,
+        batch_tokens: int,
+        layer: int = LAST,
+        max_windows: int | None = None,
+    ):
         in_shards = is_in_shards(model)  # and does not run in parts
         self.model, self.layer = model if in_shards else model.base_model, layer
         if not in_shards and layer == SECOND_TO_LAST and reads_first_token(model):
@@ -101,13 +113,16 @@ class TokenSupport:
         self.reads_all = in_shards or self.layer != LAST
         self.pad, self.batch_tokens = tokenizer.pad_token_id, batch_tokens
         self.prefix, self.suffix = single_template(tokenizer)
-        self.window = max_length - len(self.prefix) - len(self.suffix)
+        self.window, self.max_windows = max_length - len(self.prefix) - len(self.suffix), max_windows
 
     @classmethod
-    def of(cls, model: Any, tokenizer: Tokenizer, *, batch_tokens: int, layer: int = LAST) -> "TokenSupport":
+    def of(
+        cls, model: Any, tokenizer: Tokenizer, *, batch_tokens: int, layer: int = LAST, max_windows: int | None = None
+    ) -> "TokenSupport":
         """Makes an instance with windows of the encoder's length, at most `WINDOW`."""
         window = min(WINDOW, longest_sequence(model) or WINDOW)
-        return cls(model, tokenizer, max_length=window, batch_tokens=batch_tokens, layer=layer)
+        options: dict[str, Any] = {"batch_tokens": batch_tokens, "layer": layer, "max_windows": max_windows}
+        return cls(model, tokenizer, max_length=window, **options)
 
     def weakest(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
         """Computes the soft minimum of the support of each row [rows], from columns of a `PairEncoder`."""
@@ -140,28 +155,47 @@ class TokenSupport:
         responses: Sequence[NDArray[np.int32]],
     ) -> dict[tuple[int, int], Tensor]:
         """Computes the support of pairs of texts; states of knowledge are held for one batch."""
-        windows: dict[int, dict[int, Tensor]] = defaultdict(dict)  # of each response, by first token
-        for number, start, states in self.encode_windows({number: responses[number] for _, number in pairs}):
-            windows[number][start] = states
-        response_states = {number: torch.cat([by[start] for start in sorted(by)]) for number, by in windows.items()}
+        numbers = sorted({number for _, number in pairs})
+        asked = [(number, start) for number in numbers for start in self._starts(responses[number])]
+        response_states = {(number, start): states for number, start, states in self.encode_windows(responses, asked)}
         support = {pair: torch.full((len(responses[pair[1]]),), -1.0, device=self.model.device) for pair in pairs}
-        responses_of = defaultdict(list)
+        readers: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)  # of a window of knowledge
         for text, number in pairs:
-            if number in response_states:
-                responses_of[text].append(number)
-        for text, _, window in self.encode_windows({text: knowledge[text] for text in responses_of}):
-            for number in responses_of[text]:
-                in_window = token_support(response_states[number], window)
-                support[text, number] = torch.maximum(support[text, number], in_window)
+            for begin in self._starts(responses[number]):
+                part = responses[number][begin : begin + self.window]
+                for start in self._choose(knowledge[text], part):
+                    readers[text, start].append((number, begin))
+        for text, start, window in self.encode_windows(knowledge, list(readers)):
+            for number, begin in readers[text, start]:
+                in_window = token_support(response_states[number, begin], window)
+                best = support[text, number][begin : begin + self.window]
+                best.copy_(torch.maximum(best, in_window))
         return {
             pair: values.cpu() if len(knowledge[pair[0]]) else torch.full(values.shape, EMPTY_KNOWLEDGE)
             for pair, values in support.items()
         }
 
+    def _starts(self, text: Sequence[int] | NDArray[np.int32]) -> range:
+        """Returns the first token of each window of a text."""
+        return range(0, len(text), self.window)
+
+    def _choose(self, knowledge: NDArray[np.int32], part: NDArray[np.int32]) -> list[int]:
+        """Returns the first tokens of the windows of a knowledge text that are read for a part of a response."""
+        starts = self._starts(knowledge)
+        if self.max_windows is None or len(starts) <= self.max_windows:
+            return list(starts)
+        chosen = best_windows(part, knowledge, np.array(starts), self.window, self.max_windows)
+        return [starts[place] for place in chosen.tolist()]
+
     @torch.inference_mode()
-    def encode_windows(self, texts: Mapping[int, NDArray[np.int32]]) -> Iterator[tuple[int, int, Tensor]]:
-        """Encodes texts in windows, and yields text number, first token and states [tokens, hidden] of each window."""
-        windows = [(text, start) for text, ids in texts.items() for start in range(0, len(ids), self.window)]
+    def encode_windows(
+        self, texts: Sequence[NDArray[np.int32]], windows: Sequence[tuple[int, int]]
+    ) -> Iterator[tuple[int, int, Tensor]]:
+        """Encodes windows of texts, and yields text number, first token and states [tokens, hidden] of each window.
+
+        Args:
+            windows: Text number and first token.
+        """
         window_ids = [texts[text][start : start + self.window] for text, start in windows]
         if not windows:
             return

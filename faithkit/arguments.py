@@ -18,6 +18,7 @@ from faithkit.records import Example, Turn, passage_text
 MOST = 2**31 - 1  # of any count: what fits into the arrays that are planned with it
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
 KNOWLEDGE, CONTEXT = "knowledge", "context"
+ALL = "all"  # windows of long knowledge
 TEXT_HINT = 'give a text, such as "The Danube is long."'
 PASSAGES_HINT = 'give a text or a list of passages, such as ["The Danube is long.", "It ends in the Black Sea."]'
 # How Python, numpy and pandas write a missing value.
@@ -116,6 +117,18 @@ def read_count(name: str, value: Any, *, least: int = 1) -> int | None:
     if not _is_number(value, Integral) or not least <= value <= MOST:
         raise wrong(name, f"a whole number of {least} or more", value, f"use {name}=64, or leave it out")
     return int(value)
+
+
+def read_windows(value: Any) -> int | str | None:
+    """Reads `max_windows`: a whole number, ALL, or None for what the model was trained with."""
+    return ALL if isinstance(value, str) and value == ALL else read_count("max_windows", value)
+
+
+def choose_windows(wanted: int | str | None, stored: int | None) -> int | None:
+    """Returns the number of windows to read; None for all."""
+    if isinstance(wanted, str):
+        return None
+    return stored if wanted is None else wanted
 
 
 def read_probability(name: str, value: Any) -> float | None:

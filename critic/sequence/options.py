@@ -20,6 +20,7 @@ class CriticOptions:
         order: Order of the two texts: knowledge_response or response_knowledge.
         max_knowledge_words: Words that are read of longer knowledge, in the sentences most similar to the response;
             None reads all.
+        max_windows: Windows that are read of longer knowledge, those that share most with the response; None reads all.
         label_smoothing: Share of the target's probability that is divided equally between both classes.
         support_weight: Weight of overlap supervision (`critic.auxiliary_losses`); 0 leaves it out.
         span_weight: Weight of span supervision (`critic.auxiliary_losses`); 0 leaves it out.
@@ -37,6 +38,7 @@ class CriticOptions:
     max_length: Tokens = 256
     order: Annotated[str, OneOf(ORDERS)] = "knowledge_response"
     max_knowledge_words: Count | None = None
+    max_windows: Count | None = None
     label_smoothing: PartialShare = 0.0
     support_weight: NonNegative = 0.0
     span_weight: NonNegative = 0.0

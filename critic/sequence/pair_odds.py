@@ -87,7 +87,8 @@ def compute_features(
     if encoder.whole:
         from critic.token_support import SECOND_TO_LAST, TokenSupport  # few critics need it
 
-        support = TokenSupport.of(model, encoder.tokenizer, batch_tokens=batch_tokens, layer=SECOND_TO_LAST)
+        options: dict[str, Any] = {"batch_tokens": batch_tokens, "max_windows": encoder.max_windows}
+        support = TokenSupport.of(model, encoder.tokenizer, layer=SECOND_TO_LAST, **options)
         features += [np.asarray(columns[RUNS], np.float64), support.weakest(columns)]
     return np.stack(features, axis=1)
 

@@ -1,7 +1,7 @@
 """Defines the public class `Critic`, which scores (knowledge, response) pairs.
 
 Pairs are sorted by length and batched by tokens, so there is almost no padding. Knowledge longer than the model's
-length is read in overlapping windows (all, or `max_windows` of them), and a response gets the lowest log-odds of these.
+length is read in overlapping windows (`max_windows` of them, or all), and a response gets the lowest log-odds of these.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -150,7 +150,7 @@ class Critic:
         device: str | None = None,
         precision: str = "32-true",
         batch_tokens: int | None = None,
-        max_windows: int | None = None,
+        max_windows: int | str | None = None,
         labels: ClassLabels | None = None,
     ) -> "Critic":
         """Loads a critic from a run, an hf/ folder or a hub name.
@@ -160,7 +160,7 @@ class Critic:
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: the fastest
                 of these on the hardware.
             max_windows: Number of windows that are read of knowledge longer than the model's length: those that share
-                most words with the response. None reads all (docs/scoring.md).
+                most words with the response. None reads as many as in training, "all" reads all (docs/scoring.md).
             labels: For an external classifier, the meaning of each class, by its number or its name:
                 `{0: "faithful", 1: "hallucinated"}`, `{"LABEL_0": "hallucinated", "LABEL_1": "faithful"}`. Classes
                 named faithful and hallucinated need no labels.
@@ -171,7 +171,7 @@ class Critic:
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
         batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
-        max_windows = arguments.read_count("max_windows", max_windows)
+        max_windows = arguments.read_windows(max_windows)
         onnx, auto = precision == ONNX, "AutoModelForSequenceClassification"
         loaded = load_checkpoint(path, auto, CRITIC, Settings.from_sidecar, device, onnx=onnx)
         critic = cls.of(loaded, path, batch_tokens=batch_tokens, max_windows=max_windows, labels=labels)
@@ -187,7 +187,7 @@ class Critic:
         path: str,
         *,
         batch_tokens: int | None = None,
-        max_windows: int | None = None,
+        max_windows: int | str | None = None,
         labels: ClassLabels | None = None,
     ) -> "Critic":
         """Makes a critic from a loaded model; `labels` or class names explain an external model's classes."""
@@ -206,7 +206,7 @@ class Critic:
             max_knowledge_words=settings.max_knowledge_words,
             evidence=bool(settings.evidence),
             whole=settings.reads_tokens,
-            max_windows=max_windows,
+            max_windows=arguments.choose_windows(max_windows, settings.max_windows),
         )
         return cls(
             first_token_only(loaded.model),

@@ -27,6 +27,7 @@ class Settings:
         max_length: Tokens of a sequence.
         order: Order of the two texts.
         max_knowledge_words: Words read of longer knowledge (`data_modules.encoding.pair_encoder`); None reads all.
+        max_windows: Windows read of long knowledge, when the threshold was fitted too; None reads all.
         evidence: Weights of the evidence features (`critic.sequence.evidence.NAMES`); empty without evidence.
         head: Slope and bias of the calibration that the head contains (`critic.weights.rescale_head`); empty if the
             calibration is outside the weights.
@@ -36,6 +37,7 @@ class Settings:
     max_length: Tokens
     order: Annotated[str, OneOf(ORDERS)]
     max_knowledge_words: Count | None = None
+    max_windows: Count | None = None
     evidence: Evidence = ()
     head: Line = ()
     calibration: ScoreCalibration
@@ -53,8 +55,8 @@ class Settings:
 
     def to_sidecar(self) -> Sidecar:
         layout: dict[str, Any] = {"order": self.order, "max_length": self.max_length}
-        if self.max_knowledge_words is not None:
-            layout["max_knowledge_words"] = self.max_knowledge_words
+        limits = {"max_knowledge_words": self.max_knowledge_words, "max_windows": self.max_windows}
+        layout |= {name: limit for name, limit in limits.items() if limit is not None}
         thresholds = asdict(self.calibration)
         if self.evidence:
             thresholds[EVIDENCE] = list(self.evidence)

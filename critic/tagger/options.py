@@ -14,7 +14,7 @@ class TaggerOptions:
     Args:
         weights: A folder, hub name or local name of an encoder, or of a critic or tagger to fine-tune further.
         max_length: Tokens of a window.
-        max_windows: Windows of a long context in training and validation; the test reads all windows.
+        max_windows: Windows that are read of a longer context, those that share most with the response; None reads all.
         typed: Predicts a class for each type of hallucination instead of a single class. Has no effect if no training
             span has a type.
         packed: Packs windows without padding.

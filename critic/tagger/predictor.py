@@ -155,7 +155,7 @@ class Tagger:
         device: str | None = None,
         precision: str = "32-true",
         batch_tokens: int | None = None,
-        max_windows: int | None = None,
+        max_windows: int | str | None = None,
     ) -> "Tagger":
         """Loads a tagger from a run, an hf/ folder or a hub name.
 
@@ -164,7 +164,7 @@ class Tagger:
             precision: 32-true, bf16, int8 (CPU), onnx (the graph of `export.py format=onnx`), or auto: the fastest
                 of these on the hardware.
             max_windows: Number of windows of long knowledge that are read for each part of the response: those that
-                share most words with it. None reads all (docs/scoring.md).
+                share most words with it. None reads as many as in training, "all" reads all (docs/scoring.md).
 
         Raises:
             UserError: There is no model, or it is of another kind.
@@ -172,7 +172,7 @@ class Tagger:
         path, device = arguments.read_path(path), arguments.read_device(device)
         check_precision(precision)
         batch_tokens = arguments.read_count("batch_tokens", batch_tokens)
-        max_windows = arguments.read_count("max_windows", max_windows)
+        max_windows = arguments.read_windows(max_windows)
         onnx, auto = precision == ONNX, "AutoModelForTokenClassification"
         loaded = load_checkpoint(path, auto, TAGGER, Settings.from_sidecar, device, onnx=onnx)
         settings = loaded.settings or foreign_settings(loaded.model.config, path)
@@ -180,7 +180,10 @@ class Tagger:
         if packed:
             keep_answers(loaded.model)
         encoder = SpanEncoder(
-            tokenizer=loaded.tokenizer, max_length=settings.max_length, packed=packed, max_windows=max_windows
+            tokenizer=loaded.tokenizer,
+            max_length=settings.max_length,
+            packed=packed,
+            max_windows=arguments.choose_windows(max_windows, settings.max_windows),
         )
         tagger = cls(
             loaded.model,
@@ -370,7 +373,8 @@ class Tagger:
 
     def _logits(self, columns: Mapping[str, Any]) -> NDArray[np.float32]:
         if self.token_support:
-            support = TokenSupport.of(self.model, self.encoder.tokenizer, batch_tokens=self.batch_tokens)
+            options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "max_windows": self.encoder.max_windows}
+            support = TokenSupport.of(self.model, self.encoder.tokenizer, **options)
             return support_logits(support.best([columns["context"], columns["question"]], columns["answer"]))
         return token_logits(self.model, self.encoder, columns, self.batch_tokens)
 

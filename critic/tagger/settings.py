@@ -11,7 +11,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.model_folder import SIDECAR, Sidecar
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES
 from faithkit.settings.check import check_value, options, read_stored
-from faithkit.settings.types import Switch, Tokens
+from faithkit.settings.types import Count, Switch, Tokens
 
 log = logging.getLogger("faithkit")
 
@@ -23,6 +23,7 @@ class Settings:
     Args:
         labels: Names of the classes: outside, then hallucinated or its types.
         max_length: Tokens of a window.
+        max_windows: Windows read of a long context, when the thresholds were fitted too; None reads all.
         token_support: The log-odds of tokens come from `critic.token_support` instead of the head.
         head: Slope and bias of the calibration that the head contains (`critic.weights.rescale_head`); empty if the
             calibration is outside the weights.
@@ -32,6 +33,7 @@ class Settings:
 
     labels: tuple[str, ...]
     max_length: Tokens
+    max_windows: Count | None = None
     token_support: Switch = False
     head: Line = ()
     calibration: SpanCalibration
@@ -39,6 +41,8 @@ class Settings:
 
     def to_sidecar(self) -> Sidecar:
         layout: dict[str, Any] = {"max_length": self.max_length}
+        if self.max_windows is not None:
+            layout["max_windows"] = self.max_windows
         if self.token_support:
             layout["token_support"] = True
         head = {HEAD: list(self.head)} if self.head else {}

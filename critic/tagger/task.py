@@ -72,11 +72,9 @@ class TaggerTask:
         """Fits a calibration on the rows of validation with annotated spans.
 
         A calibration that is linear in the log-odds of a token becomes part of the head.
-
-        All windows of a long context are read, as in every later use of the model; training reads `max_windows`.
         """
-        encoder, options = replace(self.encoder, max_windows=None), self.options
-        tagger = Tagger(model, encoder, SpanCalibration(), token_support=options.token_support)
+        options = self.options
+        tagger = Tagger(model, self.encoder, SpanCalibration(), token_support=options.token_support)
         rows, candidates = Batches(self._fitting_subsets(training), self.encoder), self._fitting_examples(training)
         annotated = [number for number, example in enumerate(candidates) if example.spans is not None]
         examples = [candidates[number] for number in annotated]
@@ -95,6 +93,7 @@ class TaggerTask:
         settings = Settings(
             labels=tagger_labels(options.typed),
             max_length=self.encoder.max_length,
+            max_windows=self.encoder.max_windows,
             token_support=options.token_support,
             head=head,
             calibration=written,

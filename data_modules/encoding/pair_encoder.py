@@ -14,6 +14,7 @@ from data_modules.encoding.offsets import OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.sequence_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
+from data_modules.encoding.window_choice import choose_windows
 from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.baselines.word_overlap import unsupported_grams
 from faithkit.errors import UserError
@@ -150,8 +151,9 @@ class PairEncoder(Encoder):
         found = Windows(row, start, np.minimum(knowledge, room.knowledge)[row], room.response[row], self.template)
         if self.max_windows is None or not (count > self.max_windows).any():
             return found
-        shown = columns["knowledge"].slice_rows(row, start, found.size)
-        return found.take(best_windows(columns["response"].cut(room.response), shown, count, self.max_windows))
+        responses, rows = columns["response"].cut(room.response), np.arange(len(count))
+        most = self.max_windows
+        return found.take(choose_windows(responses, columns["knowledge"], rows, count, start, found.size, most))
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Returns padded arrays of a batch: the beginning of each row's knowledge, and what training needs.
@@ -246,30 +248,3 @@ def target_of(example: Example) -> float:
         return math.nan if example.label is None else float(LABELS.index(example.label))
     assert 0 <= probability <= 1, f"{example.id}: probability {probability}"
     return float(probability)
-
-
-Ints = NDArray[np.int64]
-
-
-def best_windows(responses: Ragged, shown: Ragged, sizes: Ints, most: int) -> Ints:
-    """Chooses at most `most` windows for each of R responses; of windows that share as much the first ones are taken.
-
-    Args:
-        responses: Tokens of each response (R rows).
-        shown: What each window shows of the knowledge (W rows), the windows of one response behind each other.
-        sizes: Windows of each response. Shape (R,); they add up to W.
-
-    Returns:
-        The rows of `shown` that are kept, in their order.
-    """
-    keep: list[int] = []
-    begin = 0
-    for number, size in enumerate(sizes.tolist()):
-        chosen = np.arange(begin, begin + size)
-        if size > most:
-            tokens = np.unique(responses.row(number))
-            shared = np.array([np.isin(tokens, shown.row(window)).sum() for window in chosen])
-            chosen = np.sort(chosen[np.argsort(-shared, kind="stable")[:most]])
-        keep += chosen.tolist()
-        begin += size
-    return np.array(keep, np.int64)

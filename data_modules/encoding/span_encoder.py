@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, Encoder, Subset, question_text
 from data_modules.encoding.offsets import OUTSIDE, UNTYPED_TAG, tags_of, visible_extents
-from data_modules.encoding.pair_encoder import best_windows
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
+from data_modules.encoding.window_choice import choose_windows
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 
@@ -131,8 +131,9 @@ class SpanEncoder(Encoder):
         first = offsets_of(sizes)[:-1]  # the windows of one part of an answer show the same of it
         start, size = found.answer_start[first], found.answer_size[first]
         answer_parts = columns["answer"].slice_rows(found.row[first], start, size)
-        shown = columns["context"].slice_rows(found.row, found.context_start, found.context_size)
-        return found.take(best_windows(answer_parts, shown, sizes, self.max_windows))
+        extents = found.context_start, found.context_size
+        chosen = choose_windows(answer_parts, columns["context"], found.row[first], sizes, *extents, self.max_windows)
+        return found.take(chosen)
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Returns arrays of a batch of whole rows: the windows, and what training needs in addition.

@@ -99,13 +99,13 @@ def load_detector(
     precision: str,
     batch_tokens: int | None,
     labels: Mapping[int | str, str] | None = None,
-    max_windows: int | None = None,
+    max_windows: int | str | None = None,
 ) -> Detector:
     """Loads the detector of a checkpoint: a folder, a hub name, `KIND:ARGUMENT`, or a detector file.
 
     Args:
         labels: The meaning of the classes of a critic that was not trained here.
-        max_windows: Windows of long knowledge that are read; None reads all.
+        max_windows: Windows of long knowledge that are read; None reads as many as in training, `all` reads all.
 
     Raises:
         UserError: There is no such detector, or it does not take an option.

@@ -53,7 +53,10 @@ Plots = Annotated[types.Switch, types.Preflight(preflight.check_plots)]
 Length = Annotated[types.Tokens | None, types.OrNull("for what the model was trained with")]
 BatchTokens = Annotated[types.Count | None, types.OrNull("for what suits the device")]
 BatchSize = Annotated[types.Count | None, types.OrNull("with data.max_tokens")]
-MaxWindows = Annotated[types.Count | None, types.OrNull("for all")]
+MaxWindows = Annotated[
+    types.Count | Annotated[Any, types.OneOf(("all",))] | None,
+    types.Hint("use a number, all, or null for what the model was trained with"),
+]
 Names = Annotated[list[types.Text] | None, types.Hint("use a list of names, [high-overlap,entailed], or null")]
 BestOf = Annotated[int, types.Range(ge=1, le=10_000)]
 NumRows = Annotated[types.Count | None, types.OrNull("for all")]

@@ -22,7 +22,7 @@ RESPONSE = ["it is long", "the king plays music", "i love it " * 6, "dog"]
 
 @pytest.fixture(scope="module")
 def critic(trained: Path) -> Critic:
-    return Critic.load(str(trained))
+    return Critic.load(str(trained), max_windows="all")
 
 
 def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
