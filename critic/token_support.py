@@ -184,7 +184,8 @@ class TokenSupport:
         starts = self._starts(knowledge)
         if self.max_windows is None or len(starts) <= self.max_windows:
             return list(starts)
-        chosen = best_windows(part, knowledge, np.array(starts), self.window, self.max_windows)
+        start = np.array(starts)
+        chosen = best_windows(part, knowledge, start, start + self.window, self.max_windows)
         return [starts[place] for place in chosen.tolist()]
 
     @torch.inference_mode()

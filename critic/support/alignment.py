@@ -94,6 +94,7 @@ QUESTION_WEIGHT = 0.3  # of a question's word in the fit; a neighbour in the res
 SCOPE = 4  # words behind a negation that it negates
 ALIGNED = 0.55  # cosine from which two words are counterparts
 RELATED = 0.4  # cosine from which a context word is a rival of a word
+MAX_CHARACTERS = 1000  # of a word, whose parts are compared
 EQUAL_WORDS = 0.3  # weight of equal words in the match of sentences
 Floats = NDArray[np.float64]
 States = NDArray[np.float32]
@@ -337,6 +338,7 @@ def _best(fit: Floats, places: Sequence[int]) -> float:
 
 
 def _grams(word: str) -> list[str]:
+    word = word[:MAX_CHARACTERS]
     return [word] if len(word) < 4 else [word[i : i + 4] for i in range(len(word) - 3)]
 
 

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 
 from critic.support.alignment import Encoded, Floats, States, compute_features
 from critic.support.bert_encoder import FIRST, LAST, BertEncoder
+from critic.support.long_contexts import SHORT, choose_parts
 from critic.support.normal_forms import STOP, Word, read_words
 from data_modules.encoding.tokens import make_encodable
 from faithkit.records import PASSAGE_BREAK
@@ -128,25 +129,52 @@ def encode_and_align(
 
     The response is encoded behind the question, so that the states of a short answer depend on it.
     """
-    contexts = [choose_passages(*text) for text in texts]
+    parts = [_choose_contexts(encoder.tokenizer, *text) for text in texts]
+    contexts = [part for of_row in parts for part in of_row]
     both = [join(question, response) for _, question, response in texts]
-    encoded = encoder.encode([*contexts, *both], contexts=contexts)
+    encoded = iter(encoder.encode([*contexts, *both], contexts=contexts))
+    joined = [join_encoded([next(encoded) for _ in of_row]) for of_row in parts]
     rows = []
-    for number, (_, question, _) in enumerate(texts):
-        asked, response = split(encoded[len(texts) + number], len(join(question, "")))
-        rows.append((response, *compute_features(encoded[number], asked, response)))
+    for context, (_, question, _), answer in zip(joined, texts, encoded, strict=True):
+        asked, response = split(answer, len(join(question, "")))
+        rows.append((response, *compute_features(context, asked, response)))
     return rows
 
 
-def choose_passages(context: str, question: str, response: str) -> str:
-    """Leaves out the passages, divided by empty lines, that are about something else than the response.
+def join_encoded(parts: Sequence[Encoded]) -> Encoded:
+    """Joins parts of a text; each begins another sentence, and places of characters remain those in the part."""
+    if len(parts) == 1:
+        return parts[0]
+    words: list[Word] = []
+    for part in parts:
+        first = words[-1].sentence + 1 if words else 0
+        words += [replace(word, sentence=first + word.sentence) for word in part.words]
+    return Encoded(words, np.concatenate([part.states for part in parts]))
 
-    Such passages only add words that resemble a wrong one. Each sentence of the response keeps the passages that have
-    about as many of its and the question's content words as the one that has most.
-    """
-    passages = list(dict.fromkeys(text for text in EMPTY_LINES.split(context) if text.strip()))
-    if len(passages) <= 1:
+
+def _choose_contexts(tokenizer: Tokenizer, context: str, question: str, response: str) -> list[str]:
+    """Returns what is encoded of a context, in one text or, of a long one, in several parts."""
+    parts = choose_parts(tokenizer, context, question, response) if len(context) > SHORT else [context]
+    if len(parts) > 1:
+        return _related(parts, question, response) or parts
+    return [choose_passages(context, question, response)]
+
+
+def choose_passages(context: str, question: str, response: str) -> str:
+    """Leaves out the passages, divided by empty lines, that are about something else than the response."""
+    passages = [text for text in EMPTY_LINES.split(context) if text.strip()]
+    if len(set(passages)) <= 1:
         return context
+    return PASSAGE_BREAK.join(_related(passages, question, response)) or context
+
+
+def _related(passages: Sequence[str], question: str, response: str) -> list[str]:
+    """Leaves out passages that only add words which resemble a wrong one, and repeated passages.
+
+    Each sentence of the response keeps the passages that have about as many of its and the question's content words as
+    the one that has most. A response without content words keeps none.
+    """
+    passages = list(dict.fromkeys(passages))
     found = [_content_words(text) for text in passages]
     asked, sentences = _content_words(question), dict[int, set[str]]()
     for word in read_words(response):
@@ -156,7 +184,7 @@ def choose_passages(context: str, question: str, response: str) -> str:
     for words in sentences.values():
         shared = [len(words & one) / len(words) for one in found]
         chosen.update(place for place, share in enumerate(shared) if share >= max(shared) - SHARE_MARGIN)
-    return PASSAGE_BREAK.join(passages[place] for place in sorted(chosen)) if chosen else context
+    return [passages[place] for place in sorted(chosen)]
 
 
 def _content_words(text: str) -> set[str]:
