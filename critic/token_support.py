@@ -48,7 +48,7 @@ from critic.weights import longest_sequence
 from data_modules.encoding.pair_encoder import WHOLE
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.tokens import Tokenizer, single_template
-from data_modules.encoding.window_choice import best_windows
+from data_modules.encoding.window_choice import rank_parts
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.checkpoints import is_in_shards
 
@@ -185,8 +185,8 @@ class TokenSupport:
         if self.max_windows is None or len(starts) <= self.max_windows:
             return list(starts)
         start = np.array(starts)
-        chosen = best_windows(part, knowledge, start, start + self.window, self.max_windows)
-        return [starts[place] for place in chosen.tolist()]
+        chosen = rank_parts(part, knowledge, start, start + self.window, self.max_windows)
+        return [starts[place] for place in sorted(chosen.tolist())]
 
     @torch.inference_mode()
     def encode_windows(

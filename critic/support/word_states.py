@@ -129,7 +129,7 @@ def encode_and_align(
 
     The response is encoded behind the question, so that the states of a short answer depend on it.
     """
-    parts = [_choose_contexts(encoder.tokenizer, *text) for text in texts]
+    parts = [choose_contexts(encoder.tokenizer, *text) for text in texts]
     contexts = [part for of_row in parts for part in of_row]
     both = [join(question, response) for _, question, response in texts]
     encoded = iter(encoder.encode([*contexts, *both], contexts=contexts))
@@ -152,29 +152,21 @@ def join_encoded(parts: Sequence[Encoded]) -> Encoded:
     return Encoded(words, np.concatenate([part.states for part in parts]))
 
 
-def _choose_contexts(tokenizer: Tokenizer, context: str, question: str, response: str) -> list[str]:
+def choose_contexts(tokenizer: Tokenizer, context: str, question: str, response: str) -> list[str]:
     """Returns what is encoded of a context, in one text or, of a long one, in several parts."""
-    parts = choose_parts(tokenizer, context, question, response) if len(context) > SHORT else [context]
-    if len(parts) > 1:
-        return _related(parts, question, response) or parts
-    return [choose_passages(context, question, response)]
+    parts = choose_parts(tokenizer, context, question, response) if len(context) > SHORT else []
+    return parts or [choose_passages(context, question, response)]
 
 
 def choose_passages(context: str, question: str, response: str) -> str:
-    """Leaves out the passages, divided by empty lines, that are about something else than the response."""
-    passages = [text for text in EMPTY_LINES.split(context) if text.strip()]
-    if len(set(passages)) <= 1:
-        return context
-    return PASSAGE_BREAK.join(_related(passages, question, response)) or context
+    """Leaves out the passages, divided by empty lines, that are about something else than the response.
 
-
-def _related(passages: Sequence[str], question: str, response: str) -> list[str]:
-    """Leaves out passages that only add words which resemble a wrong one, and repeated passages.
-
-    Each sentence of the response keeps the passages that have about as many of its and the question's content words as
-    the one that has most. A response without content words keeps none.
+    Such passages only add words that resemble a wrong one. Each sentence of the response keeps the passages that have
+    about as many of its and the question's content words as the one that has most.
     """
-    passages = list(dict.fromkeys(passages))
+    passages = list(dict.fromkeys(text for text in EMPTY_LINES.split(context) if text.strip()))
+    if len(passages) <= 1:
+        return context
     found = [_content_words(text) for text in passages]
     asked, sentences = _content_words(question), dict[int, set[str]]()
     for word in read_words(response):
@@ -184,7 +176,7 @@ def _related(passages: Sequence[str], question: str, response: str) -> list[str]
     for words in sentences.values():
         shared = [len(words & one) / len(words) for one in found]
         chosen.update(place for place, share in enumerate(shared) if share >= max(shared) - SHARE_MARGIN)
-    return [passages[place] for place in sorted(chosen)]
+    return PASSAGE_BREAK.join(passages[place] for place in sorted(chosen)) if chosen else context
 
 
 def _content_words(text: str) -> set[str]:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from data_modules.encoding.offsets import OUTSIDE, tags_of, visible_extents
 from data_modules.encoding.ragged import Ragged, steps_of
 from data_modules.encoding.sequence_layout import KNOWLEDGE_FIRST, ORDERS
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
-from data_modules.encoding.window_choice import choose_windows
+from data_modules.encoding.window_choice import WindowChoice
 from faithkit.baselines.counted_features import WORD_EVIDENCE, word_evidence
 from faithkit.baselines.word_overlap import unsupported_grams
 from faithkit.errors import UserError
@@ -39,8 +39,8 @@ class PairEncoder(Encoder):
         max_length: Tokens of a sequence, special tokens counted.
         order: `knowledge_response` or `response_knowledge`: which text comes first.
         marked: Also says which response tokens lie in a marked span, for training.
-        max_windows: Of longer knowledge, predictions read this many windows: those that share most tokens with the
-            response. None reads all.
+        max_windows: Of longer knowledge, predictions read this many windows, made of the parts that share most tokens
+            with the response (`data_modules.encoding.window_choice`). None reads all.
         max_knowledge_words: Longer knowledge is cut to the sentences that share most words with the response; None
             keeps all, which is read in windows.
         evidence: Adds the columns `EVIDENCE`, word statistics of each pair (`faithkit.baselines.counted_features`).
@@ -57,6 +57,7 @@ class PairEncoder(Encoder):
     evidence: bool = False
     whole: bool = False
     template: PairTemplate = field(init=False)
+    choice: WindowChoice = field(init=False, repr=False, compare=False)
     # A sequence's five parts are prefix, first text, middle, second text and suffix. Shapes are (1, n), to be repeated.
     _special_ids: NDArray[np.int32] = field(init=False, repr=False, compare=False)  # of prefix, middle and suffix
     _part_sizes: NDArray[np.int64] = field(init=False, repr=False, compare=False)  # 0 for the texts
@@ -71,6 +72,7 @@ class PairEncoder(Encoder):
         segments[:, [place, 4 - place]] = KNOWLEDGE, RESPONSE
         sizes[:, ::2] = [len(part) for part in special]
         object.__setattr__(self, "template", template)
+        object.__setattr__(self, "choice", WindowChoice.of(self.tokenizer))
         object.__setattr__(self, "_special_ids", np.array([sum(special, ())], np.int32))
         object.__setattr__(self, "_part_sizes", sizes)
         object.__setattr__(self, "_part_segments", segments)
@@ -152,8 +154,9 @@ class PairEncoder(Encoder):
         if self.max_windows is None or not (count > self.max_windows).any():
             return found
         responses, rows = columns["response"].cut(room.response), np.arange(len(count))
-        most = self.max_windows
-        return found.take(choose_windows(responses, columns["knowledge"], rows, count, start, found.size, most))
+        extents = start, found.size
+        kept, shown = self.choice.choose(responses, columns["knowledge"], rows, count, *extents, self.max_windows)
+        return replace(found.take(kept), size=shown.lengths, shown=shown)
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Returns padded arrays of a batch: the beginning of each row's knowledge, and what training needs.
@@ -171,7 +174,9 @@ class PairEncoder(Encoder):
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
         """Returns padded arrays of some windows [windows, width], as wide as the longest: what a model reads."""
-        knowledge = columns["knowledge"].slice_rows(windows.row, windows.start, windows.size)
+        knowledge = windows.shown
+        if knowledge is None:
+            knowledge = columns["knowledge"].slice_rows(windows.row, windows.start, windows.size)
         response = columns["response"].slice_rows(windows.row, 0 * windows.row, windows.response_size)
         batch = self._pad(knowledge, response)
         del batch["segment"]
@@ -219,6 +224,7 @@ class Windows:
         size: Tokens of the knowledge [windows].
         response_size: Tokens of the response, from its beginning [windows].
         template: The special tokens around them.
+        shown: Tokens of the knowledge [windows], if windows are not stretches of it.
     """
 
     row: NDArray[np.int64]
@@ -226,6 +232,7 @@ class Windows:
     size: NDArray[np.int64]
     response_size: NDArray[np.int64]
     template: PairTemplate
+    shown: Ragged | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -238,7 +245,8 @@ class Windows:
     def take(self, chosen: NDArray[np.int64]) -> "Windows":
         """Returns the named windows, in that order."""
         row, start, size, response_size = self.row, self.start, self.size, self.response_size
-        return Windows(row[chosen], start[chosen], size[chosen], response_size[chosen], self.template)
+        shown = None if self.shown is None else self.shown.take(chosen)
+        return Windows(row[chosen], start[chosen], size[chosen], response_size[chosen], self.template, shown)
 
 
 def target_of(example: Example) -> float:

@@ -10,7 +10,7 @@ A batch lies flat: in `input_ids`, padded or packed, every window is a stretch o
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from data_modules.encoding.encoder import ENCODING_VERSION, NO_LABEL, Columns, E
 from data_modules.encoding.offsets import OUTSIDE, UNTYPED_TAG, tags_of, visible_extents
 from data_modules.encoding.ragged import Ragged, constant_rows, join_rows, offsets_of, pad_rows, steps_of
 from data_modules.encoding.tokens import PairTemplate, Tokenizer, fingerprint_of, tokenize, tokenize_with_offsets
-from data_modules.encoding.window_choice import choose_windows
+from data_modules.encoding.window_choice import WindowChoice
 from faithkit.errors import UserError
 from faithkit.records import LABELS, Example
 
@@ -35,8 +35,8 @@ class SpanEncoder(Encoder):
     Args:
         max_length: Tokens of a window, special tokens counted.
         packed: Windows one behind the other without padding (`faithkit.packing`), instead of padded.
-        max_windows: Of a longer context, read this many windows for each part of the answer: those that share most
-            tokens with it. None reads all.
+        max_windows: Of a longer context, read this many windows for each part of the answer, made of the parts of the
+            context that share most tokens with it (`data_modules.encoding.window_choice`). None reads all.
     """
 
     tokenizer: Tokenizer
@@ -44,10 +44,12 @@ class SpanEncoder(Encoder):
     packed: bool = False
     max_windows: int | None = None
     template: PairTemplate = field(init=False)
+    choice: WindowChoice = field(init=False, repr=False, compare=False)
     untyped: bool = field(init=False, default=False, compare=False)  # all marked spans of training are of no type
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", PairTemplate.of(self.tokenizer))
+        object.__setattr__(self, "choice", WindowChoice.of(self.tokenizer))
         if self.max_length < self._num_special(True) + 32:
             raise UserError(f"model.max_length is {self.max_length}", hint="use at least 64")
         if self.max_windows is not None and self.max_windows < 1:
@@ -58,7 +60,7 @@ class SpanEncoder(Encoder):
         return True
 
     def fingerprint(self) -> str:
-        return f"spans:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"
+        return f"span parts:{ENCODING_VERSION}:{self.max_length}:{self.max_windows}:{fingerprint_of(self.tokenizer)}"
 
     def fit(self, train: Sequence[Subset]) -> None:
         marked: set[int] = set()
@@ -132,8 +134,9 @@ class SpanEncoder(Encoder):
         start, size = found.answer_start[first], found.answer_size[first]
         answer_parts = columns["answer"].slice_rows(found.row[first], start, size)
         extents = found.context_start, found.context_size
-        chosen = choose_windows(answer_parts, columns["context"], found.row[first], sizes, *extents, self.max_windows)
-        return found.take(chosen)
+        texts = columns["context"], found.row[first]
+        kept, shown = self.choice.choose(answer_parts, *texts, sizes, *extents, self.max_windows)
+        return replace(found.take(kept), context_size=shown.lengths, shown=shown)
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Returns arrays of a batch of whole rows: the windows, and what training needs in addition.
@@ -188,14 +191,16 @@ class SpanEncoder(Encoder):
     def _assemble(self, columns: Mapping[str, Any], windows: "Windows") -> tuple[Ragged, Ints]:
         """Returns whole windows, and where the context begins in each."""
         row, template, zeros = windows.row, self.template, np.zeros(len(windows.row), np.int64)
-        middle = constant_rows(template.middle, len(row))
+        middle, context = constant_rows(template.middle, len(row)), windows.shown
+        if context is None:
+            context = columns["context"].slice_rows(row, windows.context_start, windows.context_size)
         ids = join_rows(
             [
                 constant_rows(template.prefix, len(row)),
                 # Of a long history the newest turns: the end.
                 columns["question"].slice_rows(row, columns["question"].lengths[row] - windows.asked, windows.asked),
                 middle.slice_rows(np.arange(len(row)), zeros, np.where(windows.asked > 0, len(template.middle), 0)),
-                columns["context"].slice_rows(row, windows.context_start, windows.context_size),
+                context,
                 middle,
                 columns["answer"].slice_rows(row, windows.answer_start, windows.answer_size),
                 constant_rows(template.suffix, len(row)),
@@ -210,7 +215,11 @@ class SpanEncoder(Encoder):
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """For each window its row, the size of the question, and which stretches of context and answer it shows."""
+    """For each window its row, the size of the question, and which stretches of context and answer it shows.
+
+    Args:
+        shown: Tokens of the context [windows], if windows are not stretches of it.
+    """
 
     row: Ints
     asked: Ints
@@ -219,13 +228,16 @@ class Windows:
     answer_start: Ints
     answer_size: Ints
     num_special: Ints
+    shown: Ragged | None = None
 
     @property
     def lengths(self) -> Ints:
         return self.num_special + self.asked + self.context_size + self.answer_size
 
     def take(self, chosen: Ints) -> "Windows":
-        return Windows(*(getattr(self, name)[chosen] for name in self.__slots__))
+        shown = None if self.shown is None else self.shown.take(chosen)
+        kept = {name: getattr(self, name)[chosen] for name in self.__slots__ if name != "shown"}
+        return Windows(**kept, shown=shown)
 
 
 def _flat(rows: Sequence[Ints]) -> NDArray[np.int32]:

@@ -12,17 +12,18 @@ not depend on its neighbours. With them the same is done for words, which repeat
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
 
-from data_modules.encoding.ragged import Ragged, offsets_of
+from data_modules.encoding.ragged import Ragged, offsets_of, stack_rows
 from faithkit.errors import UserError
 from faithkit.weights.load import load_tokenizer as load_tokenizer
 
+BLOCK = 2**20  # characters that are tokenised at a time
 # transformers.PreTrainedTokenizerFast; not imported, so that scripts start without waiting for transformers.
 Tokenizer = Any
 
@@ -111,8 +112,27 @@ def make_encodable(texts: Iterable[str]) -> list[str]:
     return [text.encode(errors="replace").decode() if _has_surrogate(text) else text for text in texts]
 
 
+def text_blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Divides a long text before a space about every `BLOCK` characters, so that tokenising it takes bounded memory."""
+    begin = 0
+    while begin < len(text):
+        space = text.find(" ", begin + BLOCK, begin + 2 * BLOCK)
+        end = min(len(text), begin + 2 * BLOCK) if space < 0 else space
+        yield begin, end
+        begin = end
+
+
 def _encode(backend: Any, texts: Sequence[str]) -> Ragged:
-    return Ragged.from_lists([e.ids for e in backend.encode_batch_fast(texts, add_special_tokens=False)])
+    if sum(map(len, texts)) <= BLOCK:
+        return Ragged.from_lists([e.ids for e in backend.encode_batch_fast(texts, add_special_tokens=False)])
+    parts, lengths = [Ragged.from_lists([])], np.zeros(len(texts), np.int64)
+    pieces = [(row, text[begin:end]) for row, text in enumerate(texts) for begin, end in text_blocks(text)]
+    number = np.cumsum([len(piece) for _, piece in pieces]) // BLOCK  # of the call that tokenises a piece
+    for begin, end in pairwise(np.searchsorted(number, np.arange(number[-1] + 2)).tolist()):
+        encoded = backend.encode_batch_fast([piece for _, piece in pieces[begin:end]], add_special_tokens=False)
+        parts.append(Ragged.from_lists([e.ids for e in encoded]))
+        np.add.at(lengths, [row for row, _ in pieces[begin:end]], parts[-1].lengths)
+    return Ragged(stack_rows(parts).values, offsets_of(lengths))
 
 
 def _encode_by_words(backend: Any, texts: Sequence[str], mark: str) -> Ragged:
@@ -125,7 +145,8 @@ def _encode_by_words(backend: Any, texts: Sequence[str], mark: str) -> Ragged:
     words: list[int] = []  # the words of all texts, one text after the other, as rows
     ends = np.empty(len(texts), np.int64)  # the end of each text in `words`
     for place, text in enumerate(texts):
-        words += map(row_of.__getitem__, _split_words(text, mark))
+        for begin, end in text_blocks(text):
+            words += map(row_of.__getitem__, _split_words(text[begin:end], mark))
         ends[place] = len(words)
     by_word = _encode(backend, list(row_of)).take(np.array(words, np.int64))  # one row for each word of the texts
     # The values are in order already; a text begins where its first word begins.

@@ -1,83 +1,127 @@
-"""Chooses the windows of a long text that share most with a response.
+"""Chooses what a model reads of a long text: the parts that share most tokens with a response.
 
-A token that few windows have counts more: ln((windows + 1) / windows with the token). The tokens of a chosen window
-count half for the next one, so that two windows that overlap are not chosen for the same words.
+A part is about `PART` tokens, and begins with a sentence where one begins. A token that few parts have counts more:
+ln((parts + 1) / parts with the token). The tokens of a chosen part count no more for the next one, and
+parts are chosen until no part adds a token: a part that adds nothing would only be more to read (speed/RESULTS.md).
 """
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from data_modules.encoding.ragged import Ragged, offsets_of
+from data_modules.encoding.tokens import Tokenizer
 
-REPEATED = 0.5  # weight of a token that a chosen window has already
+PART = 32
+SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 Ints = NDArray[np.int64]
+Tokens = NDArray[np.int32]
 
 
-def choose_windows(
-    responses: Ragged, texts: Ragged, text: Ints, counts: Ints, start: Ints, size: Ints, most: int
-) -> Ints:
-    """Chooses at most `most` windows for each of R responses; of windows that share as much, the first ones.
-
-    Args:
-        responses: Tokens of each response (R rows).
-        texts: Tokens of the texts that the windows lie in.
-        text: The text of each response. Shape (R,).
-        counts: Windows of each response, one response's behind each other. Shape (R,); they add up to W.
-        start: First token of each window in its text; within a response ascending. Shape (W,).
-        size: Tokens of each window. Shape (W,).
-
-    Returns:
-        The numbers of the windows that are kept, ascending.
-    """
-    keep: list[Ints] = []
-    for number, (begin, count) in enumerate(zip(offsets_of(counts)[:-1].tolist(), counts.tolist(), strict=True)):
-        chosen = np.arange(count)
-        if count > most:
-            starts, sizes = start[begin : begin + count], size[begin : begin + count]
-            chosen = best_windows(responses.row(number), texts.row(int(text[number])), starts, starts + sizes, most)
-        keep.append(begin + chosen)
-    return np.concatenate([np.zeros(0, np.int64), *keep])
-
-
-def best_windows(response: NDArray[np.int32], text: NDArray[np.int32], start: Ints, end: Ints, most: int) -> Ints:
-    """Chooses `most` windows of one text, ascending.
+@dataclass(frozen=True)
+class WindowChoice:
+    """Chooses windows of long texts.
 
     Args:
-        response: Tokens of the response.
-        text: Tokens of the text.
-        start: First token of each window, ascending.
-        end: The token behind each window, ascending.
+        ends: Tokens that end a sentence.
     """
-    contains = _shared_tokens(response, text, start, end)  # [windows, distinct tokens]
+
+    ends: Tokens
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer) -> "WindowChoice":
+        """Finds the tokens that end a sentence."""
+        ids = [tokenizer.convert_tokens_to_ids(mark) for mark in SENTENCE_ENDS]
+        return cls(np.array([one for one in ids if one not in (None, tokenizer.unk_token_id)], np.int32))
+
+    def choose(
+        self, responses: Ragged, texts: Ragged, text: Ints, counts: Ints, start: Ints, size: Ints, most: int
+    ) -> tuple[Ints, Ragged]:
+        """Chooses what is read of a text for each of R responses.
+
+        At most `most` windows stay as they are. Instead of more, `most` windows of as many tokens are made of the parts
+        that share most with the response: the best parts in the first window, in the order of the text.
+
+        Args:
+            responses: Tokens of each response (R rows).
+            texts: Tokens of the texts.
+            text: The text of each response. Shape (R,).
+            counts: Windows of each response, one response's behind each other. Shape (R,); they add up to W.
+            start: First token of each window in its text. Shape (W,).
+            size: Tokens of each window. Shape (W,).
+
+        Returns:
+            The numbers of the windows that stay or are replaced, ascending, and the tokens of each.
+        """
+        keep, shown = list[int](), list[Tokens]()
+        for number, (begin, count) in enumerate(zip(offsets_of(counts)[:-1].tolist(), counts.tolist(), strict=True)):
+            tokens = texts.row(int(text[number]))
+            if count > most:
+                windows = self.compose(responses.row(number), tokens, int(size[begin]), most)
+            else:
+                windows = [tokens[start[at] : start[at] + size[at]] for at in range(begin, begin + count)]
+            keep += range(begin, begin + len(windows))
+            shown += windows
+        lengths = np.array([len(tokens) for tokens in shown], np.int64)
+        return np.array(keep, np.int64), Ragged(np.concatenate([np.zeros(0, np.int32), *shown]), offsets_of(lengths))
+
+    def compose(self, response: Tokens, text: Tokens, size: int, most: int) -> list[Tokens]:
+        """Makes at most `most` windows, each of at most `size` tokens, of the parts of a text."""
+        sentences = 1 + np.flatnonzero(np.isin(text, self.ends))
+        start = divide(len(text), sentences, max(1, min(PART, size // 2)))
+        lengths = np.diff(start, append=len(text))
+        ranked = rank_parts(response, text, start, start + lengths, 2 * most * max(1, size // PART) + most)
+        windows: list[Tokens] = []
+        while len(ranked) and len(windows) < most:
+            fits = np.cumsum(lengths[ranked]) <= size
+            window, ranked = np.sort(ranked[fits]), ranked[~fits]
+            windows.append(np.concatenate([text[start[part] : start[part] + lengths[part]] for part in window]))
+        return windows
+
+
+def divide(num_tokens: int, sentences: Ints, part: int) -> Ints:
+    """Returns the first token of each part: behind every multiple of `part` the next sentence, if one begins soon.
+
+    Args:
+        sentences: First tokens of sentences, ascending.
+    """
+    grid = np.arange(0, num_tokens, part)
+    following = np.append(sentences, num_tokens)[np.searchsorted(sentences, grid)]
+    following[:1] = 0
+    start = np.unique(np.where(following - grid < part, following, grid))
+    return start[start < num_tokens]
+
+
+def rank_parts(response: Tokens, text: Tokens, start: Ints, end: Ints, most: int) -> Ints:
+    """Returns one to `most` parts of a text, the one that shares most with the response first; of equals the first.
+
+    Args:
+        start: First token of each part, ascending.
+        end: The token behind each part, ascending.
+    """
+    contains = _shared_tokens(response, text, start, end)
     frequency = contains.sum(0)
     weight = np.where(frequency > 0, np.log((1 + len(start)) / np.maximum(frequency, 1)), 0).astype(np.float32)
-    return np.sort(np.fromiter(_take_best(contains, weight, most), np.int64, most))
+    ranked = [int((contains @ weight).argmax())]
+    while len(ranked) < most:
+        weight[contains[ranked[-1]] > 0] = 0
+        shared = contains @ weight
+        if shared.max() <= 0:
+            break
+        ranked.append(int(shared.argmax()))
+    return np.array(ranked, np.int64)
 
 
-def _shared_tokens(response: NDArray[np.int32], text: NDArray[np.int32], start: Ints, end: Ints) -> NDArray[np.float32]:
-    """Says which window has which distinct token of the response: 1 or 0."""
+def _shared_tokens(response: Tokens, text: Tokens, start: Ints, end: Ints) -> NDArray[np.float32]:
+    """Says which part has which distinct token of the response: 1 or 0 [parts, tokens]."""
     tokens = np.unique(response)
     column = np.full(1 + int(max(text.max(initial=0), tokens.max(initial=0))), -1)
     column[tokens] = np.arange(len(tokens))
     found = column[text]
     place = np.flatnonzero(found >= 0)
-    # Of each place the first window that contains it, and how many do.
-    first = np.searchsorted(end, place, side="right")
-    count = np.searchsorted(start, place, side="right") - first
+    part = np.searchsorted(start, place, side="right") - 1
+    inside = place < end[part]
     contains = np.zeros((len(start), len(tokens)), np.float32)
-    for step in range(int(count.max(initial=0))):
-        inside = count > step
-        contains[first[inside] + step, found[place[inside]]] = 1
+    contains[part[inside], found[place[inside]]] = 1
     return contains
-
-
-def _take_best(contains: NDArray[np.float32], weight: NDArray[np.float32], most: int) -> Iterator[int]:
-    """Yields the best window, then the best with less weight for the tokens of the first, and so on."""
-    is_left = np.ones(len(contains), bool)
-    for _ in range(most):
-        best = int(np.where(is_left, contains @ weight, -1).argmax())
-        is_left[best] = False
-        weight = np.where(contains[best] > 0, REPEATED * weight, weight)
-        yield best

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, cycle, islice
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from critic import Critic
 from critic.sequence.pair_odds import window_logits
+from critic.sequence.settings import Settings
 from faithkit.calibration.score_calibration import log_odds
 from faithkit.errors import UserError
+from faithkit.files.model_folder import read_sidecar
 
 TEXT = st.text(min_size=1, max_size=80).filter(lambda text: bool(text.strip()))
 KNOWLEDGE = ["the river is long", "the city is old and the king lives in it " * 3, "music", "a dog and a cat " * 8]
@@ -131,15 +134,38 @@ def test_int8_scores_stay_close(trained: Path, critic: Critic) -> None:
     )
 
 
-def test_fewer_windows_of_long_knowledge_never_make_a_response_more_supported(trained: Path, critic: Critic) -> None:
-    few = Critic.load(str(trained), max_windows=2)
-    knowledge = [*KNOWLEDGE, "a dog and a cat " * 200 + "the king plays music " + "in the old city " * 200]
-    response = [*RESPONSE, "the king plays music in the city"]
-    read = [len(one.encoder.windows(one.encoder.encode_texts(knowledge, response))) for one in (few, critic)]
-    assert read[0] < read[1]
-    some, every = (one.odds(knowledge, response) for one in (few, critic))
-    assert (some >= every - 1e-5).all(), "the lowest of some windows is not below the lowest of all"
-    assert some[:4] == pytest.approx(every[:4], abs=1e-5), "short knowledge is read whole"
+def test_of_long_knowledge_the_parts_with_the_words_of_the_response_are_read(trained: Path, critic: Critic) -> None:
+    few, about = Critic.load(str(trained)), "the king plays music in the city. "
+    assert few.encoder.max_windows == 1 and critic.encoder.max_windows is None
+    for size in (200, 20_000):
+        knowledge = [*KNOWLEDGE, "a dog and a cat. " * size + about + "you and i think. " * size]
+        response = [*RESPONSE, "the king plays music in the city"]
+        columns = few.encoder.encode_texts(knowledge, response)
+        windows = few.encoder.windows(columns)
+        assert windows.row.tolist() == [0, 1, 2, 3, 4] and windows.lengths.max() <= few.encoder.max_length
+        read = few.encoder.tokenizer.decode(few.encoder.collate_windows(columns, windows)["input_ids"][-1])
+        assert "king plays music in the city" in read and len(read.split()) < 90
+        some, every = (one.odds(knowledge[:4], response[:4]) for one in (few, critic))
+        assert some == pytest.approx(every, abs=1e-5), "short knowledge is read whole"
+        assert few.odds(knowledge, response)[4] == pytest.approx(few.odds(knowledge[4:], response[4:])[0], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "knowledge", ["x" * 300_000, "\n" * 100_000 + "music" + "\n" * 100_000, "!?" * 50_000, "\u4e2d\u56fd" * 50_000]
+)
+def test_knowledge_without_words_gets_a_probability(trained: Path, knowledge: str) -> None:
+    critic = Critic.load(str(trained))
+    assert 0 <= critic.score(knowledge, "the king plays music").probability <= 1
+    assert critic.encoder.windows(critic.encoder.encode_texts([knowledge], ["music"])).lengths.sum() <= 96
+
+
+def test_a_critic_from_before_reads_all_windows(trained: Path) -> None:
+    sidecar = read_sidecar(trained / "hf")
+    assert sidecar is not None
+    layout = {name: value for name, value in sidecar.layout.items() if name != "max_windows"}
+    assert Settings.from_sidecar(sidecar).max_windows == 1
+    assert Settings.from_sidecar(replace(sidecar, layout=layout)).max_windows is None
+    assert Critic.load(str(trained), max_windows=3).encoder.max_windows == 3
 
 
 def test_a_critic_that_cannot_tell_gives_no_label(critic: Critic) -> None:

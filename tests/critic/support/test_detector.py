@@ -16,7 +16,7 @@ from critic.support.detector import FILE, SupportDetector, hash_weights, load_en
 from critic.support.fit_model import fit, label_words
 from critic.support.normal_forms import read_words
 from critic.support.word_model import WordModel
-from critic.support.word_states import ContextCache, choose_passages
+from critic.support.word_states import ContextCache, choose_contexts, choose_passages
 from data_modules.datasets.pairs import read_pairs
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, join_passages
@@ -92,6 +92,35 @@ def test_passages_about_something_else_are_left_out(detector: SupportDetector) -
     alone, among = (detector.predict(context, "The museum opens at ten.") for context in ([museum], [lions, museum]))
     assert not isinstance(alone, list) and not isinstance(among, list) and alone.label == among.label
     assert detector.predict([lions, museum, lions], "It opens.") == detector.predict(joined, "It opens.")
+
+
+def test_of_a_long_context_the_parts_with_the_words_of_the_response_are_encoded(detector: SupportDetector) -> None:
+    other, about = "Lions sleep for twenty hours a day. ", "The museum opens at ten. Tickets cost 12 euros. "
+    context = other * 400 + about + other * 400
+    (part,) = choose_contexts(detector.encoder.tokenizer, context, "", "The museum opens at nine.")
+    assert "The museum opens at ten." in part and len(part) < 2000
+    assert choose_contexts(detector.encoder.tokenizer, about, "", "It opens.") == [about]
+    requests = ["The museum opens at nine.", "Tickets cost 12 euros.", "Lions sleep."]
+    together = detector.predict([context, about, context], requests)
+    alone = [detector.predict(*pair) for pair in zip([context, about, context], requests, strict=True)]
+    assert isinstance(together, list) and [one.label for one in together] == [one.label for one in alone]
+
+
+@pytest.mark.parametrize(
+    "context", ["x" * 300_000, "\n" * 100_000 + CONTEXT, "!?" * 50_000, "\u4e2d\u56fd" * 50_000, "word " * 100_000]
+)
+def test_contexts_of_any_form_get_a_verdict(detector: SupportDetector, context: str) -> None:
+    result = detector.predict(context, "The warranty lasts 24 months.")
+    assert not isinstance(result, list) and 0 <= result.probability <= 1
+
+
+def test_many_contexts_do_not_fill_a_small_cache(model_file: Path) -> None:
+    detector = SupportDetector.load(str(model_file))
+    cache = detector.encoder.cache = ContextCache(max_bytes=20_000)
+    contexts = [f"The warranty of device {number} lasts {number} months." for number in range(300)]
+    verdicts = detector.predict(contexts, ["It lasts 24 months."] * 300)
+    assert cache.num_bytes <= cache.max_bytes
+    assert detector.predict(contexts[24], "It lasts 24 months.") == verdicts[24]  # type: ignore[index]
 
 
 def word_features(context: str, response: str, word: str) -> dict[str, float]:
