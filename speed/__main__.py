@@ -15,6 +15,7 @@ NAMES = (
     "command_speed",
     "data_speed",
     "score_speed",
+    "long_speed",
     "train_speed",
     "tagger_speed",
     "tagging_speed",

@@ -1,0 +1,114 @@
+"""Compares reading all of a long context with reading the parts that share words with the response.
+
+Speed: one response and contexts of 200, 2,000 and 20,000 words of the embedded corpus, one thread. Quality: rows of a
+dataset, each context among those of other groups. Without --critic and --tagger the demo's critic is trained first.
+
+python -m speed.long_speed --critic RUN --tagger RUN [--dataset ragtruth --path FOLDER --judged 100 --words 1500]
+"""
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from critic import Critic, Tagger
+from critic.support.detector import SupportDetector
+from data_modules.embedded.corpus import generate
+from faithkit.metrics.classification import compare_outcomes
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.span_metrics import compare_spans
+from faithkit.records import Example, Prediction
+from speed.measure import BenchmarkParser, Ratio, alternate, table, write_results
+from speed.samples import load_demo_critic
+
+SIZES = (200, 2_000, 20_000)  # words
+RESPONSE = "The museum opens at nine and closes at five in the evening on Sundays."
+MOVED = 0.1  # change of P(hallucinated)
+
+
+def main() -> None:
+    """Measures each detector, and writes one section."""
+    parser = BenchmarkParser(__doc__, judged=100, words=1500)
+    parser.add_argument("--critic", help="a run or hf/ folder")
+    parser.add_argument("--tagger", help="a run or hf/ folder")
+    parser.add_argument("--dataset", help="adds rows of quality: ragtruth or begin")
+    parser.add_argument("--path", help="its folder")
+    options = parser.parse()
+    torch.set_num_threads(1)
+    if not options.critic and not options.tagger:
+        options.critic = load_demo_critic()
+    kinds = {"critic": (Critic, options.critic), "tagger": (Tagger, options.tagger)}
+    loads = {kind: partial(cls.load, path, device="cpu") for kind, (cls, path) in kinds.items() if path}
+    sides = {(kind, most): load(max_windows=most) for kind, load in loads.items() for most in ("all", 1)}
+    rows = [row for size in SIZES for row in time_size(sides, size, options.rounds)]
+    parts = [table(["detector", "words", "all windows, ms", "default, ms", "faster"], rows)]
+    if options.dataset:
+        judged = lengthen(_read(options.dataset, options.path), options.judged, options.words)
+        changes = [compare(kind, sides[kind, "all"], sides[kind, 1], judged) for kind in loads]
+        parts += [
+            f"{options.dataset}: {len(judged)} rows, each context among others up to {options.words:,} words. Points "
+            "of the default less all windows, at stored thresholds, with 95% intervals.",
+            table(["detector", "AUROC", "macro-F1", "character F1", f"moved by more than {MOVED}"], changes),
+        ]
+    write_results("Long contexts" + (f": {options.dataset}" if options.dataset else ""), *parts, quick=options.quick)
+
+
+def _read(name: str, path: str) -> list[Example]:
+    from data_modules.build import read_benchmark
+
+    block: dict[str, Any] = {"name": name, "path": path, "split": None, "on_bad_row": "skip", "options": {}}
+    return [example for example in read_benchmark({**block, "num_rows": None}).examples if example.label]
+
+
+def time_size(sides: dict[tuple[str, int | str], Any], size: int, num_rounds: int) -> list[list[str]]:
+    """Times one response with a context of so many words, and the detector `default` too, which has one way."""
+    sentences = [text for example in generate("train", 4000) for text in example.knowledge.split(". ")]
+    random.Random(0).shuffle(sentences)
+    context = " ".join(". ".join(sentences).split()[:size])
+    default = SupportDetector.load(device="cpu")
+    default.encoder.cache = None
+    jobs = {f"{kind} {mode}": partial(one.predict, context, RESPONSE) for (kind, mode), one in sides.items()}
+    taken = alternate(jobs | {"default": partial(default.predict, context, RESPONSE)}, num_rounds, warm_up=True)
+    rows = []
+    for kind in dict.fromkeys(kind for kind, _ in sides):
+        slow, fast = taken[f"{kind} all"], taken[f"{kind} 1"]
+        rows.append([kind, f"{size:,}", _milliseconds(slow), _milliseconds(fast), str(Ratio.of(slow, fast))])
+    return [*rows, ["default", f"{size:,}", "", _milliseconds(taken["default"]), ""]]
+
+
+def _milliseconds(seconds: Sequence[float]) -> str:
+    return f"{1000 * statistics.median(seconds):.0f}"
+
+
+def lengthen(rows: Sequence[Example], number: int, num_words: int) -> list[Example]:
+    """Draws rows, and puts each context among those of other groups until it has so many words."""
+    generator, found = random.Random(0), []
+    for example in generator.sample(list(rows), min(number, len(rows))):
+        texts = [example.knowledge]
+        while sum(len(text.split()) for text in texts) < num_words:
+            other = generator.choice(rows)
+            if other.group != example.group and other.knowledge != example.knowledge:
+                texts.insert(generator.choice((0, len(texts))), other.knowledge)
+        found.append(replace(example, knowledge=" ".join(texts)))
+    return found
+
+
+def compare(kind: str, every: Any, few: Any, rows: Sequence[Example]) -> list[str]:
+    """Compares the predictions of both ways, paired."""
+    sides: list[dict[str, Prediction]] = [{p.id: p for p in one.predict_examples(rows)} for one in (few, every)]
+    found = compare_outcomes(*(join_outcomes(rows, side) for side in sides))
+    scores = [np.array([side[e.id].score for e in rows], np.float64) for side in sides]
+    values = [found["auroc"], found["macro_f1"]]
+    if kind == "tagger" and rows[0].spans is not None:
+        values.append(compare_spans(rows, *sides)["char_f1"])
+    shown = [f"{100 * v.value:+.1f} [{100 * v.low:.1f}, {100 * v.high:.1f}]" for v in values]
+    return [kind, *shown, *[""] * (3 - len(shown)), f"{np.mean(np.abs(scores[0] - scores[1]) > MOVED):.0%}"]
+
+
+if __name__ == "__main__":
+    main()
