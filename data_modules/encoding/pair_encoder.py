@@ -143,6 +143,9 @@ class PairEncoder(Encoder):
 
     def windows(self, columns: Mapping[str, Any]) -> "Windows":
         """Returns the windows that read the knowledge of each row, row by row; neighbours overlap by half."""
+        return self._windows(columns, self.max_windows)
+
+    def _windows(self, columns: Mapping[str, Any], most: int | None) -> "Windows":
         knowledge = columns["knowledge"].lengths
         room = self.room(columns["response"].lengths)
         step = np.maximum(1, room.knowledge // 2)
@@ -151,20 +154,24 @@ class PairEncoder(Encoder):
         row = np.repeat(np.arange(len(count)), count)
         start = np.minimum(steps_of(count) * step[row], rest[row])  # the last window ends with the text
         found = Windows(row, start, np.minimum(knowledge, room.knowledge)[row], room.response[row], self.template)
-        if self.max_windows is None or not (count > self.max_windows).any():
+        if most is None or not (count > most).any():
             return found
         responses, rows = columns["response"].cut(room.response), np.arange(len(count))
         extents = start, found.size
-        kept, shown = self.choice.choose(responses, columns["knowledge"], rows, count, *extents, self.max_windows)
+        kept, shown = self.choice.choose(responses, columns["knowledge"], rows, count, *extents, most)
         return replace(found.take(kept), size=shown.lengths, shown=shown)
 
     def collate(self, columns: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Returns padded arrays of a batch: the beginning of each row's knowledge, and what training needs.
+        """Returns padded arrays of a batch: one window of each row's knowledge, and what training needs.
 
+        The window of long knowledge is its beginning, or with `max_windows` made of what shares most with the response.
         `segment` [rows, width] says which text each place belongs to: KNOWLEDGE, RESPONSE, or 0 for neither.
         """
         room = self.room(columns["response"].lengths)
-        batch = self._pad(columns["knowledge"].cut(room.knowledge), columns["response"].cut(room.response))
+        knowledge = columns["knowledge"].cut(room.knowledge)
+        if self.max_windows is not None:
+            knowledge = self._windows(columns, 1).read(columns["knowledge"])
+        batch = self._pad(knowledge, columns["response"].cut(room.response))
         batch["label"] = np.asarray(columns["label"], np.int64)
         batch["target"] = np.asarray(columns["target"], np.float32)
         if "mark" in columns:
@@ -174,11 +181,8 @@ class PairEncoder(Encoder):
 
     def collate_windows(self, columns: Mapping[str, Any], windows: "Windows") -> dict[str, NDArray[Any]]:
         """Returns padded arrays of some windows [windows, width], as wide as the longest: what a model reads."""
-        knowledge = windows.shown
-        if knowledge is None:
-            knowledge = columns["knowledge"].slice_rows(windows.row, windows.start, windows.size)
         response = columns["response"].slice_rows(windows.row, 0 * windows.row, windows.response_size)
-        batch = self._pad(knowledge, response)
+        batch = self._pad(windows.read(columns["knowledge"]), response)
         del batch["segment"]
         return batch
 
@@ -241,6 +245,10 @@ class Windows:
     def lengths(self) -> NDArray[np.int64]:
         """Tokens of each window, special tokens counted."""
         return self.template.num_special + self.size + self.response_size
+
+    def read(self, knowledge: Ragged) -> Ragged:
+        """Returns the tokens of the knowledge [windows]."""
+        return knowledge.slice_rows(self.row, self.start, self.size) if self.shown is None else self.shown
 
     def take(self, chosen: NDArray[np.int64]) -> "Windows":
         """Returns the named windows, in that order."""
