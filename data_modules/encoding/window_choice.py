@@ -100,28 +100,26 @@ def rank_parts(response: Tokens, text: Tokens, start: Ints, end: Ints, most: int
         start: First token of each part, ascending.
         end: The token behind each part, ascending.
     """
-    contains = _shared_tokens(response, text, start, end)
-    frequency = contains.sum(0)
-    weight = np.where(frequency > 0, np.log((1 + len(start)) / np.maximum(frequency, 1)), 0).astype(np.float32)
-    ranked = [int((contains @ weight).argmax())]
+    part, token = _find_shared(response, text, start, end)
+    frequency = np.bincount(token)
+    weight = np.log((1 + len(start)) / np.maximum(frequency, 1))
+    ranked = list[int]()
     while len(ranked) < most:
-        weight[contains[ranked[-1]] > 0] = 0
-        shared = contains @ weight
-        if shared.max() <= 0:
+        shared = np.bincount(part, weight[token], len(start))
+        if ranked and shared.max() <= 0:
             break
         ranked.append(int(shared.argmax()))
+        weight[token[part == ranked[-1]]] = 0
     return np.array(ranked, np.int64)
 
 
-def _shared_tokens(response: Tokens, text: Tokens, start: Ints, end: Ints) -> NDArray[np.float32]:
-    """Says which part has which distinct token of the response: 1 or 0 [parts, tokens]."""
+def _find_shared(response: Tokens, text: Tokens, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Finds which parts have which distinct tokens of the response, and returns the numbers of both, each pair once."""
     tokens = np.unique(response)
-    column = np.full(1 + int(max(text.max(initial=0), tokens.max(initial=0))), -1)
-    column[tokens] = np.arange(len(tokens))
-    found = column[text]
-    place = np.flatnonzero(found >= 0)
+    number = np.full(1 + int(max(text.max(initial=0), tokens.max(initial=0))), -1)
+    number[tokens] = np.arange(len(tokens))
+    place = np.flatnonzero(number[text] >= 0)
     part = np.searchsorted(start, place, side="right") - 1
     inside = place < end[part]
-    contains = np.zeros((len(start), len(tokens)), np.float32)
-    contains[part[inside], found[place[inside]]] = 1
-    return contains
+    pairs = np.unique(part[inside] * len(tokens) + number[text[place[inside]]])
+    return np.divmod(pairs, max(1, len(tokens)))
