@@ -27,6 +27,17 @@ def test_an_answer_that_the_tokenizer_drops_has_no_span_and_is_faithful(tagger: 
     assert_same(both[0], tagged)
 
 
+@pytest.mark.parametrize(
+    "context", ["x" * 300_000, "\n" * 100_000 + "music" + "\n" * 100_000, "!?" * 50_000, "a dog and a cat. " * 20_000]
+)
+def test_long_contexts_of_any_form_are_read_beside_short_ones(tagger_folder: Path, context: str) -> None:
+    tagger = Tagger.load(str(tagger_folder), max_windows=1)
+    both = tagger.predict(knowledge=[CONTEXT[0], context, CONTEXT[2]], response=["it is long", ANSWER[1], "music"])
+    check(both[1], ANSWER[1])
+    assert_same(both[0], tagger.predict(knowledge=CONTEXT[0], response="it is long"))
+    assert_same(both[1], tagger.predict(knowledge=context, response=ANSWER[1]))
+
+
 @pytest.mark.parametrize("inside", ["\0", "\ud800", "\udfff\ud83d"])
 def test_strange_characters_keep_the_places_of_the_others(tagger: Tagger, inside: str) -> None:
     """A lone surrogate is read as a question mark, a NUL as the tokenizer has it; offsets are those of the answer."""

@@ -63,6 +63,16 @@ def test_a_batch_says_which_text_each_place_belongs_to(order: str) -> None:
             assert batch["input_ids"][row][mask].tolist() == text.tolist() and mask.sum() == size
 
 
+def test_training_reads_the_parts_of_long_knowledge_that_predictions_read() -> None:
+    made = PairEncoder(tokenizer=tiny_tokenizer("wordpiece"), max_length=32, max_windows=1)
+    rows = [example(knowledge=words(60) + " music " + words(60), response="music"), example(knowledge="river")]
+    columns: dict[str, Any] = dict(made.encode(rows, Counter()))
+    trained, read = made.collate(columns), made.collate_windows(columns, made.windows(columns))
+    assert trained["input_ids"].tolist() == read["input_ids"].tolist()
+    every = PairEncoder(tokenizer=made.tokenizer, max_length=32).collate(columns)
+    assert every["input_ids"][0].tolist() != trained["input_ids"][0].tolist(), "without max_windows the beginning"
+
+
 def test_a_text_that_just_fits_is_not_counted_as_cut() -> None:
     made, counts = PairEncoder(tokenizer=tiny_tokenizer("wordpiece"), max_length=32), Counter[str]()
     made.encode([example(knowledge=words(15), response=words(14))], counts)

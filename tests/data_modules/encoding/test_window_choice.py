@@ -22,6 +22,14 @@ def test_rare_tokens_count_more_and_no_token_counts_twice() -> None:
     assert rank_parts(np.array([9], np.int32), text, start, start + 2, 4).tolist() == [0], "one part is read at least"
 
 
+@given(text=IDS, response=IDS)
+def test_no_shared_token_is_missed_until_the_limit_is_reached(text: np.ndarray, response: np.ndarray) -> None:
+    start = np.arange(0, len(text), 4)
+    ranked = rank_parts(response, text, start, np.minimum(start + 4, len(text)), len(start))
+    read = np.concatenate([text[start[part] : start[part] + 4] for part in ranked])
+    assert set(response) & set(text) == set(response) & set(read) and len(set(ranked.tolist())) == len(ranked)
+
+
 @given(text=IDS, response=IDS, size=st.integers(1, 100), most=st.integers(1, 3))
 def test_windows_are_parts_of_the_text_in_its_order(
     text: np.ndarray, response: np.ndarray, size: int, most: int
