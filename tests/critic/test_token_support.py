@@ -116,6 +116,18 @@ def test_long_knowledge_is_read_to_its_end_and_once_for_all_its_responses(
     assert of(support, tiny_bert, pairs)[:2] == pytest.approx([ended, without], abs=1e-5)
 
 
+def test_with_max_windows_those_that_share_most_with_the_response_are_read(
+    support: TokenSupport, tiny_bert: Path
+) -> None:
+    options = {"max_length": 16, "batch_tokens": 64, "layer": SECOND_TO_LAST}
+    one = TokenSupport(load_classifier(str(tiny_bert)).eval(), load_tokenizer(str(tiny_bert)), **options, max_windows=1)
+    other = "the city is old . a dog is long . a dog is old "  # a window of 14 tokens
+    about = "the king plays music and lives in it . a dog is long . "
+    assert of(one, tiny_bert, [(other + about + other, "king plays music")]) == pytest.approx(
+        of(support, tiny_bert, [(about, "king plays music")]), abs=1e-5
+    )
+
+
 def test_evidence_reads_all_of_a_knowledge_that_the_pair_shows_in_part(alone: Path) -> None:
     critic = Critic.load(str(alone))
     columns = critic.encoder.encode_texts([KNOWLEDGE] * 2, ["Music is loved.", "the river is long"])

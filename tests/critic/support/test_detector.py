@@ -97,8 +97,8 @@ def test_passages_about_something_else_are_left_out(detector: SupportDetector) -
 def test_of_a_long_context_the_parts_with_the_words_of_the_response_are_encoded(detector: SupportDetector) -> None:
     other, about = "Lions sleep for twenty hours a day. ", "The museum opens at ten. Tickets cost 12 euros. "
     context = other * 400 + about + other * 400
-    (part,) = choose_contexts(detector.encoder.tokenizer, context, "", "The museum opens at nine.")
-    assert "The museum opens at ten." in part and len(part) < 2000
+    first, *others = choose_contexts(detector.encoder.tokenizer, context, "", "The museum opens at nine.")
+    assert first.startswith("The museum opens at ten.") and len(others) < 3
     assert choose_contexts(detector.encoder.tokenizer, about, "", "It opens.") == [about]
     requests = ["The museum opens at nine.", "Tickets cost 12 euros.", "Lions sleep."]
     together = detector.predict([context, about, context], requests)
