@@ -60,7 +60,7 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: P
     sidecar = json.loads((trained_tagger / "hf" / "faithkit.json").read_text())
     assert sidecar["kind"] == "tagger" and sidecar["labels"] == list(tagger_labels(True))
     fitted = {"slope", "bias", "char_threshold", "response_threshold", "merge_gap", "min_length", "aim"}
-    assert fitted <= sidecar["thresholds"].keys() and sidecar["layout"] == {"max_length": 96, "max_windows": 1}
+    assert fitted <= sidecar["thresholds"].keys() and sidecar["layout"] == {"max_length": 96}
     calibration = json.loads((trained_tagger / "metrics.json").read_text())["meta"]["calibration"]
     assert {"token_ece_before", "token_ece_after", "response_ece"} <= calibration.keys()
 
