@@ -7,6 +7,7 @@ Needs: the `serve` and `openai` extras. LettuceDetect's server is skipped withou
 (peers/README.md), an environment that also has fastapi, uvicorn and pydantic-settings.
 
 python -m speed.serve_speed --seconds 60
+python -m speed.serve_speed --job-rows 1000000   only the memory of a service that runs a job
 """
 
 import json
@@ -24,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from speed.measure import ROOT, BenchmarkParser, Ratio, require, table, write_results
+from speed.measure import ROOT, BenchmarkParser, Ratio, require, run_process, table, write_results
 
 ANSWERS = ROOT / "tests/everyday_answers/development.jsonl"
 CLIENT = Path(__file__).with_name("serve_client.py")
@@ -40,10 +41,14 @@ uvicorn.run(server.app, port=int(sys.argv[2]), log_level="warning")"""
 def main() -> None:
     """Measures the service, then the servers."""
     parser = BenchmarkParser(__doc__, rounds=3, seconds=60, clients=200)
+    parser.add_argument("--job-rows", type=int, help="rows of the table of a job")
     options = parser.parse()
     require("fastapi", "uvicorn", "aiohttp", hint="pip install -e '.[serve,openai]'")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if options.job_rows:
+            measure_job(folder, options.job_rows)
+            return
         compare_with_score(folder, make_rows(), options)
         if VARIABLE in os.environ:
             compare_with_lettucedetect(folder, options)
@@ -94,11 +99,45 @@ def send(url: str, path: Path, clients: int, seconds: float) -> dict[str, Any]:
     return found
 
 
-def memory_mib(process: subprocess.Popen[bytes]) -> float:
-    """Returns the resident memory of a process."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
+def memory_mib(process: subprocess.Popen[bytes], what: str = "VmRSS") -> float:
+    """Returns the resident memory of a process, or its peak (VmHWM)."""
+    found = re.search(rf"{what}:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())
     assert found is not None
     return int(found[1]) / 1024
+
+
+def measure_job(folder: Path, num_rows: int) -> None:
+    """Measures the service's memory around a job, whose scored table is downloaded; a random critic judges."""
+    from speed.growth_speed import write_rows
+
+    critic, sent = str(folder / "critic"), folder / "rows.csv"
+    run_process([sys.executable, "-c", f"from speed.samples import write_critic; write_critic({critic!r})"])
+    write_rows(sent, num_rows, 20)
+    url = "http://127.0.0.1:8475"
+    command = [sys.executable, "-m", "faithkit", "serve", "port=8475", f"checkpoint={critic}"]
+    with run_server([*command, f"jobs_dir={folder / 'jobs'}"], folder / "log") as process:
+        wait_for(f"{url}/health/ready", process)
+        memory, began = [memory_mib(process)], time.perf_counter()
+        with sent.open("rb") as file:
+            headers = {"Content-Type": "text/csv", "Content-Length": str(sent.stat().st_size)}
+            added = urllib.request.urlopen(urllib.request.Request(f"{url}/v1/jobs", data=file, headers=headers))
+        job = json.load(added)
+        while job["state"] in ("queued", "running"):
+            time.sleep(5)
+            job = json.load(urllib.request.urlopen(f"{url}/v1/jobs/{job['id']}"))
+        if job["state"] != "done" or job["rows"] != num_rows:
+            sys.exit(f"error: the job ended with {job}")
+        with urllib.request.urlopen(f"{url}{job['result']}") as reply:
+            lines = sum(part.count(b"\n") for part in iter(lambda: reply.read(1 << 20), b""))
+        memory += [memory_mib(process), memory_mib(process, "VmHWM")]
+        seconds = time.perf_counter() - began
+    figures = [
+        ["rows with a verdict; lines of the scored table", f"{job['rows']:,}; {lines:,}"],
+        ["resident MiB of the service: at the start, at the end, peak", ", ".join(f"{one:.0f}" for one in memory)],
+        ["seconds from the upload to the end of the download", f"{seconds:,.0f}"],
+    ]
+    about = "A critic of two layers of 32 with random weights, rows of 20 words of context; the job is a process."
+    write_results("HTTP service: a job", about, table(["figure", "value"], figures))
 
 
 def compare_with_score(folder: Path, rows: list[dict[str, Any]], options: Any) -> None:

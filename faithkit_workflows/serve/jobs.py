@@ -230,7 +230,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
         return await found.add(model, SUFFIXES[kind], request.stream())
 
     @app.get("/v1/jobs/{id}", summary="The state of a job", responses=document_refusals("jobs_off", "unknown_job"))
-    async def show_job(id: Text) -> Job:
+    def show_job(id: Text) -> Job:  # in a thread: counting the rows of a large table takes a while
         found = get_runner()
         job = found.read(id)
         return job if job.state in (DONE, FAILED) else job.model_copy(update={"rows": found.count_rows(job)})
