@@ -123,7 +123,7 @@ class TaggerModule(EncoderModule[TaggerOptions]):
         super().on_fit_start()
         held = self.trainer.datamodule.subsets["validation"]  # type: ignore[attr-defined]
         if not any((subset.encoded.columns["tag"].take(subset.indices).values >= 0).any() for subset in held):
-            hint = "choose data with annotated spans: ragtruth, xsum_tokens, spans or embedded"
+            hint = "choose data with annotated spans: ragtruth, xsum_tokens or embedded"
             raise UserError("no validation example has annotated spans, so no checkpoint can be chosen", hint=hint)
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:

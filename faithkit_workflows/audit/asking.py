@@ -1,5 +1,6 @@
 """Asks the audited detector within limits of time, keeps its answers in the run's folder, and counts its failures."""
 
+import hashlib
 import queue
 import threading
 import time
@@ -21,6 +22,7 @@ NOT_ASKED = "not asked: "
 NO_TIME, STOPPED = f"{NOT_ASKED}no time left", f"{NOT_ASKED}too many failures in a row"
 TOO_LONG = "over row_seconds"
 CLOSING_SECONDS = 10.0
+KEY = "row"  # of a line of the file of answers: identifies the row and its texts
 
 
 class Asker:
@@ -42,7 +44,8 @@ class Asker:
         self.target, self.row_seconds, self.batch_size = target, row_seconds, batch_size
         self.problems: Counter[str] = Counter()
         self.seconds: list[float] = []
-        self._known = {row["id"]: Prediction.from_dict(row) for row in read_jsonl(path)} if path.exists() else {}
+        rows = read_jsonl(path) if path.exists() else ()
+        self._known = {row.pop(KEY, ""): Prediction.from_dict(row) for row in rows}
         self._file = JsonlAppender(path)
         self._end = self._part_end = time.monotonic() + max_seconds
         self._failures = self._late = 0  # in a row
@@ -93,8 +96,9 @@ class Asker:
         return NO_TIME if time.monotonic() > self._part_end else ""
 
     def _ask_chunk(self, rows: Sequence[Example]) -> dict[str, Prediction]:
-        if all(row.id in self._known for row in rows):
-            return {row.id: self._known[row.id] for row in rows}
+        keys = [_hash_row(row) for row in rows]
+        if all(key in self._known for key in keys):
+            return {row.id: self._known[key] for row, key in zip(rows, keys, strict=True)}
         if reason := self._refusal():
             self.problems[reason] += len(rows)
             return {}
@@ -108,17 +112,23 @@ class Asker:
             answers = [answers]
         self.seconds += [(time.monotonic() - began) / len(rows)] * len(rows)
         found = {}
-        for row, answer in zip(rows, answers, strict=True):
+        for row, key, answer in zip(rows, keys, answers, strict=True):
             if isinstance(answer, str):
                 self.problems[answer] += 1
                 self._failures += 1
                 self._late += answer == TOO_LONG
                 continue
             self._failures = self._late = 0
-            found[row.id] = answer
-            self._file.append(answer.to_dict())
-        self._known |= found
+            found[row.id] = self._known[key] = answer
+            self._file.append({KEY: key, **answer.to_dict()})
         return found
+
+
+def _hash_row(row: Example) -> str:
+    """Hashes the name and the texts of a row: after a change of its texts a resumed run asks again."""
+    turns = [f"{turn.speaker}\0{turn.text}" for turn in row.history]
+    text = "\0\0".join([row.id, row.knowledge, row.response, *turns])
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 class _Worker:

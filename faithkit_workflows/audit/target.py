@@ -41,6 +41,7 @@ URL = re.compile(r"https?://\S+")
 SPANS_PATH, MODELS_PATH = "/v1/lettucedetect/spans", "/models"
 FUNCTION_THRESHOLD = 0.5
 CONCURRENCY = 8  # requests that a server gets at a time
+MAX_REPLY_BYTES = 2**24
 HINT = "name a checkpoint, default, module:function, or http://HOST:PORT"
 
 
@@ -210,8 +211,10 @@ def _request(url: str, seconds: float, body: Mapping[str, Any] | None = None, ke
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(url, data=data, headers=headers)
     with urllib.request.urlopen(request, timeout=seconds) as answer:
-        content: bytes = answer.read()
-        return content
+        content: bytes = answer.read(MAX_REPLY_BYTES + 1)
+    if len(content) > MAX_REPLY_BYTES:
+        raise ValueError(f"the reply has more than {MAX_REPLY_BYTES:,} bytes")
+    return content
 
 
 def _open_server(config: Mapping[str, Any]) -> Target:

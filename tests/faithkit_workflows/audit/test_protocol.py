@@ -5,16 +5,19 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.records import FAITHFUL, HALLUCINATED, Example
+from faithkit_workflows.audit.asking import Asker
 from faithkit_workflows.audit.audit_page import describe_accuracy, describe_left_out, write_audit_page
 from faithkit_workflows.audit.material import BUILT_IN, read_material
 from faithkit_workflows.audit.protocol import ANSWERS, run_audit
-from faithkit_workflows.audit.target import FunctionTarget
+from faithkit_workflows.audit.target import PASSAGES, FunctionTarget
 from tests.faithkit_workflows.audit import faulty
 from tests.faithkit_workflows.audit.auditing import MODULE, SMALL, audit, configure
 from tests.running import ROOT
@@ -86,6 +89,24 @@ def test_an_interrupted_audit_asks_only_for_what_is_missing(tmp_path: Path) -> N
     again = run_audit(FunctionTarget("f", counting), tmp_path, config)
     assert 10 <= len(asked) < whole
     assert again.figures == first.figures
+
+
+def test_a_resumed_audit_asks_again_for_a_row_whose_text_changed(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def noting(rows: Any) -> Any:
+        asked.extend(row["answer"] for row in rows)
+        return faulty.good(rows)
+
+    text, meta = "It is red.", {PASSAGES: ("It is red.",)}
+    row = Example(id="a", source="s", split="all", group="g", knowledge=text, response=text, meta=meta)
+    labels = []
+    for response in (text, text, "It is blue."):
+        limits = {"row_seconds": 5.0, "max_seconds": 60.0, "batch_size": 4}
+        asker = Asker(FunctionTarget("f", noting), tmp_path / ANSWERS, **limits)
+        labels.append(asker.ask([replace(row, response=response)], "rows")["a"].label)
+        asker.close()
+    assert labels == [FAITHFUL, FAITHFUL, HALLUCINATED] and asked == [text, "It is blue."]
 
 
 def test_ctrl_c_ends_the_command_and_says_how_to_go_on(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from faithkit.errors import UserError
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
+from faithkit_workflows.audit import target as targets
 from faithkit_workflows.audit.protocol import run_audit
 from faithkit_workflows.audit.target import PASSAGES, open_target, read_verdict
 from tests.faithkit.inference.server import ChatServer
@@ -126,6 +127,15 @@ def test_a_server_that_stops_is_counted_and_the_rest_is_audited(tmp_path: Path) 
     assert any("503" in reason for reason in done.problems)
     assert done.figures.detection.score is not None
     assert done.faults[-1].name == "no verdict"
+
+
+def test_a_reply_that_is_too_large_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(targets, "MAX_REPLY_BYTES", 30)  # an answer without spans has 19, one with a span more
+    with span_server() as url:
+        config = configure(url, *SMALL)
+        done = run_audit(open_target(config), tmp_path, config)
+    assert any("more than 30 bytes" in reason for reason in done.problems)
+    assert 0 < done.figures.num_failed < done.figures.num_asked
 
 
 def test_an_openai_server_is_audited_as_a_judge(tmp_path: Path) -> None:
