@@ -34,6 +34,8 @@ from faithkit_workflows.answering.strategies import Answerer
 from faithkit_workflows.detectors.loading import LoadedDetector
 
 CHANGED_DATA_HINT = "the data have changed since: start a new run in another run_dir"
+MMAP_THRESHOLD = -3  # glibc's name of the size from which a block is a mapping of its own (malloc.h)
+BLOCK_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +121,17 @@ def answer_in_chunks(
     Args:
         advance: Is called with the number of examples that were answered since.
     """
+    return_freed_memory()
     remaining = iter(examples)
     for chunk in iter(lambda: list(islice(remaining, chunk_size)), []):
         signals.check()
         yield chunk, answerer.answer(chunk, advance)
-        _release_memory()
 
 
-def _release_memory() -> None:
-    """Gives free memory back, of which glibc keeps ever more while tensors of new sizes come and go."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        libc.malloc_trim(0)
+def return_freed_memory() -> None:
+    """Lets glibc return large freed blocks at once; else tensors of ever new sizes leave ever more gaps in its heap."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(MMAP_THRESHOLD, BLOCK_BYTES)
 
 
 def _truncate_to_complete_chunks(path: Path, total: int, chunk_size: int) -> int:
