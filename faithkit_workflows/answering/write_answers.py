@@ -5,9 +5,7 @@ complete one, so it answers the same chunks and produces the same file. A record
 is written next to them.
 """
 
-import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +22,7 @@ from faithkit.detector import Detector
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, disk_errors, parse_prediction, read_numbered_jsonl, write_jsonl
 from faithkit.files.run_folder import RunFolder
+from faithkit.hardware import return_freed_memory
 from faithkit.pages.page_tables import add_fields, context_fields, escape_terminal, new_field_table
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.provenance.predictions_origin import TestRows, read_origin, write_origin
@@ -34,8 +33,6 @@ from faithkit_workflows.answering.strategies import Answerer
 from faithkit_workflows.detectors.loading import LoadedDetector
 
 CHANGED_DATA_HINT = "the data have changed since: start a new run in another run_dir"
-MMAP_THRESHOLD = -3  # glibc's name of the size from which a block is a mapping of its own (malloc.h)
-BLOCK_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +123,6 @@ def answer_in_chunks(
     for chunk in iter(lambda: list(islice(remaining, chunk_size)), []):
         signals.check()
         yield chunk, answerer.answer(chunk, advance)
-
-
-def return_freed_memory() -> None:
-    """Lets glibc return large freed blocks at once; else tensors of ever new sizes leave ever more gaps in its heap."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(MMAP_THRESHOLD, BLOCK_BYTES)
 
 
 def _truncate_to_complete_chunks(path: Path, total: int, chunk_size: int) -> int:
