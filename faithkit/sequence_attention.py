@@ -15,14 +15,16 @@ BITS = 16  # of each random number
 
 
 def draw_kept(count: int, dropout: float) -> tuple[Tensor, float]:
-    """Draws which of `count` numbers dropout keeps, and returns the probability to be kept.
+    """Draws which of `count` numbers dropout keeps (1, else 0), and returns the probability to be kept.
 
-    The stream is seeded by torch's generator. The probability has 16 bits.
+    The stream is seeded by torch's generator. The probability has 16 bits. A product with int8 takes a third of the
+    time of one with bool.
     """
     seed = int(torch.randint(2**62, ()))
     words = np.random.SFC64(seed).random_raw(-(-count * BITS // 64))
     limit = round(dropout * 2**BITS)
-    return torch.from_numpy(words.view(np.int16))[:count] >= limit - 2 ** (BITS - 1), 1 - limit / 2**BITS
+    kept = torch.from_numpy(words.view(np.int16))[:count] >= limit - 2 ** (BITS - 1)
+    return kept.view(torch.int8), 1 - limit / 2**BITS
 
 
 class Dropout(nn.Dropout):
@@ -32,9 +34,7 @@ class Dropout(nn.Dropout):
         if not self.training or not 0 < self.p < 1 or input.device.type != "cpu":
             return super().forward(input)
         kept, share = draw_kept(input.numel(), self.p)
-        # The product that the backward pass of torch's dropout computes is also its forward pass.
-        dropped: Tensor = torch.ops.aten.native_dropout_backward(input, kept.view(input.shape), 1 / share)
-        return dropped
+        return (input * kept.view(input.shape)).mul_(1 / share)
 
 
 def replace_dropout(model: nn.Module) -> None:
