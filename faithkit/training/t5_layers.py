@@ -70,7 +70,7 @@ def speed_up(model: Any) -> None:
         return
     model.decoder.set_attn_implementation("eager")  # with few tokens quicker than sdpa, which has no kernel for a bias
     model.encoder.register_forward_pre_hook(_pack, with_kwargs=True)
-    model.encoder.register_forward_hook(_unpack, with_kwargs=True, always_call=True)
+    model.encoder.register_forward_hook(_unpack, with_kwargs=True)
     for name, module in list(model.named_modules()):
         if name.endswith("layer_norm"):
             model.set_submodule(name, Norm(module).train(module.training))
@@ -80,11 +80,12 @@ def speed_up(model: Any) -> None:
 
 def _pack(encoder: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Packs the rows of an encoder, and computes the position biases of the longest one."""
-    mask = options.get("attention_mask")
+    attention, mask = encoder.block[0].layer[0].SelfAttention, options.get("attention_mask")
+    vars(attention).pop("compute_bias", None)  # of the last packed row, whose backward pass may have run it again
     if inputs or mask is None or options.get("input_ids") is None or mask.device.type != "cpu":
         return inputs, options
     packed = pack_rows({"input_ids": options["input_ids"], "attention_mask": mask})
-    longest, attention = packed["packing"].longest, encoder.block[0].layer[0].SelfAttention
+    longest = packed["packing"].longest
     attention.compute_bias = lambda *_, **__: type(attention).compute_bias(attention, longest, longest)
     changed = {"attention_mask": None, "input_ids": packed["input_ids"], "packing": packed["packing"]}
     return inputs, {**options, **changed, "padded_mask": mask.bool()}
@@ -92,12 +93,8 @@ def _pack(encoder: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> tup
 
 def _unpack(encoder: Any, _: Any, options: dict[str, Any], output: Any) -> Any:
     """Pads the states of a packed row again, with zeros."""
-    if (mask := options.get("padded_mask")) is None:
-        return output
-    del encoder.block[0].layer[0].SelfAttention.compute_bias
-    if output is not None:
+    if (mask := options.get("padded_mask")) is not None:
         states = output.last_hidden_state[0]
-        output.last_hidden_state = states.new_zeros(*mask.shape, states.shape[-1]).index_put(
-            mask.nonzero().unbind(1), states
-        )
+        padded = states.new_zeros(*mask.shape, states.shape[-1])
+        output.last_hidden_state = padded.index_put(mask.nonzero().unbind(1), states)
     return output

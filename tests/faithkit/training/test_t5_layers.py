@@ -27,11 +27,13 @@ def batch() -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("activation", ["gated-gelu", "relu"])
-@pytest.mark.parametrize("padded", [True, False])
-def test_logits_and_gradients_are_those_of_transformers(activation: str, padded: bool) -> None:
+@pytest.mark.parametrize(("padded", "checkpointing"), [(True, False), (True, True), (False, False)])
+def test_logits_and_gradients_are_those_of_transformers(activation: str, padded: bool, checkpointing: bool) -> None:
     plain = build(feed_forward_proj=activation)
     model = deepcopy(plain)
     speed_up(model)
+    if checkpointing:
+        model.gradient_checkpointing_enable()
     inputs = batch()
     if not padded:
         del inputs["attention_mask"]
@@ -50,10 +52,20 @@ def test_errors_in_bf16_are_no_larger() -> None:
     plain = build(feed_forward_proj="gated-gelu")
     model = deepcopy(plain)
     speed_up(model)
-    exact = plain(**batch(), use_cache=False).logits
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.no_grad():
+        exact = plain(**batch(), use_cache=False).logits
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         errors = [float((each(**batch(), use_cache=False).logits - exact).abs().mean()) for each in (plain, model)]
     assert errors[1] < 1.2 * errors[0]
+
+
+def test_rows_without_padding_may_follow_packed_ones() -> None:
+    plain, inputs = build(), batch()
+    model = deepcopy(plain)
+    speed_up(model)
+    model(**inputs, use_cache=False)
+    del inputs["attention_mask"]
+    assert torch.allclose(model(**inputs).logits, plain(**inputs).logits, rtol=1e-4, atol=1e-5)
 
 
 def test_a_refused_batch_leaves_the_model_usable() -> None:
