@@ -9,9 +9,7 @@ from faithkit import arguments
 from faithkit.arguments import is_list, read_passages, read_turns
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
-from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn, join_passages, number_passages
-from faithkit.reports.span_report import mark_spans
 
 MAX_SHOWN = 10  # failing responses in a message
 MAX_CHARACTERS = 600  # of a text in the message
@@ -187,6 +185,9 @@ def is_failure(verdict: Any, threshold: float | None) -> bool:
 
 def _explain(number: int, verdict: Any, response: str, knowledge: str | Sequence[str] | None) -> list[str]:
     """Returns one line each for the verdict, the response with its spans, the knowledge, and a judge's reason."""
+    from faithkit.pages.page_tables import escape_terminal
+    from faithkit.reports.span_report import mark_spans
+
     probability = probability_of(verdict)
     shown = "no probability" if probability is None else f"P(hallucinated) {probability:.3f}"
     spans = [Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in getattr(verdict, "spans", ())]

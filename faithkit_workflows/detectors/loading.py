@@ -3,34 +3,37 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faithkit.detector import BUILT_IN, CRITIC, JUDGE, Detector, DetectorKind, detector_kinds, kind_in_name
 from faithkit.errors import UserError
 from faithkit.files.model_folder import find_folder, is_adapter, read_sidecar
-from faithkit.inference.openai_engine import Usage
-from faithkit.inference.reply_cache import CachedEngine
 from faithkit.inference.text import OPENAI
-from faithkit.inference.text_engines import EngineOptions, build_text_engine
+from faithkit.inference.text_engines import EngineOptions
 from faithkit.records import Example
 from faithkit.weights.resolve import hub_adapters, is_hub_name, loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel, describe_model
-from faithkit_workflows.detectors.cascade import Band, Cascade
 from faithkit_workflows.settings.engines import CascadeOptions, is_detector_file, read_detector_file
-from judge.judge import Judge
 from judge.options import AskOptions
-from judge.questions import Asker, Question
-from judge.settings import stored_judge
+
+if TYPE_CHECKING:  # most detectors ask no language model
+    from faithkit.inference.openai_engine import Usage
+    from judge.judge import Judge
+    from judge.questions import Asker, Question
 
 log = logging.getLogger("faithkit")
 
 
-def load_judge(config: Mapping[str, Any], shots: Sequence[Example] = ()) -> Judge:
+def load_judge(config: Mapping[str, Any], shots: Sequence[Example] = ()) -> "Judge":
     """Loads the judge of the blocks `engine` and `judge`.
 
     Args:
         shots: Examples in its prompt, unless the block names a file with examples.
     """
+    from faithkit.inference.text_engines import build_text_engine
+    from judge.judge import Judge
+    from judge.settings import stored_judge
+
     options, asked = EngineOptions(**config["engine"]), AskOptions(**config["judge"])
     if options.name == OPENAI or not options.model:
         return Judge.trained(build_text_engine(options), None, asked, shots=shots, name=str(options.model))
@@ -43,13 +46,16 @@ def load_judge(config: Mapping[str, Any], shots: Sequence[Example] = ()) -> Judg
 
 
 def load_asker(
-    config: Mapping[str, Any], question: Question, shots: Sequence[Example]
-) -> tuple[Asker, Callable[[], None]]:
+    config: Mapping[str, Any], question: "Question", shots: Sequence[Example]
+) -> "tuple[Asker, Callable[[], None]]":
     """Loads the model of the block `engine` for another question, and the function that logs its usage.
 
     Args:
         shots: Examples in the prompt.
     """
+    from faithkit.inference.text_engines import build_text_engine
+    from judge.questions import Asker
+
     engine, ask = build_text_engine(EngineOptions(**config["engine"])), AskOptions(**config["judge"])
     limits: dict[str, Any] = {"written": ask.written, "max_new_tokens": ask.max_new_tokens}
     asker = Asker(engine, question, prompts=ask.prompts, shots=shots, **limits)
@@ -67,14 +73,18 @@ def describe_judge(config: Mapping[str, Any], role: str = CHECKPOINT) -> UsedMod
 
 def log_usage(engine: Any) -> None:
     """Logs how many requests were sent, how many replies came from the cache, and what a server counted."""
+    from faithkit.inference.reply_cache import CachedEngine
+
     if isinstance(engine, CachedEngine):
         log.info("%s replies from the cache %s, %s requests", f"{engine.known:,}", engine.path, f"{engine.asked:,}")
     if (usage := usage_of(engine)) is not None:
         log.info("%s", usage)
 
 
-def usage_of(engine: Any) -> Usage | None:
+def usage_of(engine: Any) -> "Usage | None":
     """Returns what a server's engine has counted; None for other engines."""
+    from faithkit.inference.reply_cache import CachedEngine
+
     found: Usage | None = getattr(engine.engine if isinstance(engine, CachedEngine) else engine, "usage", None)
     return found
 
@@ -126,10 +136,17 @@ def load_detector(
         raise UserError(
             f"{name} is for a {takers}, and this is a {kind.name}", place=checkpoint, hint=f"leave {name} out"
         )
-    if kind is BUILT_IN[JUDGE] and stored_judge(path)[1] is None:
+    if kind is BUILT_IN[JUDGE] and not is_trained_judge(path):
         problem = "%s is a language model that was not trained to find hallucinations"
         log.warning(f"{problem}: check its verdicts on labelled rows; `faithkit models` lists detectors", path)
     return kind.load(path, **given)
+
+
+def is_trained_judge(path: str) -> bool:
+    """Whether a language model was trained to find hallucinations."""
+    from judge.settings import stored_judge
+
+    return stored_judge(path)[1] is not None
 
 
 def load_described(config: Mapping[str, Any], examples: Callable[[], Sequence[Any]] | None = None) -> LoadedDetector:
@@ -140,6 +157,8 @@ def load_described(config: Mapping[str, Any], examples: Callable[[], Sequence[An
     """
     options = cascade_options(config)
     if options.is_on:
+        from faithkit_workflows.detectors.cascade import Band, Cascade
+
         assert options.band is not None, "a detector file without a band is refused"
         cheap, expensive = load_checkpoint(config), load_engine(config, JUDGE, examples)
         low, high = options.band
