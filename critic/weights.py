@@ -61,10 +61,10 @@ def load_classifier(
         config.label2id = {label: index for index, label in enumerate(labels)}
         override(config, (*DROPOUTS, *ATTENTION_DROPOUTS), dropout)
         override(config, ATTENTION_DROPOUTS, attention_dropout)
-        check_size(kind, config, folder)
         torch.manual_seed(seed)
         if "For" not in architecture or is_same_task or builds_empty():
             return load_model(kind, folder, config=config, head_may_be_new="For" not in architecture)
+        check_size(kind, config, folder)
         # The head of another task may have the same name and shape, and must not be used.
         model = kind.from_config(config).float()
         encoder = load_model(AutoModel, folder, head_may_be_new=True)

@@ -101,8 +101,12 @@ def _to_numpy(column: pa.ChunkedArray) -> Any:
     whole = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)
     whole = whole.combine_chunks() if isinstance(whole, pa.ChunkedArray) else whole
     if not pa.types.is_large_list(column.type):
-        return whole.to_numpy()
-    return Ragged(whole.values.to_numpy(), whole.offsets.to_numpy())
+        return _view(whole)
+    return Ragged(_view(whole.values), _view(whole.offsets))
+
+
+def _view(array: pa.Array) -> Any:
+    return np.from_dlpack(array)  # `to_numpy` would import pandas
 
 
 def _check_numbers(array: pa.Array) -> None:
@@ -111,7 +115,7 @@ def _check_numbers(array: pa.Array) -> None:
     if array.null_count or values.null_count or values.type not in FIXED:
         raise ValueError(f"a column of {array.type} with {array.null_count} missing values")
     if ragged:
-        _check_offsets(array.offsets.to_numpy(), len(values))
+        _check_offsets(_view(array.offsets), len(values))
 
 
 def _check_texts(array: pa.Array) -> None:

@@ -14,6 +14,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count, pairwise
 from typing import Any
 
@@ -182,7 +183,12 @@ def _has_surrogate(text: str) -> bool:
 
 def fingerprint_of(tokenizer: Tokenizer) -> str:
     """Hashes all parts of a fast tokenizer, so that tokenizers with equal ids have equal fingerprints."""
-    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    return _hash_state(tokenizer.backend_tokenizer.to_str())
+
+
+@lru_cache(maxsize=2)  # of the splits of a dataset each asks
+def _hash_state(serialized: str) -> str:
+    state = json.loads(serialized)
     state.pop("truncation", None)
     state.pop("padding", None)
     return hashlib.blake2b(json.dumps(state, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -260,8 +260,8 @@ def check_places(config: Any, place: str, max_length: int | None, key: str = "ma
 def import_transformers() -> None:
     """Imports transformers' models without scikit-learn, scipy and pandas: a second less until the first prediction.
 
-    transformers imports scikit-learn for one function of assisted generation, which works without it. Nothing happens
-    if these modules are loaded already.
+    transformers imports them for a function of assisted generation and the losses of object detection, and works
+    without them. Nothing happens if these modules are loaded already.
     """
     import sys
 
@@ -269,12 +269,13 @@ def import_transformers() -> None:
         return
     from transformers import utils
 
-    available = utils.is_sklearn_available
-    utils.is_sklearn_available = lambda: False
+    available = utils.is_sklearn_available, utils.is_scipy_available
+    utils.is_sklearn_available = utils.is_scipy_available = lambda: False
     try:
-        import transformers.generation.candidate_generator  # noqa: F401
+        import transformers.generation.candidate_generator
+        import transformers.loss.loss_for_object_detection  # noqa: F401
     finally:
-        utils.is_sklearn_available = available
+        utils.is_sklearn_available, utils.is_scipy_available = available
 
 
 @contextmanager
