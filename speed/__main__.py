@@ -13,6 +13,7 @@ from speed.measure import require
 
 NAMES = (
     "command_speed",
+    "start_speed",
     "data_speed",
     "score_speed",
     "long_speed",
