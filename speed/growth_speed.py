@@ -99,8 +99,10 @@ def fit_growth(sizes: Floats, seconds: Floats) -> str:
 
 
 def format_interval(value: float, error: float, freedom: int) -> str:
-    """Formats a fitted value with its 95% interval."""
+    """Formats a fitted value with its 95% interval, if the sizes determine it."""
     reach = error * float(t.ppf(0.975, freedom))
+    if not reach < 1:
+        return "not determined by these sizes"
     return f"{value:.3f} [{value - reach:.3f}, {value + reach:.3f}]"
 
 

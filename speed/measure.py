@@ -209,7 +209,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def write_results(title: str, *parts: str, quick: bool = False, device: str = "", path: Path = RESULTS) -> None:
     """Prints a section and, unless the run is quick, replaces the section with the same title in RESULTS.md."""
-    command = " ".join(["python -m", f"speed.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+    arguments = [re.sub(r"(^|=)/.*", r"\1PATH", argument) for argument in sys.argv[1:]]
+    command = " ".join(["python -m", f"speed.{Path(sys.argv[0]).stem}", *arguments])
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
     commit, device = git.stdout.strip() or "unknown", f"{device}; " if device else ""
     origin = f"{date.today().isoformat()}, `{command}`, commit {commit}\n{device}{machine()}"
