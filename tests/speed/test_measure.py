@@ -64,7 +64,8 @@ def test_quick_divides_the_sizes_and_runs_one_round(monkeypatch: pytest.MonkeyPa
 def test_results_name_command_and_machine_and_no_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", [str(tmp_path / "train_speed.py"), "--rounds", "3", f"--x={tmp_path}", str(tmp_path)])
+    arguments = ["--rounds", "3", f"--x={tmp_path}", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "train_speed.py"), *arguments])
     path = tmp_path / "RESULTS.md"
     write_results("Training", "| a |", quick=True, path=path)
     assert "| a |" in capsys.readouterr().out and not path.exists()
