@@ -22,8 +22,8 @@ HINT = "data=faithcritic, begin, ragtruth and embedded have both labels"
 log = logging.getLogger("faithkit")
 # Options of encoding and calibration, which are not hyperparameters of the module.
 NOT_HYPERPARAMETERS = (
-    *("max_length", "max_windows", "order", "max_knowledge_words", "evidence", "evidence_alone", "token_support"),
-    "threshold_aim",
+    *("max_length", "max_windows", "train_windows", "order", "max_knowledge_words", "evidence", "evidence_alone"),
+    *("token_support", "threshold_aim"),
 )
 
 

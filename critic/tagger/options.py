@@ -14,7 +14,9 @@ class TaggerOptions:
     Args:
         weights: A folder, hub name or local name of an encoder, or of a critic or tagger to fine-tune further.
         max_length: Tokens of a window.
-        max_windows: Windows that are read of a longer context, those that share most with the response; None reads all.
+        max_windows: Windows that predictions read of a longer context, those that share most with the response, also
+            when thresholds are fitted; None reads all.
+        train_windows: The same for training and the validation during it.
         typed: Predicts a class for each type of hallucination instead of a single class. Has no effect if no training
             span has a type.
         packed: Packs windows without padding.
@@ -35,6 +37,7 @@ class TaggerOptions:
     weights: Text
     max_length: Tokens = 512
     max_windows: Count | None = None
+    train_windows: Count | None = None
     typed: Switch = False
     packed: Switch = False
     positive_weight: Positive = 1.0

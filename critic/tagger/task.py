@@ -50,8 +50,9 @@ class TaggerTask:
             tokenizer=self.tokenizer,
             max_length=self.options.max_length,
             packed=self.options.packed and not self.options.token_support,
-            max_windows=self.options.max_windows,
+            max_windows=self.options.train_windows,
         )
+        self.reader = replace(self.encoder, max_windows=self.options.max_windows)
 
     def module(self, *, num_steps: int, dataset: str, seed: int) -> TaggerModule:
         """Builds the module to train; without types in the training spans it has a single class."""
@@ -74,7 +75,7 @@ class TaggerTask:
         A calibration that is linear in the log-odds of a token becomes part of the head.
         """
         options = self.options
-        tagger = Tagger(model, self.encoder, SpanCalibration(), token_support=options.token_support)
+        tagger = Tagger(model, self.reader, SpanCalibration(), token_support=options.token_support)
         rows, candidates = Batches(self._fitting_subsets(training), self.encoder), self._fitting_examples(training)
         annotated = [number for number, example in enumerate(candidates) if example.spans is not None]
         examples = [candidates[number] for number in annotated]
@@ -93,7 +94,7 @@ class TaggerTask:
         settings = Settings(
             labels=tagger_labels(options.typed),
             max_length=self.encoder.max_length,
-            max_windows=self.encoder.max_windows,
+            max_windows=self.reader.max_windows,
             token_support=options.token_support,
             head=head,
             calibration=written,

@@ -60,7 +60,7 @@ def test_a_run_leaves_the_folder_that_outside_programs_rely_on(trained_tagger: P
     sidecar = json.loads((trained_tagger / "hf" / "faithkit.json").read_text())
     assert sidecar["kind"] == "tagger" and sidecar["labels"] == list(tagger_labels(True))
     fitted = {"slope", "bias", "char_threshold", "response_threshold", "merge_gap", "min_length", "aim"}
-    assert fitted <= sidecar["thresholds"].keys() and sidecar["layout"] == {"max_length": 96}
+    assert fitted <= sidecar["thresholds"].keys() and sidecar["layout"] == {"max_length": 96, "max_windows": 1}
     calibration = json.loads((trained_tagger / "metrics.json").read_text())["meta"]["calibration"]
     assert {"token_ece_before", "token_ece_after", "response_ece"} <= calibration.keys()
 
@@ -124,7 +124,7 @@ def test_two_processes_take_the_steps_of_one(trainer: str, tmp_path: Path, tagge
         ("embedded", ["data.num_train=60", "data.num_validation=40", "data.num_test=40"]),
         ("embedded", ["data.streaming=true", "data.num_train=60", "data.num_validation=40", "data.num_test=40"]),
         ("pairs", ["model.typed=false", "data.path=embedded"]),
-        ("xsum_tokens", ["model.max_windows=2", "data.test_fraction=0.4"]),
+        ("xsum_tokens", ["model.train_windows=2", "data.test_fraction=0.4"]),
         ("ragtruth", ["data.fold=1", "data.num_folds=3", "data.split=train", "model.support_weight=0"]),
     ],
 )
