@@ -13,7 +13,7 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
 def keep_freed_memory() -> None:
-    """Lets glibc keep freed memory for the next tensors, for training, whose steps need the same sizes again.
+    """Lets glibc reuse freed memory: training allocates tensors of the same sizes in every step.
 
     By default it returns large blocks to the kernel, which clears every page again at the next step: half the time of
     an addition.
@@ -22,9 +22,9 @@ def keep_freed_memory() -> None:
 
 
 def return_freed_memory() -> None:
-    """Lets glibc return freed blocks at once, for scoring: tensors of ever new sizes would leave gaps in its heap.
+    """Lets glibc return freed blocks at once: scoring allocates tensors of many sizes, which fragment the heap.
 
-    Such gaps took a third of the memory of the default detector.
+    Fragmentation took a third of the memory of the default detector.
     """
     _set_allocator(mapped_from=2**20, trimmed_from=2**20)
 

@@ -107,7 +107,7 @@ def format_interval(value: float, error: float, freedom: int) -> str:
 
 
 def write_rows(path: Path, rows: int, words: int) -> None:
-    """Writes a table whose contexts differ and have so many words."""
+    """Writes a table of distinct contexts of `words` words."""
     examples = list(generate("test", 1_000))
     text = " ".join(example.knowledge for example in examples).split()
     with path.open("w", newline="") as file:

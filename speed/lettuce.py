@@ -1,4 +1,4 @@
-"""Runs LettuceDetect in its environment, beside our tagger: the same random weights, the same rows."""
+"""Runs LettuceDetect in a separate environment, on the same random weights and rows as our tagger."""
 
 import argparse
 import json

@@ -107,7 +107,7 @@ def memory_mib(process: subprocess.Popen[bytes], what: str = "VmRSS") -> float:
 
 
 def measure_job(folder: Path, num_rows: int) -> None:
-    """Measures the service's memory around a job, whose scored table is downloaded; a random critic judges."""
+    """Measures the service's memory before and after a job with a random critic, including the download."""
     from speed.growth_speed import write_rows
 
     critic, sent = str(folder / "critic"), folder / "rows.csv"
@@ -237,7 +237,8 @@ def compare_with_lettucedetect(folder: Path, options: Any) -> None:
             middle = [f"{statistics.median(rates[port]):.1f}" for port in rates]
             ratios = [str(Ratio.of(rates[port], rates[8473])) for port in (8472, 8474)]
             lines.append([clients, *middle, *ratios])
-    about = "Requests a second; a random ModernBERT, 6 layers of 256; each server with all cores, one at a time."
+    about = "Requests a second; a random ModernBERT, 6 layers of 256; each server with all cores, one at a time. "
+    about += "LettuceDetect's runs in fp32."
     head = ["clients", "LettuceDetect", "faithkit, fp32", "faithkit, bf16", "fp32 against it", "bf16 against it"]
     write_results("HTTP service against LettuceDetect's", about, table(head, lines), quick=options.quick)
 

@@ -15,9 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from critic.runtime.last_layer import FAMILIES
 from faithkit.packing import Packing, packed_attention
 
-BERT = {f"{name}Layer" for name in ("Bert", "Roberta", "XLMRoberta", "Camembert")}
+BERT = {f"{name}Layer" for name in FAMILIES}
 MODERNBERT = {"ModernBertEncoderLayer"}
 ROWS = 128  # a CPU's products in bf16 are compiled for each number of rows: it is rounded up
 

@@ -15,8 +15,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from faithkit.packing import Packing
 from faithkit.sequence_attention import SequenceAttention
 
-# Classifiers with BERT's layers whose head reads the first token.
-CLASSIFIERS = tuple(f"{name}ForSequenceClassification" for name in ("Bert", "Roberta", "XLMRoberta", "Camembert"))
+FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Camembert")  # encoders with BERT's layers
+CLASSIFIERS = tuple(f"{name}ForSequenceClassification" for name in FAMILIES)
 
 
 def reads_first_token(model: Any) -> bool:

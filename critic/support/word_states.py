@@ -20,7 +20,7 @@ from faithkit.records import PASSAGE_BREAK
 
 MIN_NORM = 1e-6
 CACHE_BYTES = 2**26  # of contexts that are kept between calls
-KEPT_CHARACTERS = 4096  # of a text whose content words are kept
+MAX_CACHED_CHARACTERS = 4096  # the content words of longer texts are not cached
 EMPTY_LINES = re.compile(r"\n\s*\n")
 SHARE_MARGIN = 0.3  # of content words, below the passage that has most of them
 WORD_BYTES = 400  # of a word, besides its state
@@ -182,14 +182,14 @@ def choose_passages(context: str, question: str, response: str) -> str:
 
 
 def _content_words(text: str) -> frozenset[str]:
-    return _kept_content_words(text) if len(text) <= KEPT_CHARACTERS else _read_content_words(text)
+    return _cached_content_words(text) if len(text) <= MAX_CACHED_CHARACTERS else _read_content_words(text)
 
 
 def _read_content_words(text: str) -> frozenset[str]:
     return frozenset(word.norm for word in read_words(text) if word.kind != STOP)
 
 
-_kept_content_words = lru_cache(maxsize=1024)(_read_content_words)  # passages come again with other responses
+_cached_content_words = lru_cache(maxsize=1024)(_read_content_words)  # passages come again with other responses
 
 
 def join(question: str, response: str) -> str:

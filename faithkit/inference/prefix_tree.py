@@ -1,7 +1,7 @@
 """Reads prompts packed: without padding, and each token of a shared beginning once, in passes of equal size.
 
-For probabilities of the next token no state has to stay. So the tokens of many prompts stand in one row, and only
-attention keeps them apart: a segment attends to itself and to the beginnings that it continues, whose keys are kept.
+Probabilities of the next token need no cache for later tokens. So the tokens of many prompts form one row, separated by
+attention alone: a segment attends to itself and to the cached keys of the prefixes that it continues.
 """
 
 from collections.abc import Iterator, Sequence

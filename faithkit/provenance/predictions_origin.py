@@ -53,7 +53,7 @@ class TestRows:
         num_rows = rows = gold = 0
         for example in examples:
             splits.add(example.split)
-            num_rows, rows, gold = num_rows + 1, rows + _hash(_read(example)), gold + _hash(_compared(example))
+            num_rows, rows, gold = num_rows + 1, rows + hash_texts(example), gold + _hash(_compared(example))
         sums = {"rows": _format_sum(rows), "gold": _format_sum(gold)}
         return cls(dataset=dataset, split=", ".join(sorted(splits)), num_rows=num_rows, **sums)
 
@@ -65,9 +65,10 @@ class TestRows:
         return asdict(self)
 
 
-def _read(example: Example) -> list[Any]:
+def hash_texts(example: Example) -> int:
+    """Hashes the id and the texts of an example."""
     history = [[turn.speaker, turn.text] for turn in example.history]
-    return [example.id, example.knowledge, history, example.response]
+    return _hash([example.id, example.knowledge, history, example.response])
 
 
 def _compared(example: Example) -> list[Any]:

@@ -1,6 +1,5 @@
 """Asks the audited detector within limits of time, keeps its answers in the run's folder, and counts its failures."""
 
-import hashlib
 import queue
 import threading
 import time
@@ -14,6 +13,7 @@ from tqdm.auto import tqdm
 from faithkit import signals
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import JsonlAppender, read_jsonl
+from faithkit.provenance.predictions_origin import hash_texts
 from faithkit.records import Example, Prediction
 from faithkit_workflows.audit.target import Target
 
@@ -22,7 +22,7 @@ NOT_ASKED = "not asked: "
 NO_TIME, STOPPED = f"{NOT_ASKED}no time left", f"{NOT_ASKED}too many failures in a row"
 TOO_LONG = "over row_seconds"
 CLOSING_SECONDS = 10.0
-KEY = "row"  # of a line of the file of answers: identifies the row and its texts
+KEY = "row"  # the hash of a row's id and texts, in the file of answers
 
 
 class Asker:
@@ -96,7 +96,7 @@ class Asker:
         return NO_TIME if time.monotonic() > self._part_end else ""
 
     def _ask_chunk(self, rows: Sequence[Example]) -> dict[str, Prediction]:
-        keys = [_hash_row(row) for row in rows]
+        keys = [f"{hash_texts(row):x}" for row in rows]  # after a change of a text a resumed run asks again
         if all(key in self._known for key in keys):
             return {row.id: self._known[key] for row, key in zip(rows, keys, strict=True)}
         if reason := self._refusal():
@@ -122,13 +122,6 @@ class Asker:
             found[row.id] = self._known[key] = answer
             self._file.append({KEY: key, **answer.to_dict()})
         return found
-
-
-def _hash_row(row: Example) -> str:
-    """Hashes the name and the texts of a row: after a change of its texts a resumed run asks again."""
-    turns = [f"{turn.speaker}\0{turn.text}" for turn in row.history]
-    text = "\0\0".join([row.id, row.knowledge, row.response, *turns])
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
 
 
 class _Worker:

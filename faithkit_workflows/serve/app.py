@@ -10,8 +10,10 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
+import faithkit_workflows.serve.compatible as compatible
+import faithkit_workflows.serve.jobs as jobs
+import faithkit_workflows.serve.streaming as streaming
 from faithkit.errors import shorten
-from faithkit_workflows.serve import compatible, jobs, streaming
 from faithkit_workflows.serve.gate import App, Gate
 from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
 from faithkit_workflows.serve.schemas import TAG, Check, CheckMany, ManyReply, ModelCard, ModelList, OneReply

@@ -15,7 +15,7 @@ TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage",
 
 
 class JsonRequest(BaseModel):
-    """A request whose values have exactly the documented types: `true` and `"0.5"` are no numbers."""
+    """A request with strict types: `true` and `"0.5"` are not accepted as numbers."""
 
     model_config = ConfigDict(strict=True)
 

@@ -32,7 +32,9 @@ def make_batch(windows: list[tuple[int, int, int]]) -> dict[str, Tensor]:
 @pytest.fixture(scope="module", params=["bert", "roberta", "modernbert"])
 def pair(request: pytest.FixtureRequest) -> tuple[torch.nn.Module, torch.nn.Module]:
     whole = build(request.param)
-    for weights in whole.parameters():  # as they begin, states differ too little to tell a wrong layer from a right one
+    for (
+        weights
+    ) in whole.parameters():  # initial weights are so small that a wrong layer would change the output too little
         torch.nn.init.normal_(weights, std=0.2)
     assert use_packed_attention(whole)
     return whole, keep_answers(copy.deepcopy(whole))

@@ -23,7 +23,9 @@ def classifier(name: str, **options: object) -> transformers.PreTrainedModel:
     torch.manual_seed(0)
     config = getattr(transformers, f"{name}Config")(**SIZES, **options)
     model = getattr(transformers, f"{name}ForSequenceClassification")(config).eval()
-    for weights in model.parameters():  # as they begin, states differ too little to tell a wrong layer from a right one
+    for (
+        weights
+    ) in model.parameters():  # initial weights are so small that a wrong layer would change the output too little
         torch.nn.init.normal_(weights, std=0.3)
     return model
 
