@@ -97,3 +97,25 @@ def run_server(*arguments: str) -> Iterator[RunningServer]:
             if process.poll() is None:
                 process.kill()
             process.wait(PATIENCE)
+
+
+def stream_check(connection: socket.socket) -> bytes:
+    """Sends a response in pieces, waits for the first verdict before the last piece, and returns the reply."""
+
+    def send(line: dict[str, str] | None) -> None:
+        data = b"" if line is None else json.dumps(line).encode() + b"\n"
+        connection.sendall(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+
+    head = "POST /v1/check/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
+    connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+    send({"knowledge": CONTEXT})
+    send({"response": "The warranty lasts 36"})
+    send({"response": " months. It"})
+    received = b""
+    while b"event: sentence" not in received:
+        received += connection.recv(65536)
+    send({"response": " holds 1.7 litres."})
+    send(None)
+    while b"event: verdict" not in received or not received.endswith(b"0\r\n\r\n"):
+        received += connection.recv(65536)
+    return received

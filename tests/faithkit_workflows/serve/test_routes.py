@@ -12,7 +12,7 @@ import torch
 from data_modules.datasets.pairs import read_pairs
 from faithkit.records import Example, Prediction
 from faithkit_workflows.detectors.loading import load_checkpoint
-from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, ROW, RunningServer
+from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, ROW, RunningServer, stream_check
 from tests.running import ROOT
 
 ANSWERS = ROOT / "tests/everyday_answers/development.jsonl"
@@ -92,23 +92,8 @@ def test_a_stream_judges_each_sentence_then_the_whole(server: RunningServer) -> 
 
 
 def test_verdicts_come_while_the_response_is_written(server: RunningServer) -> None:
-    def send(connection: object, line: dict[str, object] | None) -> None:
-        data = b"" if line is None else json.dumps(line).encode() + b"\n"
-        connection.sendall(f"{len(data):x}\r\n".encode() + data + b"\r\n")  # type: ignore[attr-defined]
-
     with server.connect() as connection:
-        head = "POST /v1/check/stream HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
-        connection.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
-        send(connection, {"knowledge": CONTEXT})
-        send(connection, {"response": "The warranty lasts 36"})
-        send(connection, {"response": " months. It"})
-        received = b""
-        while b"event: sentence" not in received:  # the first verdict is here before the response is complete
-            received += connection.recv(65536)
-        send(connection, {"response": " holds 1.7 litres."})
-        send(connection, None)
-        while b"event: verdict" not in received or not received.endswith(b"0\r\n\r\n"):
-            received += connection.recv(65536)
+        received = stream_check(connection)
     assert received.count(b"event: sentence") == 2
     assert b'"text": "It holds 1.7 litres."' in received
 
