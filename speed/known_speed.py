@@ -10,12 +10,9 @@ FAITHKIT_ORIGINALS_PYTHON=~/originals/bin/python FAITHKIT_ORIGINALS_CODE=~/check
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +24,11 @@ from faithkit.weights.known_detectors import CRITIC, LANGUAGE_MODELS, TAGGER, kn
 from faithkit_workflows.detectors.loading import load_detector
 from speed.known_folders import write_known
 from speed.measure import ROOT, BenchmarkParser, Ratio
+from speed.worker import start_worker
 
 PYTHON, CODE = "FAITHKIT_ORIGINALS_PYTHON", "FAITHKIT_ORIGINALS_CODE"
 SCRIPT = Path(__file__).parent / "peers" / "known_worker.py"
 ROWS = ROOT / "tests" / "everyday_answers" / "fitting.jsonl"
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
 
 
 def main() -> None:
@@ -92,7 +89,8 @@ def compare(name: str, root: Path, rows: list[dict[str, Any]], rounds: int, hidd
     path = root / "rows.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     ours, theirs = [], []
-    with start(name, root, path) as ask:
+    command = [os.environ[PYTHON], str(SCRIPT), "--name", name, "--root", str(root), "--rows", str(path)]
+    with start_worker([*command, "--code", os.environ[CODE]], HF_HUB_OFFLINE="1") as ask:
         ask(0, 2)
         list(detector.predict_examples(examples[:2]))
         for _ in range(rounds):
@@ -108,24 +106,6 @@ def compare(name: str, root: Path, rows: list[dict[str, Any]], rounds: int, hidd
         f"{name}: largest difference {difference.max():.1e}, {same} of {len(rows)} within 1e-5, {spread}; "
         f"{Ratio.of(theirs, ours)} as fast"
     )
-
-
-@contextmanager
-def start(name: str, root: Path, rows: Path) -> Iterator[Any]:
-    """Starts an original; gives the function that asks it for the scores of rows."""
-    command = [os.environ[PYTHON], str(SCRIPT), "--name", name, "--root", str(root), "--rows", str(rows)]
-    command += ["--code", os.environ[CODE]]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=ENVIRONMENT, text=True) as process:
-        assert process.stdin and process.stdout
-
-        def ask(begin: int, end: int) -> dict[str, Any]:
-            assert process.stdin and process.stdout
-            print(begin, end, file=process.stdin, flush=True)
-            return json.loads(process.stdout.readline())
-
-        yield ask
-        process.stdin.close()
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,12 @@ from data_modules.encoding.tokens import load_tokenizer
 from faithkit.files.model_folder import write_folder
 from faithkit.records import Example
 from speed.measure import BenchmarkParser
+from speed.worker import start_worker
 
 BATCH_SIZE, LR, LONGEST = 8, 1e-5, 4096
 NUM_FITTED, MARKED_SHARE = 16, 0.05  # the bias of the random head is fitted on examples to mark a share of tokens
 VARIABLE = "FAITHKIT_LETTUCE_PYTHON"
 SCRIPT = Path(__file__).parent / "peers" / "lettuce_worker.py"
-ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # none of our packages
 VERSIONS = "from importlib.metadata import version as v; print(*(f'{n} {v(n)}' for n in ('lettucedetect', 'torch')))"
 UNITS = {"cpu": "examples a CPU-second", "cuda": "examples a second"}
 PLACES = {"cpu": "", "cuda": " on a GPU"}
@@ -109,26 +108,8 @@ def lettuce_python() -> str:
     return str(found)
 
 
-@contextmanager
-def lettuce_worker(*arguments: str, device: str = "cpu") -> Iterator[Callable[..., Any]]:
-    """Starts a worker process; yields a function that sends it one line of words and returns its answer."""
-    with tempfile.TemporaryFile("w+") as log:
-        limits = ["--lr", str(LR), "--batch-size", str(BATCH_SIZE), "--max-length", str(LONGEST)]
-        command = [lettuce_python(), str(SCRIPT), *limits, *arguments]
-        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "text": True}
-        environment = ENVIRONMENT if device == "cuda" else ENVIRONMENT | {"CUDA_VISIBLE_DEVICES": ""}
-        process = subprocess.Popen(command, env=environment, **pipes)
-
-        def ask(*words: object) -> Any:
-            assert process.stdin is not None and process.stdout is not None
-            print(*words, file=process.stdin, flush=True)
-            if not (line := process.stdout.readline()):
-                log.seek(0)
-                sys.exit(f"error: LettuceDetect's worker ended:\n{log.read()[-3000:]}")
-            return json.loads(line)
-
-        try:
-            yield ask
-        finally:
-            process.kill()
-            process.wait()
+def lettuce_worker(*arguments: str, device: str = "cpu") -> AbstractContextManager[Callable[..., Any]]:
+    """Starts LettuceDetect as a worker process (`start_worker`)."""
+    limits = ["--lr", str(LR), "--batch-size", str(BATCH_SIZE), "--max-length", str(LONGEST)]
+    environment = {} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
+    return start_worker([lettuce_python(), str(SCRIPT), *limits, *arguments], **environment)

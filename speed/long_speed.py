@@ -14,17 +14,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
-from critic import Critic, Tagger
 from critic.support.detector import SupportDetector
 from data_modules.embedded.corpus import generate
 from faithkit.metrics.classification import compare_outcomes
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import compare_spans
-from faithkit.records import Example, Prediction
-from speed.measure import BenchmarkParser, Ratio, alternate, table, write_results
-from speed.samples import load_demo_critic
+from faithkit.records import Example
+from speed.detectors import CLASSES, DetectorParser, Predictions, predict
+from speed.measure import Ratio, alternate, table, write_results
 
 SIZES = (200, 2_000, 20_000)  # words
 RESPONSE = "The museum opens at nine and closes at five in the evening on Sundays."
@@ -33,17 +31,11 @@ MOVED = 0.1  # change of P(hallucinated)
 
 def main() -> None:
     """Measures each detector, and writes one section."""
-    parser = BenchmarkParser(__doc__, judged=100, words=1500)
-    parser.add_argument("--critic", help="a run or hf/ folder")
-    parser.add_argument("--tagger", help="a run or hf/ folder")
+    parser = DetectorParser(__doc__, judged=100, words=1500)
     parser.add_argument("--dataset", help="adds rows of quality: ragtruth or begin")
     parser.add_argument("--path", help="its folder")
     options = parser.parse()
-    torch.set_num_threads(1)
-    if not options.critic and not options.tagger:
-        options.critic = load_demo_critic()
-    kinds = {"critic": (Critic, options.critic), "tagger": (Tagger, options.tagger)}
-    loads = {kind: partial(cls.load, path, device="cpu") for kind, (cls, path) in kinds.items() if path}
+    loads = {kind: partial(CLASSES[kind].load, path, device="cpu") for kind, path in options.checkpoints.items()}
     sides = {(kind, most): load(max_windows=most) for kind, load in loads.items() for most in ("all", 1)}
     rows = [row for size in SIZES for row in time_size(sides, size, options.rounds)]
     conditions = "CPU-milliseconds of one response, one thread; `default` always reads parts of what exceeds 768 tokens"
@@ -101,7 +93,7 @@ def lengthen(rows: Sequence[Example], number: int, num_words: int) -> list[Examp
 
 def compare(kind: str, every: Any, few: Any, rows: Sequence[Example]) -> list[str]:
     """Compares the predictions of both ways, paired."""
-    sides: list[dict[str, Prediction]] = [{p.id: p for p in one.predict_examples(rows)} for one in (few, every)]
+    sides: list[Predictions] = [predict(one, rows) for one in (few, every)]
     found = compare_outcomes(*(join_outcomes(rows, side) for side in sides))
     scores = [np.array([side[e.id].score for e in rows], np.float64) for side in sides]
     values = [found["auroc"], found["macro_f1"]]

@@ -40,6 +40,7 @@ class BenchmarkParser(argparse.ArgumentParser):
 
     def parse(self) -> argparse.Namespace:
         """Parses the command line."""
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # processes that are started write it, as an installation does
         options = self.parse_args()
         if options.quick:
             vars(options).update({name: max(2, getattr(options, name) // 16) for name in self.sizes}, rounds=1)

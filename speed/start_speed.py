@@ -9,7 +9,6 @@ python -m speed.start_speed
 """
 
 import csv
-import os
 import sys
 import tempfile
 import time
@@ -61,7 +60,6 @@ sys.exit("no step was made")
 def main() -> None:
     """Times each start in turns."""
     options = BenchmarkParser(__doc__, rounds=5, rows=40).parse()
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the first round writes bytecode, as an installation does
     with tempfile.TemporaryDirectory() as name:
         folder, number = Path(name), count()
         rows = write_rows(folder / "rows.csv", options.rows)

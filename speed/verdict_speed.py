@@ -63,10 +63,7 @@ def main() -> None:
         {name: partial(lambda s: verdicts.update({s: sides[s]()}), name) for name in sides}, options.rounds
     )
     rows = rates(taken, {name: len(found) for name, found in verdicts.items()}, digits=2)
-    pairs = [(verdicts[ALONE][place], verdicts[TOGETHER][place]) for place in chosen]
-    difference = max(abs(one[1] - other[1]) for one, other in pairs)
-    num_equal = sum(one[0] == other[0] for one, other in pairs)
-    assert difference <= TOLERANCE, f"probabilities differ by {difference:.1e}"
+    compared = [f"{name} {compare_verdicts(verdicts[ALONE], verdicts[name])}" for name in sides if name != ALONE]
     encoded = local.tokens.prompts([judge.prompts.messages(example) for example in every], [{}] * len(every))
     lengths = np.array([len(ids) for ids in encoded])
     shared = next(place for place in range(lengths.min()) if len({int(ids[place]) for ids in encoded}) > 1)
@@ -74,10 +71,18 @@ def main() -> None:
         f"{len(every)} verdicts of `{WEIGHTS}`, fp32; prompts of {lengths.min()} to {lengths.max()} tokens (median "
         f"{np.median(lengths):.0f}) with {options.examples} examples, of which all share the first {shared:,}.",
         table(["side", "verdicts a CPU-second", f"against {ALONE}"], rows if options.vllm else [*rows, NOT_RUN]),
-        f"On {len(chosen)} items {num_equal} verdicts are equal; probabilities differ by at most {difference:.1e}.",
+        f"Verdicts equal to those one at a time, and the largest difference of probabilities: {'; '.join(compared)}.",
     )
     title = f"Verdicts with a shared prefix: {options.examples} examples" + ", with vLLM" * options.vllm
     write_results(title, *lines, quick=options.quick)
+
+
+def compare_verdicts(alone: Verdicts, others: Verdicts) -> str:
+    """Counts equal verdicts and checks that probabilities are equal up to `TOLERANCE`."""
+    pairs = [(verdict, others[place]) for place, verdict in alone.items()]
+    difference = max(abs(one[1] - other[1]) for one, other in pairs)
+    assert difference <= TOLERANCE, f"probabilities differ by {difference:.1e}"
+    return f"{sum(one[0] == other[0] for one, other in pairs)} of {len(pairs)}, {difference:.1e}"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,80 @@
+"""Measures what bf16, int8 and onnxruntime change: metrics, probabilities, and the peak memory of a process.
+
+The rows are those of the embedded test split; the memory is that of a process that scores 32 of them.
+
+Needs: the `onnx` extra. Without --critic and --tagger the demo's critic is trained first (once, minutes).
+
+python -m speed.precision_check
+python -m speed.precision_check --critic RUN --tagger RUN        runs or hf/ folders
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from data_modules.embedded.corpus import generate
+from faithkit.metrics.classification import compare_outcomes
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.span_metrics import compare_spans
+from faithkit.records import Example
+from speed.detectors import DetectorParser, Predictions, export_formats, load_sides, predict
+from speed.measure import ROOT, table, write_results
+
+METRICS = {"critic": ("macro_f1", "auroc"), "tagger": ("char_f1", "response_f1")}
+PEAK = """import sys
+from data_modules.embedded.corpus import generate
+from speed.detectors import load_sides, predict
+kind, *side = sys.argv[1:]
+predict(load_sides(kind, {"": side})[""], list(generate("test", 32)))
+print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])"""
+
+
+def main() -> None:
+    """Measures each detector."""
+    options = DetectorParser(__doc__, judged=1000).parse()
+    for kind, checkpoint in options.checkpoints.items():
+        with tempfile.TemporaryDirectory() as folder:
+            measure(kind, checkpoint, Path(folder), options)
+
+
+def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:
+    """Compares the predictions of all ways to run a detector with those in fp32, and writes the section."""
+    sides = export_formats(checkpoint, folder)
+    examples = list(generate("test", options.judged))
+    predicted = {name: predict(detector, examples) for name, detector in load_sides(kind, sides).items()}
+    fp32, rows = next(iter(predicted.values())), []
+    for name, found in predicted.items():
+        scores = [np.array([side[e.id].score for e in examples], np.float64) for side in (found, fp32)]
+        moved = np.abs(scores[0] - scores[1])
+        changes = ["" if found is fp32 else format_change(kind, m, examples, found, fp32) for m in METRICS[kind]]
+        rows.append([name, *changes, f"{moved.mean():.4f}, {moved.max():.3f}", f"{peak_mib(kind, *sides[name]):.0f}"])
+    header = ["side", *METRICS[kind], "P(hallucinated): mean, most", "peak MiB of a process that scores 32"]
+    about = (
+        f"{len(examples)} rows of the embedded test split; changes from fp32, of metrics in points with 95% intervals."
+    )
+    write_results(f"Changes by precision: {kind}", about, table(header, rows), quick=options.quick)
+
+
+def format_change(kind: str, metric: str, examples: Sequence[Example], ours: Predictions, fp32: Predictions) -> str:
+    """Formats the paired difference of a metric from fp32, in points with its interval."""
+    if kind == "critic":
+        found = compare_outcomes(join_outcomes(examples, ours), join_outcomes(examples, fp32))[metric]
+    else:
+        found = compare_spans(examples, ours, fp32)[metric]
+    return f"{100 * found.value:+.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
+
+
+def peak_mib(kind: str, path: str, precision: str) -> float:
+    """Measures the peak memory of a process that loads a detector and scores 32 responses."""
+    command = [sys.executable, "-c", PEAK, kind, path, precision]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return float(done.stdout.split()[-1]) / 1024  # unlike ru_maxrss, without the peak of the parent
+
+
+if __name__ == "__main__":
+    main()
