@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from speed import gpu_check
+from speed import gpu, gpu_check
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
@@ -27,8 +27,8 @@ def test_recipes_train_with_small_shapes(
     every: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("peft")
-    monkeypatch.setattr(gpu_check, "RECIPES", dict(list(gpu_check.RECIPES.items())[::every]))
+    monkeypatch.setattr(gpu, "RECIPES", dict(list(gpu.RECIPES.items())[::every]))
     run(monkeypatch, "--device", "cpu", "--quick")
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
-    assert [row[0].removeprefix("| ") for row in rows] == list(gpu_check.RECIPES)
+    assert [row[0].removeprefix("| ") for row in rows] == list(gpu.RECIPES)
     assert all(float(row[5].replace(",", "")) > 0 for row in rows)
