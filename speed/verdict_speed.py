@@ -25,7 +25,6 @@ from speed.measure import BenchmarkParser, alternate, rates, require, table, wri
 WEIGHTS = "smollm2-135m"
 TOLERANCE = 1e-4  # of probabilities
 ALONE, TOGETHER, WITH_VLLM = "ours, one at a time", "ours, together", "vLLM, together"
-NOT_RUN = [WITH_VLLM, "not run", "-"]
 Verdicts = dict[int, tuple[str, float]]
 
 
@@ -70,7 +69,7 @@ def main() -> None:
     lines = (
         f"{len(every)} verdicts of `{WEIGHTS}`, fp32; prompts of {lengths.min()} to {lengths.max()} tokens (median "
         f"{np.median(lengths):.0f}) with {options.examples} examples, of which all share the first {shared:,}.",
-        table(["side", "verdicts a CPU-second", f"against {ALONE}"], rows if options.vllm else [*rows, NOT_RUN]),
+        table(["side", "verdicts a CPU-second", f"against {ALONE}"], rows),
         f"Verdicts equal to those one at a time, and the largest difference of probabilities: {'; '.join(compared)}.",
     )
     title = f"Verdicts with a shared prefix: {options.examples} examples" + ", with vLLM" * options.vllm
