@@ -10,8 +10,6 @@ ANSWER = """import json, os, sys
 for line in sys.stdin:
     print(json.dumps([line.split(), os.environ["PEER"]]), flush=True)
 """
-    "import json, os, sys\nfor line in sys.stdin: print(json.dumps([line.split(), os.environ['PEER']]), flush=True)"
-)
 
 
 def test_a_worker_answers_each_line_and_has_its_environment() -> None:
