@@ -91,7 +91,7 @@ def write_axis(axis: str, points: Points, *, quick: bool = False) -> None:
 
 def fit_exponent(sizes: Floats, values: Floats, start: float = 0.0) -> str:
     """Fits value = start + b * size^exponent, with equal relative errors; returns the exponent with its interval."""
-    grown = np.maximum(values - start, values / 1000)
+    grown = np.maximum(values - start, values / 1e9)
     # An error of the value is the larger in the logarithm of what has grown, the less has grown.
     slope, covariance = np.polyfit(np.log(sizes), np.log(grown), 1, w=grown / values, cov=True)
     reach = np.sqrt(covariance[0, 0]) * t.ppf(0.975, len(sizes) - 2)
