@@ -2,6 +2,9 @@
 
 import ctypes
 import sys
+from functools import cache
+from pathlib import Path
+from platform import machine
 from typing import Any
 
 import torch
@@ -9,6 +12,7 @@ import torch
 from faithkit.arguments import read_choice
 from faithkit.settings.types import PRECISIONS
 
+X86 = ("x86_64", "AMD64")  # names of `platform.machine`
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
@@ -34,6 +38,22 @@ def _set_allocator(*, mapped_from: int, trimmed_from: int) -> None:
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
         libc.mallopt(M_MMAP_THRESHOLD, mapped_from)
         libc.mallopt(M_TRIM_THRESHOLD, trimmed_from)
+
+
+@cache
+def has_slow_mkl() -> bool:
+    """Whether MKL computes fp32 with AVX2 although the CPU may be able to do more: it does on AMD's."""
+    facts = Path("/proc/cpuinfo")
+    return facts.exists() and "AuthenticAMD" in facts.read_text()
+
+
+def uses_onednn(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether inference in this precision should compute its products with oneDNN's operators."""
+    if device.type != "cpu" or machine() not in X86 or not torch.backends.mkldnn.is_available():
+        return False
+    if dtype == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())  # not with ONEDNN_MAX_CPU_ISA=AVX2
+    return dtype == torch.float32 and has_slow_mkl()
 
 
 def best_precision(accelerator: str) -> str:

@@ -21,11 +21,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from faithkit.hardware import uses_onednn
 from faithkit.sequence_attention import SequenceAttention
 
 NAME = "faithkit_packed"
 NAME_OF_BOTH = "faithkit_packed_or_padded"
 BAND = 64  # queries that share a stretch of keys where attention reaches only so far
+LANES = 32  # numbers of bf16 that a CPU computes at once
+STEP = 64  # to whose multiples lengths are rounded up, where oneDNN would compile a product for each
+SCORES = 2**19  # scores that are computed at a time, so that they stay in a CPU's cache
 LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
 
@@ -70,12 +74,16 @@ class Packing:
     def _cumulate(self, lengths: Sequence[int]) -> Tensor:
         return torch.tensor((0, *lengths), dtype=torch.int32).cumsum(0, dtype=torch.int32).to(self.device)
 
-    def band_bias(self, reach: int, dtype: torch.dtype) -> Tensor:
+    def band_bias(self, reach: int, dtype: torch.dtype, tokens: int) -> Tensor:
         """Gives 0 where a query may look and -inf elsewhere, for stretches of `BAND` queries and the keys around them.
 
-        [stretches, BAND, BAND + 2 * reach]
+        [stretches, BAND, band_keys(reach)]
+
+        Args:
+            tokens: Of the whole row, filling included.
         """
-        return self._cached("band", reach, dtype, lambda: [band_bias(self.lengths, reach, dtype)])[0]
+        name = f"band of {tokens}"
+        return self._cached(name, reach, dtype, lambda: [band_bias(self.lengths, reach, dtype, tokens)])[0]
 
     def causal_biases(self, reach: int | None, dtype: torch.dtype) -> list[Tensor]:
         """Gives 0 where a token may look and -inf elsewhere, for each sequence; without branches parts of one bias.
@@ -96,17 +104,24 @@ class Packing:
         return self._biases[name]
 
 
-def band_bias(lengths: Sequence[int], reach: int, dtype: torch.dtype) -> Tensor:
+def band_keys(reach: int) -> int:
+    """Counts the keys of a stretch: those in reach, rounded up, because softmax is slow in rows of other lengths."""
+    return -(-(BAND + 2 * reach) // LANES) * LANES
+
+
+def band_bias(lengths: Sequence[int], reach: int, dtype: torch.dtype, tokens: int) -> Tensor:
     """Computes `Packing.band_bias`."""
-    total = sum(lengths)
-    owner = torch.full((-(-total // BAND) * BAND,), -1)
-    owner[:total] = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
-    keys = F.pad(owner, (reach, reach), value=-2).unfold(0, BAND + 2 * reach, BAND)
-    queries = owner.view(-1, BAND)
-    near = (torch.arange(BAND)[:, None] + reach - torch.arange(BAND + 2 * reach)).abs() <= reach
-    seen = (queries[:, :, None] == keys[:, None, :]) & near
-    seen |= (queries == -1)[:, :, None]  # padding sees everything: its output is dropped, but must be no NaN
-    return torch.zeros(seen.shape, dtype=dtype).masked_fill_(~seen, -torch.inf)
+    size = torch.tensor(lengths)
+    begin, end = (torch.repeat_interleave(side, size) for side in (size.cumsum(0) - size, size.cumsum(0) - 1))
+    place = torch.arange(-(-tokens // BAND) * BAND)
+    stretch = place // BAND * BAND - reach  # the place of the first key of a query's stretch
+    first, last, own = place - reach - stretch, place + reach - stretch, slice(len(begin))
+    first[own] = torch.maximum(first[own], begin - stretch[own])
+    last[own] = torch.minimum(last[own], end - stretch[own])
+    first, last = (side.short().view(-1, BAND, 1) for side in (first, last))
+    key = torch.arange(band_keys(reach), dtype=torch.short)
+    seen = (key >= first).logical_and_(key <= last)  # [stretches, BAND, keys]
+    return torch.where(seen, torch.zeros((), dtype=dtype), -torch.inf)
 
 
 def branch_bias(lengths: Sequence[int], reach: int | None, dtype: torch.dtype) -> Tensor:
@@ -187,7 +202,8 @@ def packed_attention(
     """Computes scaled dot-product attention within each sequence of a row.
 
     Args:
-        query: [1, heads, tokens, size], as key and value, which may have fewer heads: each then serves several.
+        query: [1, heads, tokens, size], as key and value, which may have fewer heads: each then serves several. On a
+            CPU there may be tokens behind the last sequence, for which the result means nothing.
         sliding_window: A token sees those less than this far away; None sees its whole sequence.
         is_causal: Whether a token sees only those before it; None takes the setting of the layer.
         position_bias: Added to the scores of each sequence [1, heads, longest, longest]; on a CPU, not causal.
@@ -212,7 +228,12 @@ def packed_attention(
         return _banded(query, key, value, packing, dropout, scaling, reach), None
     assert packing.queries is None or not causal, "a causal token is read with all those before it"
     sizes = (packing.queries or packing.lengths, packing.lengths, packing.lengths)
-    sides = (side[0].split(lengths, dim=1) for side, lengths in zip((query, key, value), sizes, strict=True))
+    if not causal and packing.longest <= LONG and not is_fused(query) and _infers_in_bf16(query):
+        return _by_products(query[0], key[0], value[0], *sizes[:2], scaling), None
+    sides = (
+        side[0, :, : sum(lengths)].split(lengths, dim=1)
+        for side, lengths in zip((query, key, value), sizes, strict=True)
+    )
     parts = zip(*sides, strict=True)
     if causal and packing.parts is None and packing.longest > LONG and reach is None:
         options: dict[str, Any] = {"dropout_p": dropout, "scale": scaling, "is_causal": True}
@@ -221,7 +242,8 @@ def packed_attention(
         assert causal or packing.parts is None, "branches are of causal sequences"
         biases = packing.causal_biases(reach, query.dtype) if causal else [None] * len(packing.lengths)
         outputs = [attend(q, k, v, bias, dropout, scaling) for (q, k, v), bias in zip(parts, biases, strict=True)]
-    return torch.cat([output.transpose(0, 1) for output in outputs])[None], None
+    filling = query.new_zeros(query.shape[1], query.shape[2] - sum(sizes[0]), value.shape[-1])
+    return torch.cat([output.transpose(0, 1) for output in (*outputs, filling)])[None], None
 
 
 def attend(
@@ -240,7 +262,52 @@ def attend(
         query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     key = key.transpose(1, 2)
     scores = torch.bmm(query, key) if bias is None else torch.baddbmm(bias, query, key)
-    return torch.bmm(F.dropout(scores.softmax(-1), dropout), value)
+    return torch.bmm(F.dropout(softmax(scores), dropout), value)
+
+
+def _infers_in_bf16(states: Tensor) -> bool:
+    """Whether oneDNN can compute these states' attention."""
+    is_bf16 = states.dtype == torch.bfloat16 and uses_onednn(states.dtype, states.device)
+    return is_bf16 and not torch.is_grad_enabled()
+
+
+def softmax(scores: Tensor) -> Tensor:
+    """Computes the softmax of rows; oneDNN takes half of torch's time or less in bf16, but has no gradient."""
+    if _infers_in_bf16(scores):
+        weights: Tensor = scores.to_mkldnn().softmax(-1).to_dense()
+        return weights
+    return scores.softmax(-1)
+
+
+def _by_products(
+    query: Tensor, key: Tensor, value: Tensor, queries: Sequence[int], keys: Sequence[int], scaling: float | None
+) -> Tensor:
+    """Computes attention as `attend`, sequence by sequence and some heads at a time [1, tokens, heads, size].
+
+    Lengths are rounded up: a sequence is read with the tokens behind it, whose scores become -inf.
+
+    Args:
+        query: [heads, tokens, size], as key and value.
+        queries: The number of queries of each sequence.
+        keys: And of keys.
+    """
+    output = query.new_zeros(query.shape[1] + STEP, len(query), value.shape[-1])
+    query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    query, key, value = (F.pad(side, (0, 0, 0, STEP)) for side in (query, key, value))
+    first_query = first_key = 0
+    for num_queries, num_keys in zip(queries, keys, strict=True):
+        read, seen = (STEP * max(1, -(-count // STEP)) for count in (num_queries, num_keys))
+        heads = max(1, SCORES // (read * seen))
+        for first in range(0, len(query), heads):
+            part = slice(first, first + heads)
+            scores = torch.bmm(
+                query[part, first_query : first_query + read], key[part, first_key : first_key + seen].transpose(1, 2)
+            )
+            scores[:, :, num_keys:] = -torch.inf
+            attended = torch.bmm(softmax(scores), value[part, first_key : first_key + seen])
+            output[first_query : first_query + num_queries, part] = attended[:, :num_queries].transpose(0, 1)
+        first_query, first_key = first_query + num_queries, first_key + num_keys
+    return output[None, :-STEP]
 
 
 def is_fused(query: Tensor) -> bool:
@@ -279,21 +346,21 @@ def _banded(
     query: Tensor, key: Tensor, value: Tensor, packing: Packing, dropout: float, scaling: float | None, reach: int
 ) -> Tensor:
     """Computes attention over `reach` tokens to either side: the work grows with the length, not its square."""
-    filling = -query.shape[2] % BAND
+    tokens, filling = query.shape[2], -query.shape[2] % BAND
+    behind = band_keys(reach) - BAND - reach + filling
     queries = F.pad(query[0], (0, 0, 0, filling)).unflatten(1, (-1, BAND))
     keys, values = (
-        F.pad(side[0], (0, 0, reach, reach + filling)).unfold(1, BAND + 2 * reach, BAND).transpose(2, 3)
-        for side in (key, value)
+        F.pad(side[0], (0, 0, reach, behind)).unfold(1, band_keys(reach), BAND).transpose(2, 3) for side in (key, value)
     )
-    bias = packing.band_bias(reach, query.dtype)
+    bias = packing.band_bias(reach, query.dtype, tokens)
     if query.is_cuda:
         q, k, v = (side.flatten(0, 1) for side in (queries, keys, values))
         seen = attend(q, k, v, bias.repeat(len(queries), 1, 1), dropout, scaling).view(queries.shape)
     elif is_fused(query):
         q, k, v = (side.transpose(0, 1) for side in (queries, keys, values))  # [stretches, heads, BAND, size]
         seen = F.scaled_dot_product_attention(q, k, v, attn_mask=bias[:, None], dropout_p=dropout, scale=scaling)
-        return seen.transpose(1, 2).flatten(0, 1)[None, : query.shape[2]]
+        return seen.transpose(1, 2).flatten(0, 1)[None, :tokens]
     else:  # head by head: the scores of all of them would not stay in a CPU's cache
         heads = zip(queries, keys, values, strict=True)
         seen = torch.stack([attend(q, k, v, bias, dropout, scaling) for q, k, v in heads])
-    return seen.flatten(1, 2).transpose(0, 1)[None, : query.shape[2]]
+    return seen.flatten(1, 2).transpose(0, 1)[None, :tokens]

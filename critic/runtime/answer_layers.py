@@ -4,10 +4,12 @@ Each layer of a packed row reads a stretch of every window and returns a shorter
 of the answer, a layer below a layer with local attention returns these and the tokens that they can see. The keys and
 values of a layer with full attention are still those of all tokens. The results are exact.
 
+A row of ModernBERT is filled to a multiple of `row_step` tokens; attention leaves the filling out.
+
 Use it for prediction; a training that reads states of other tokens needs complete layers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from critic.runtime.last_layer import FAMILIES
+from critic.runtime.products import project, project_gated, row_step
 from faithkit.packing import Packing, packed_attention
 
 BERT = {f"{name}Layer" for name in FAMILIES}
 MODERNBERT = {"ModernBertEncoderLayer"}
-ROWS = 128  # a CPU's products in bf16 are compiled for each number of rows: it is rounded up
+PER_TOKEN = ("input_ids", "position_ids", "token_type_ids")
 
 
 @dataclass(frozen=True)
@@ -29,8 +32,8 @@ class Stretch:
 
     Args:
         packing: The lengths of its inputs and, of a layer with full attention, of its queries.
-        inputs: Places of its inputs in the whole row; None is the whole row.
-        kept: Places of its outputs in its inputs; None is all.
+        inputs: Places of its inputs in the whole row, filled; None is the whole row.
+        kept: Places of its outputs in its inputs, filled; None is all.
     """
 
     packing: Packing
@@ -60,6 +63,7 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
     layers = [layer for layer in _layers(model) if isinstance(layer, (BertAnswerLayer, ModernBertAnswerLayer))]
     size = torch.tensor(lengths, device=begin.device)
     stretches: list[Stretch] = []
+    step = _filling_step(model)
     row = size.cumsum(0) - size  # the place of each window in the row
     for layer in reversed(layers):
         reach = layer.reach
@@ -67,11 +71,11 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
         last = size if reach is None else torch.minimum(end + reach, size)
         read = last - first
         whole = bool((read == size).all())
-        inputs = None if whole else places_between(row + first, row + last)
+        inputs = None if whole else _fill(places_between(row + first, row + last), step)
         kept, queries = None, None
         if bool((read != end - begin).any()):
             start = read.cumsum(0) - read - first
-            kept = places_between(start + begin, start + end)
+            kept = _fill(places_between(start + begin, start + end), step)
             queries = tuple((end - begin).tolist()) if reach is None else None
         packing = Packing(tuple(read.tolist()), begin.device, queries=queries)
         if stretches and stretches[-1].packing == packing:
@@ -79,6 +83,22 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
         stretches.append(Stretch(packing, inputs, kept))
         begin, end = first, last
     return stretches[::-1]
+
+
+def fill_inputs(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Fills the model's inputs to the number of tokens that its layers expect."""
+    step = _filling_step(model)
+    return {name: _fill(side, step) if name in PER_TOKEN else side for name, side in batch.items()}
+
+
+def _filling_step(model: Any) -> int:
+    return row_step(model) if any(isinstance(layer, ModernBertAnswerLayer) for layer in _layers(model)) else 1
+
+
+def _fill(side: Tensor, step: int) -> Tensor:
+    """Adds zeros, which are valid tokens and places, until the last dimension is a multiple of the step."""
+    filling = -side.shape[-1] % step
+    return F.pad(side, (0, filling)) if filling else side
 
 
 def _layers(model: Any) -> Any:
@@ -91,13 +111,6 @@ def places_between(begin: Tensor, end: Tensor) -> Tensor:
     size = end - begin
     starts = torch.repeat_interleave(begin - (size.cumsum(0) - size), size)
     return starts + torch.arange(len(starts), device=begin.device)
-
-
-def project(linear: Any, states: Tensor) -> Tensor:
-    """Applies a linear layer [1, tokens, hidden]."""
-    filling = -states.shape[1] % ROWS if states.dtype == torch.bfloat16 and states.device.type == "cpu" else 0
-    projected: Tensor = linear(F.pad(states, (0, 0, 0, filling)) if filling else states)
-    return projected[:, : states.shape[1]]
 
 
 class BertAnswerLayer(nn.Module):
@@ -169,9 +182,9 @@ class ModernBertAnswerLayer(nn.Module):
         if stretch.kept is not None:
             states = states[:, stretch.kept]
             seen = seen if stretch.packing.queries is not None else seen[:, stretch.kept]
-        states = states + project(attention.Wo, seen)
-        hidden, gate = project(self.mlp.Wi, self.mlp_norm(states)).chunk(2, dim=-1)
-        return states + project(self.mlp.Wo, self.mlp.act(hidden) * gate)
+        states = project(attention.Wo, seen, added=states)
+        hidden = project_gated(self.mlp.Wi, self.mlp_norm(states), self.mlp.act)
+        return project(self.mlp.Wo, hidden, added=states)
 
     def _rotate(self, states: Tensor, positions: tuple[Tensor, Tensor], places: Tensor | None) -> None:
         """Rotates queries and keys in place [1, tokens, 2 * heads * size]."""

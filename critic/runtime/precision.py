@@ -18,12 +18,12 @@ from critic.requests import Request
 from data_modules.encoding.encoder import question_text
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError
-from faithkit.hardware import computes_in_bf16, to_bf16
+from faithkit.hardware import X86, computes_in_bf16, to_bf16
 from faithkit.settings.types import DETECTOR_PRECISIONS
 
 OUTLIERS = 0.03  # maximum fraction of a layer's inputs
 OUTLIER_RATIO = 2.0  # an outlier's largest value is at least this multiple of the median input's
-ENGINE, X86 = "onednn", ("x86_64", "AMD64")
+ENGINE = "onednn"
 STEPS = 63  # per sign of a weight: two products of 8 by 7 bits fit the 16-bit accumulators of older x86 CPUs
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from critic.runtime.answer_layers import answer_stretches, places_between
+from critic.runtime.answer_layers import answer_stretches, fill_inputs, places_between
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit.packing import Packing
@@ -106,5 +106,6 @@ def _answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
         begin, end = batch["bounds"].unbind(1)[2:]
         row = size.cumsum(0) - size
         if stretches := answer_stretches(model, size.tolist(), begin - row, end - row):
-            return run_model(model, batch, stretches=stretches).logits[0]
+            logits = run_model(model, fill_inputs(model, batch), stretches=stretches).logits[0]
+            return logits[: int((end - begin).sum())]
     return run_model(model, batch).logits.flatten(0, 1)[answer_places(batch)]

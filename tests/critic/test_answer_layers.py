@@ -1,6 +1,7 @@
 """Layers that compute only the answers' tokens: the logits of the complete model, for windows of mixed lengths."""
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -29,15 +30,18 @@ def make_batch(windows: list[tuple[int, int, int]]) -> dict[str, Tensor]:
     }
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta", "modernbert"])
-def pair(request: pytest.FixtureRequest) -> tuple[torch.nn.Module, torch.nn.Module]:
-    whole = build(request.param)
+@pytest.fixture(scope="module", params=["bert", "roberta", "modernbert", "modernbert by oneDNN"])
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[torch.nn.Module, torch.nn.Module]]:
+    family, *by_onednn = request.param.split(" ", 1)
+    whole = build(family)
     for (
         weights
     ) in whole.parameters():  # initial weights are so small that a wrong layer would change the output too little
         torch.nn.init.normal_(weights, std=0.2)
     assert use_packed_attention(whole)
-    return whole, keep_answers(copy.deepcopy(whole))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("faithkit.hardware.has_slow_mkl", lambda: bool(by_onednn))
+        yield whole, keep_answers(copy.deepcopy(whole))
 
 
 @settings(max_examples=40, deadline=None)

@@ -104,7 +104,7 @@ def test_sequences_about_as_long_as_the_window(length: int) -> None:
 
 def test_a_band_sees_its_own_sequence_and_no_further_than_it_reaches() -> None:
     own = Packing.of((3, 4))
-    mask = own.band_bias(2, torch.float32)[0] == 0
+    mask = own.band_bias(2, torch.float32, 7)[0] == 0
     seen = [[key - 2 for key in torch.nonzero(mask[query]).flatten().tolist()] for query in range(7)]
     assert seen == [[0, 1, 2], [0, 1, 2], [0, 1, 2], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6], [4, 5, 6]]
     assert own.longest == 4 and own.boundaries.tolist() == [0, 3, 7]
@@ -118,6 +118,22 @@ def test_both_ways_to_attend_agree(scaling: float | None) -> None:
     wanted = attend(*(side.float() for side in sides), bias, 0.0, scaling)
     found = attend(*sides, bias.bfloat16(), 0.0, scaling)
     torch.testing.assert_close(found.float(), wanted, rtol=0, atol=0.03)
+
+
+@pytest.mark.parametrize("sliding_window", [None, 9])
+@pytest.mark.parametrize("filling", [0, 61])
+@torch.inference_mode()
+def test_inference_in_bf16_is_near_fp32(filling: int, sliding_window: int | None) -> None:
+    """Sequences whose lengths are no multiples of a step; some have fewer queries than keys, one has none."""
+    queries = None if sliding_window else (3, 70, 0, 128, 1)
+    row, draw = Packing(LENGTHS, torch.device("cpu"), queries=queries), torch.Generator().manual_seed(0)
+    counts = [sum(queries or LENGTHS), sum(LENGTHS), sum(LENGTHS)]
+    sides = [torch.randn(1, 3, count + filling, 16, generator=draw).bfloat16() for count in counts]
+    options: dict[str, Any] = {"packing": row, "sliding_window": sliding_window}
+    wanted, _ = packed_attention(torch.nn.Module(), *(side.float() for side in sides), None, **options)
+    found, _ = packed_attention(torch.nn.Module(), *sides, None, **options)
+    assert found.shape == (1, counts[0] + filling, 3, 16)
+    torch.testing.assert_close(found[:, : counts[0]].float(), wanted[:, : counts[0]], rtol=0, atol=0.03)
 
 
 @pytest.mark.parametrize("reach", [None, 1, 2])
