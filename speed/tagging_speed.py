@@ -43,6 +43,7 @@ def main() -> None:
     """Writes weights and rows once, then compares."""
     parser = LettuceParser(__doc__, rounds=4, examples=96)
     parser.add_argument("--ragtruth", help="the folder of response.jsonl and source_info.jsonl")
+    parser.add_argument("--machine", help="ends the section's title: results of several machines stay side by side")
     options = parser.parse()
     device, capability = options.device, torch.backends.cpu.get_cpu_capability()
     torch.set_num_threads(1)
@@ -70,6 +71,7 @@ def main() -> None:
     )
     title = f"Tagger: predicting{PLACES[device]}, {options.layers} layers of {options.hidden_size}"
     title += ", RAGTruth" * bool(answers) + ", without AVX-512" * (capability == "AVX2")
+    title += f", {options.machine}" if options.machine else ""
     lines = table(["side", UNITS[device], "against LettuceDetect"], rates(taken, options.examples, digits=2))
     write_results(title, about, lines, quick=options.quick)
 
