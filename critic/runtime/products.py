@@ -24,7 +24,7 @@ def row_step(model: Any) -> int:
     return ROWS if uses_onednn(first.dtype, first.device) else 1
 
 
-def project(linear: nn.Module, states: Tensor, added: Tensor | None = None) -> Tensor:
+def project(linear: Any, states: Tensor, added: Tensor | None = None) -> Tensor:
     """Computes `linear(states) + added`."""
     if not _is_fused(linear, states):
         projected: Tensor = linear(states)
@@ -34,7 +34,7 @@ def project(linear: nn.Module, states: Tensor, added: Tensor | None = None) -> T
     return _binary_product(states, added, linear.weight, linear.bias, "add")
 
 
-def project_gated(linear: nn.Module, states: Tensor, activation: nn.Module) -> Tensor:
+def project_gated(linear: Any, states: Tensor, activation: nn.Module) -> Tensor:
     """Computes `activation(hidden) * gate`, where `linear` gives hidden and gate side by side (GEGLU, Shazeer 2020)."""
     if not _is_fused(linear, states) or not isinstance(activation, GELUActivation):
         hidden, gate = linear(states).chunk(2, dim=-1)
@@ -46,7 +46,7 @@ def project_gated(linear: nn.Module, states: Tensor, activation: nn.Module) -> T
     return _binary_product(states, hidden, weights[1], biases[1], "mul")
 
 
-def _is_fused(linear: nn.Module, states: Tensor) -> bool:
+def _is_fused(linear: Any, states: Tensor) -> bool:
     is_plain = type(linear) is nn.Linear and not torch.is_grad_enabled()
     return is_plain and uses_onednn(states.dtype, states.device)
 
