@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from faithkit.arguments import read_choice
+from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.settings.types import PRECISIONS
 
 X86 = ("x86_64", "AMD64")  # names of `platform.machine`
@@ -141,5 +142,12 @@ def place_model(model: Any, device: str | None, precision: str) -> tuple[Any, st
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     used = resolve_precision(precision, device)
-    model = model.eval().to(device)
-    return (to_bf16(model) if used == "bf16" else model), used
+    return set_precision(model.eval().to(device), used, device), used
+
+
+def set_precision(model: Any, precision: str, device: str) -> Any:
+    """Casts a model of inference to bf16 if that is wanted, else computes its linear layers in the fastest way."""
+    if wants_bf16(precision, device):
+        return to_bf16(model)
+    speed_up_linear_layers(model)
+    return model

@@ -68,7 +68,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
         local = LocalOptions(precision=options.precision)
         vllm = VllmEngine(loaded.source, local, eos_id=ids["eos_id"], max_length=longest)
     torch.set_num_threads(1)  # vLLM sets its number of threads
-    plain = place_model(load_weights(loaded), "cpu", "32-true")[0]
+    plain = load_weights(loaded).eval()
     plain.generation_config = GenerationConfig()
     model = place_model(load_weights(loaded), "cpu", options.precision)[0]
     prefix = loaded.encoder.decoder_prefix if model.config.is_encoder_decoder else ()

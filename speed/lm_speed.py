@@ -29,6 +29,7 @@ from data_modules.encoding.turn_encoder import TurnEncoder
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.hardware import best_precision, keep_freed_memory
+from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.packing import use_packed_attention
 from faithkit.training.batch_planning import plan_batches
 from faithkit.training.language_model import INPUTS, run_model, token_losses
@@ -75,6 +76,7 @@ def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
         use_packed_attention(model)
     else:
         speed_up(model)
+    speed_up_linear_layers(model)
     return model.train(), plain.train(), TurnEncoder(tokenizer, layout)
 
 

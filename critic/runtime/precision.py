@@ -19,6 +19,7 @@ from data_modules.encoding.encoder import question_text
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError
 from faithkit.hardware import X86, computes_in_bf16, to_bf16
+from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.settings.types import DETECTOR_PRECISIONS
 
 OUTLIERS = 0.03  # maximum fraction of a layer's inputs
@@ -45,6 +46,8 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
         quantise(model, calibrate)
         if computes_in_bf16(device):
             to_bf16(model)
+    if precision == "32-true":
+        speed_up_linear_layers(model)
     return model
 
 

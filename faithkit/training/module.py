@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from faithkit.errors import UserError
+from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.training.training_options import OptimizerOptions
 
 Figures = Callable[[NDArray[np.int64], NDArray[np.float64]], Mapping[str, float]]
@@ -106,6 +107,7 @@ class TrainingModule(pl.LightningModule):
 
     def on_fit_start(self) -> None:
         self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on
+        speed_up_linear_layers(self.model)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         mixed = np.random.SeedSequence([self.hparams["seed"], batch_idx, self.global_rank]).generate_state(1)

@@ -1,0 +1,75 @@
+"""Linear layers of oneDNN: the outputs and gradients of torch's own."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from faithkit import linear_layers
+from faithkit.linear_layers import OneDnnLinear, speed_up_linear_layers
+
+pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
+
+
+def make_pair(*, bias: bool = True) -> tuple[nn.Linear, nn.Linear]:
+    torch.manual_seed(0)
+    plain, fast = nn.Linear(24, 40, bias=bias), nn.Linear(24, 40, bias=bias)
+    fast.load_state_dict(plain.state_dict())
+    fast.__class__ = OneDnnLinear
+    return plain, fast
+
+
+def gradients(layer: nn.Linear, states: Tensor) -> list[Tensor]:
+    """Gives the output, and the gradients of the inputs and of the parameters."""
+    inputs = states.clone().requires_grad_()
+    output = layer(inputs)
+    output.pow(3).sum().backward()
+    found = [output.detach(), inputs.grad, *(each.grad for each in layer.parameters())]
+    return [side for side in found if side is not None]
+
+
+@pytest.mark.parametrize("shape", [(50, 24), (1, 50, 24), (3, 17, 24), (8, 24), (2, 24)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_outputs_and_gradients_are_those_of_torch(shape: tuple[int, ...], bias: bool) -> None:
+    plain, fast = make_pair(bias=bias)
+    states = torch.randn(shape)
+    for expected, found in zip(gradients(plain, states), gradients(fast, states), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+    with torch.inference_mode():
+        assert torch.allclose(fast(states), plain(states), rtol=1e-5, atol=1e-6)
+
+
+def test_inputs_need_not_be_contiguous() -> None:
+    plain, fast = make_pair()
+    states = torch.randn(24, 50).t()
+    for expected, found in zip(gradients(plain, states), gradients(fast, states), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
+
+
+def test_frozen_weights_get_no_gradient() -> None:
+    plain, fast = make_pair()
+    for layer in (plain, fast):
+        layer.requires_grad_(False)
+    states = torch.randn(50, 24)
+    (of_plain, of_fast) = (gradients(layer, states) for layer in (plain, fast))
+    assert len(of_fast) == 2 and torch.allclose(of_fast[1], of_plain[1], rtol=1e-4, atol=1e-4)
+
+
+def test_other_precisions_are_torchs() -> None:
+    plain, fast = make_pair()
+    states = torch.randn(50, 24)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(fast(states), plain(states))
+    assert torch.equal(fast.double()(states.double()), plain.double()(states.double()))
+
+
+@pytest.mark.parametrize("prefers", [True, False])
+def test_a_model_keeps_its_weights_and_their_names(prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_layers, "prefers_onednn", lambda: prefers)
+    model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 3)))
+    before = {name: weights.data_ptr() for name, weights in model.state_dict().items()}
+    ids = torch.arange(10)
+    expected = model(ids)
+    speed_up_linear_layers(model)
+    assert {name: weights.data_ptr() for name, weights in model.state_dict().items()} == before
+    assert isinstance(model[1], OneDnnLinear) == prefers
+    assert torch.allclose(model(ids), expected, atol=1e-6)
