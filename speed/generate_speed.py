@@ -103,7 +103,7 @@ def compare(name: str, options: argparse.Namespace) -> None:
     )
     title = f"Generating: {name if name in DECODING else 'a trained generator'}"
     title += ", judge" * (options.prompts == "judge") + ", with vLLM" * options.vllm
-    title += ", bf16" * (options.precision == "bf16")
+    title += ", bf16" * (options.precision == "bf16") + options.suffix
     write_results(title, *lines, quick=options.quick)
 
 

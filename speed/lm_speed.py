@@ -56,7 +56,7 @@ def main() -> None:
         f"{BATCH_SIZE}, without dropout."
     )
     header = ["model", "side", "tokens a CPU-second", "faster"]
-    write_results("Training generators", about, table(header, rows), quick=options.quick)
+    write_results(f"Training generators{options.suffix}", about, table(header, rows), quick=options.quick)
 
 
 def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
