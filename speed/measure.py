@@ -25,10 +25,9 @@ Side = Callable[[], object]  # does the work; may return its CPU-seconds (a floa
 
 
 class BenchmarkParser(argparse.ArgumentParser):
-    """Parses the options of a benchmark: `--rounds`, `--quick`, `--name` and one integer option for each size.
+    """Parses the options of a benchmark: `--rounds`, `--quick` and one integer option for each size.
 
-    `--quick` divides the sizes by 16, runs one round and leaves RESULTS.md alone. A benchmark adds `suffix`, which comes
-    from `--name`, to its title.
+    `--quick` divides the sizes by 16, runs one round and leaves RESULTS.md alone.
     """
 
     def __init__(self, description: str | None, *, rounds: int = 3, **sizes: int):
@@ -36,7 +35,6 @@ class BenchmarkParser(argparse.ArgumentParser):
         self.sizes = sizes
         self.add_argument("--quick", action="store_true", help="small sizes and one round; RESULTS.md is not changed")
         self.add_argument("--rounds", type=int, default=rounds)
-        self.add_argument("--name", help="of the machine or variant, for a section beside the usual one")
         for name, default in sizes.items():
             self.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=f"default: {default}")
 
@@ -46,7 +44,6 @@ class BenchmarkParser(argparse.ArgumentParser):
         options = self.parse_args()
         if options.quick:
             vars(options).update({name: max(2, getattr(options, name) // 16) for name in self.sizes}, rounds=1)
-        options.suffix = f", {options.name}" if options.name else ""
         return options
 
 

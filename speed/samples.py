@@ -1,9 +1,10 @@
-"""Makes what the benchmarks run on: texts of mixed lengths, one timed epoch, a trained critic, a random ModernBERT."""
+"""Makes what the benchmarks run on: texts and prompts, timed training, a trained critic, a random ModernBERT."""
 
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import ByteLevelBPETokenizer
 from tokenizers.processors import TemplateProcessing
+from torch import Tensor
 from transformers import (
     AutoTokenizer,
     BertConfig,
@@ -30,17 +32,24 @@ from data_modules.reading.dataset import GeneratedSource
 from data_modules.splits import MixPart
 from faithkit.files.cache import cache_dir
 from faithkit.files.run_folder import RunFolder
+from faithkit.inference.decoding import Prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, Example, Span
+from faithkit.training.module import build_optimizer, parameter_groups
 from faithkit.training.trainer import build_trainer, seed_and_threads
 from faithkit.training.training_options import OptimizerOptions
 from faithkit.weights.resolve import resolve
-from speed.measure import clock_of, run_process
+from judge.options import AskOptions
+from judge.prompt import build_prompts, draw_shots
+from speed.measure import clock_of, cpu_seconds, run_process
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
 CONTEXT, ANSWER = (50, 900), (20, 200)  # tokens of tagged examples, log-uniform
 ONE_PROCESS = {"devices": 1, "strategy": "auto", "num_nodes": 1}
 ACCELERATORS = {"cpu": "cpu", "cuda": "gpu"}  # Lightning's names
+NUM_SHOTS = 3  # examples in a judge's prompt
 SPAN_SHARE = 0.4  # of the answers have a span, as in RAGTruth
+LR, CLIP = 1e-4, 1.0
+Batch = Mapping[str, Tensor]
 Lengths = NDArray[np.float64]  # tokens of each text
 PAIRS = (
     f"lengths log-normal (median {MEDIAN_TOKENS} tokens, sigma {SPREAD}), cut to {SHORTEST} to {LONGEST}, made of the "
@@ -122,6 +131,20 @@ def _draw_spans(response: str, rng: np.random.Generator) -> tuple[Span, ...]:
     return tuple(found)
 
 
+def make_prompts(encoder: Any, kind: str, count: int) -> list[Prompt]:
+    """Encodes requests of the embedded corpus: `turns` for a generator, or a `judge`'s with examples."""
+    examples = list(generate("test", count))
+    if kind == "judge":
+        shots = draw_shots(list(generate("train", 64)), "judgement", NUM_SHOTS, seed=0)
+        template, options = build_prompts(AskOptions(ask="judgement"), shots), {"add_generation_prompt": True}
+        chats = [template.messages(example) for example in examples]
+        every = [encoder.tokenizer.apply_chat_template(chat, return_dict=False, **options) for chat in chats]
+    else:
+        contexts = encoder.contexts(examples, Counter())
+        every = [contexts.row(place) for place in range(count)]
+    return [Prompt(example.id, np.array(ids, np.int32)) for example, ids in zip(examples, every, strict=True)]
+
+
 @dataclass(frozen=True)
 class InMemory(GeneratedSource):
     """A dataset of examples in memory; the validation split is the first four."""
@@ -194,6 +217,27 @@ def train_one_epoch(
         trainer.callbacks.append(Clock())  # type: ignore[attr-defined]
         trainer.fit(module, datamodule=data)
     return encoded, clock[0]
+
+
+def train_batches(
+    model: Any, batches: Sequence[Batch], dtype: torch.dtype, compute_loss: Callable[[Any, Batch], Tensor]
+) -> float:
+    """Runs an optimizer step on each batch, with the weights in fp32; returns CPU-seconds.
+
+    A first step, which allocates gradients and moments, does not count.
+    """
+    optimizer = build_optimizer(parameter_groups(model, LR, 0.0), LR)
+    begin = 0.0
+    for number, batch in enumerate([batches[-1], *batches]):
+        if number == 1:
+            begin = cpu_seconds()
+        with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+            loss = compute_loss(model, batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad()
+    return cpu_seconds() - begin
 
 
 def load_demo_critic() -> str:
