@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from faithkit.arguments import read_choice
-from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.settings.types import PRECISIONS
 
 X86 = ("x86_64", "AMD64")  # names of `platform.machine`
@@ -43,9 +42,9 @@ def _set_allocator(*, mapped_from: int, trimmed_from: int) -> None:
 
 @cache
 def has_slow_mkl() -> bool:
-    """Whether MKL computes fp32 with AVX2 although the CPU may be able to do more: it does on AMD's."""
-    facts = Path("/proc/cpuinfo")
-    return facts.exists() and "AuthenticAMD" in facts.read_text()
+    """Whether MKL computes fp32 with AVX2 although the CPU has AVX-512: it does on AMD's."""
+    facts, has_avx512 = Path("/proc/cpuinfo"), torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return has_avx512 and facts.exists() and "AuthenticAMD" in facts.read_text()
 
 
 def uses_onednn(dtype: torch.dtype, device: torch.device) -> bool:
@@ -142,12 +141,5 @@ def place_model(model: Any, device: str | None, precision: str) -> tuple[Any, st
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     used = resolve_precision(precision, device)
-    return set_precision(model.eval().to(device), used, device), used
-
-
-def set_precision(model: Any, precision: str, device: str) -> Any:
-    """Casts a model of inference to bf16 if that is wanted, else computes its linear layers in the fastest way."""
-    if wants_bf16(precision, device):
-        return to_bf16(model)
-    speed_up_linear_layers(model)
-    return model
+    model = model.eval().to(device)
+    return (to_bf16(model) if used == "bf16" else model), used

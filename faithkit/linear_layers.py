@@ -1,16 +1,16 @@
-"""Computes linear layers in fp32 with oneDNN on processors whose AVX-512 units MKL leaves unused.
+"""Computes linear layers in fp32 with oneDNN where torch's MKL is slow, in training and inference.
 
-torch multiplies fp32 matrices with MKL, which uses AVX-512 on Intel's processors alone; on others its products take
-twice the time. torch also contains oneDNN, which uses AVX-512 on all of them, but calls it in bf16 only.
+torch multiplies fp32 matrices with MKL, which uses AVX-512 on Intel's processors only: on AMD's its products take twice
+the time (`faithkit.hardware.has_slow_mkl`). torch also contains oneDNN, but calls it in bf16 only.
 """
 
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from faithkit.hardware import has_slow_mkl
 
 MIN_ROWS = 8  # with fewer rows MKL is as fast
 
@@ -56,21 +56,7 @@ class OneDnnLinear(nn.Linear):
 
 def speed_up_linear_layers(model: nn.Module) -> None:
     """Lets oneDNN compute a model's linear layers if it is faster here. The weights and their names stay."""
-    if prefers_onednn():
+    if has_slow_mkl() and torch.backends.mkldnn.is_available():
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.__class__ = OneDnnLinear
-
-
-@cache
-def prefers_onednn() -> bool:
-    """Whether oneDNN uses AVX-512 on this CPU and MKL does not."""
-    has_product = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return has_product and torch.backends.cpu.get_cpu_capability() == "AVX512" and _vendor() == "AuthenticAMD"
-
-
-def _vendor() -> str:
-    """Reads the vendor of the CPU; empty where the system does not have /proc."""
-    described = Path("/proc/cpuinfo")
-    lines = described.read_text().splitlines() if described.exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")

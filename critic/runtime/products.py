@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
 from faithkit.hardware import uses_onednn
+from faithkit.linear_layers import OneDnnLinear
 
 ROWS = 128
 
@@ -47,7 +48,7 @@ def project_gated(linear: Any, states: Tensor, activation: nn.Module) -> Tensor:
 
 
 def _is_fused(linear: Any, states: Tensor) -> bool:
-    is_plain = type(linear) is nn.Linear and not torch.is_grad_enabled()
+    is_plain = type(linear) in (nn.Linear, OneDnnLinear) and not torch.is_grad_enabled()
     return is_plain and uses_onednn(states.dtype, states.device)
 
 

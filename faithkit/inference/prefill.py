@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from faithkit.inference.decoder_state import GROUPED, CausalState, Seq2SeqState
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.prefix_tree import Segment, plan_passes
+from faithkit.linear_layers import speed_up_linear_layers
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
 # Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.
@@ -110,6 +111,7 @@ class PromptReader:
         # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
         self.can_refill = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
         use_grouped_attention(model)
+        speed_up_linear_layers(model)
         self.shares_keys = self.is_seq2seq and shares_keys(model)
         has_interface = getattr(model, "_supports_attention_backend", False)
         is_grouped = model.config._attn_implementation == GROUPED

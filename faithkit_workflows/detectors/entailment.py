@@ -29,7 +29,8 @@ from faithkit.calibration.thresholds import apply_temperature, logit
 from faithkit.detector import CONTRADICTION, CRITIC, ENTAILMENT, NEUTRAL, Entailment
 from faithkit.errors import UserError
 from faithkit.files.model_folder import SIDECAR
-from faithkit.hardware import set_precision
+from faithkit.hardware import to_bf16, wants_bf16
+from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.metrics.responses.pretrained import load_pretrained
 from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.load import read_config
@@ -63,7 +64,9 @@ def load_entailment(
         model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", checkpoint, device=device, precision=precision)
         return Seq2SeqEntailment(model, tokenizer, batch_tokens=batch_tokens)
     loaded = load_checkpoint(checkpoint, "AutoModelForSequenceClassification", CRITIC, Settings.from_sidecar, device)
-    set_precision(loaded.model, precision, loaded.device)
+    if wants_bf16(precision, loaded.device):
+        to_bf16(loaded.model)
+    speed_up_linear_layers(loaded.model)
     labels = [str(loaded.model.config.id2label[i]).lower() for i in range(loaded.model.config.num_labels)]
     if set(labels) == CRITIC_LABELS:
         return CriticEntailment(Critic.of(loaded, checkpoint, batch_tokens=batch_tokens))

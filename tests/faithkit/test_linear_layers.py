@@ -62,14 +62,14 @@ def test_other_precisions_are_torchs() -> None:
     assert torch.equal(fast.double()(states.double()), plain.double()(states.double()))
 
 
-@pytest.mark.parametrize("prefers", [True, False])
-def test_a_model_keeps_its_weights_and_their_names(prefers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_layers, "prefers_onednn", lambda: prefers)
+@pytest.mark.parametrize("slow", [True, False])
+def test_a_model_keeps_its_weights_and_their_names(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_layers, "has_slow_mkl", lambda: slow)
     model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 3)))
     before = {name: weights.data_ptr() for name, weights in model.state_dict().items()}
     ids = torch.arange(10)
     expected = model(ids)
     speed_up_linear_layers(model)
     assert {name: weights.data_ptr() for name, weights in model.state_dict().items()} == before
-    assert isinstance(model[1], OneDnnLinear) == prefers
+    assert isinstance(model[1], OneDnnLinear) == slow
     assert torch.allclose(model(ids), expected, atol=1e-6)

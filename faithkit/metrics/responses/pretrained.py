@@ -2,7 +2,8 @@
 
 from typing import Any, NamedTuple
 
-from faithkit.hardware import set_precision
+from faithkit.hardware import to_bf16, wants_bf16
+from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.weights.load import check_vocabulary, load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
@@ -32,8 +33,9 @@ def load_pretrained(auto: str, weights: str, *, device: str | None = None, preci
         tokenizer = load_tokenizer(source)
         model = load_model(getattr(transformers, auto), source, head_may_be_new=auto == "AutoModel")
         check_vocabulary(model, tokenizer, source)
-    model = set_precision(model.eval().to(place), precision, place)
-    return Pretrained(model, tokenizer, torch.device(place))
+    model = to_bf16(model) if wants_bf16(precision, place) else model
+    speed_up_linear_layers(model)
+    return Pretrained(model.eval().to(place), tokenizer, torch.device(place))
 
 
 def longest_input(model: Any, tokenizer: Any) -> int:
