@@ -17,7 +17,7 @@ opposites, quantifiers and modals are compared within this pair.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,7 @@ from critic.support.normal_forms import (
     WORD,
     Quantity,
     Word,
-    are_opposites,
+    opposites,
     read_quantities,
 )
 
@@ -100,11 +100,63 @@ Floats = NDArray[np.float64]
 States = NDArray[np.float32]
 
 
-class Encoded(NamedTuple):
-    """The words of a text and their unit-length states [words, hidden]."""
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """The words of a text and their unit-length states [words, hidden].
+
+    What an alignment reads of a context is computed once, since contexts are kept between calls.
+    """
 
     words: Sequence[Word]
     states: States
+
+    @cached_property
+    def norms(self) -> NDArray[np.object_]:
+        """The normal form of each word."""
+        return np.array([word.norm for word in self.words], object)
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """The normal forms."""
+        return frozenset(self.norms.tolist())
+
+    @cached_property
+    def grams(self) -> frozenset[str]:
+        """The 4-grams of the words."""
+        return frozenset(gram for word in self.words for gram in _grams(word.lower))
+
+    @cached_property
+    def sentence_starts(self) -> NDArray[np.intp]:
+        """The place of the first word of each sentence."""
+        sentences = np.array([word.sentence for word in self.words])
+        return np.flatnonzero(np.r_[True, sentences[1:] != sentences[:-1]])
+
+    @cached_property
+    def places(self) -> dict[str, NDArray[np.intp]]:
+        """The places of the words of each kind."""
+        kinds = np.array([word.kind for word in self.words], object)
+        return {kind: np.flatnonzero(kinds == kind) for kind in CONTENT}
+
+    @cached_property
+    def quantities(self) -> dict[int, Quantity]:
+        """The quantity of each number."""
+        return read_quantities(list(self.words))
+
+    @cached_property
+    def negated(self) -> list[bool]:
+        """Whether a negation is at most SCOPE words before each word in its sentence."""
+        words = self.words
+        return [
+            any(other.kind == NEGATION and other.sentence == word.sentence for other in words[max(0, n - SCOPE) : n])
+            for n, word in enumerate(words)
+        ]
+
+    @cached_property
+    def decays(self) -> list[Floats]:
+        """The weights of the words that are one word, two, ... and RANGE words behind each word."""
+        position = _positions(self.words, sentence_ends=True)
+        steps = range(1, min(RANGE, len(self.words) - 1) + 1)
+        return [np.exp(-(position[step:] - position[:-step]) / DECAY) for step in steps]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,30 +200,25 @@ class Alignment:
     """The alignment of a response with its context."""
 
     def __init__(self, context: Encoded, question: Encoded, response: Encoded):
-        self.context, self.response = context.words, response.words
+        self.context, self.response = context, response
+        self.words = response.words
         self.closeness = response.states @ context.states.T  # [response words, context words]
-        norms = np.array([word.norm for word in context.words], object)
-        self.equal = np.array([word.norm for word in response.words], object)[:, None] == norms[None]
-        self.norms = set(norms.tolist())
-        sentences = np.array([word.sentence for word in context.words])
-        self.firsts = np.flatnonzero(np.r_[True, sentences[1:] != sentences[:-1]])
-        self.in_sentence = np.maximum.reduceat(self.closeness, self.firsts, axis=1)  # [response words, sentences]
-        self.equal_in_sentence = np.logical_or.reduceat(self.equal, self.firsts, axis=1)
+        self.equal = response.norms[:, None] == context.norms[None]
+        starts = context.sentence_starts
+        self.in_sentence = np.maximum.reduceat(self.closeness, starts, axis=1)  # [response words, sentences]
+        self.equal_in_sentence = np.logical_or.reduceat(self.equal, starts, axis=1)
         self.asked = [place for place, word in enumerate(question.words) if word.kind in CONTENT]
-        self.asked_norms = {word.norm for word in question.words}
+        self.asked_norms = question.vocabulary
         self.asked_closeness = question.states[self.asked] @ context.states.T
-        self.grams = {gram for word in context.words for gram in _grams(word.lower)}
         self.near = self._near()
         self.distance = _positions(response.words, sentence_ends=False)
-        self.quantities = read_quantities(list(response.words)), read_quantities(list(context.words))
-        self.negated = _negated(response.words), _negated(context.words)
         numbers = sorted({word.sentence for word in response.words})
         self.matches = {number: self._match(number) for number in numbers}
         self.length = math.log1p(sum(word.kind != STOP for word in response.words))
 
     def features(self, place: int) -> list[float]:
         """Computes the FEATURES of one word."""
-        word, match = self.response[place], self.matches[self.response[place].sentence]
+        word, match = self.words[place], self.matches[self.words[place].sentence]
         known, in_match = bool(self.equal[place].any()), bool(self.equal_in_sentence[place, match.number])
         closest = float(self.closeness[place].max())
         exists, has_rivals, fit, rival_fit = self._compare_rivals(place, match)
@@ -187,7 +234,7 @@ class Alignment:
             float(self.closeness[place][self.equal[place]].max()) if known else 0.0,
             known,
             in_match,
-            sum(gram in self.grams for gram in grams) / len(grams),
+            sum(gram in self.context.grams for gram in grams) / len(grams),
             asked,
             not known and not asked,
             exists,
@@ -207,23 +254,22 @@ class Alignment:
     def _near(self) -> Floats:
         """Computes the closeness of each word of response and question to the surroundings of each context word."""
         closeness = np.concatenate([self.closeness, self.asked_closeness])
-        position = _positions(self.context, sentence_ends=True)
         near = closeness.copy()
-        for step in range(1, min(RANGE, len(self.context) - 1) + 1):
-            weight = np.exp(-(position[step:] - position[:-step]) / DECAY)
+        for step, weight in enumerate(self.context.decays, 1):
             np.maximum(near[:, :-step], closeness[:, step:] * weight, out=near[:, :-step])
             np.maximum(near[:, step:], closeness[:, :-step] * weight, out=near[:, step:])
         return near
 
     def _match(self, number: int) -> Match:
         """Matches a sentence of the response with the sentence of the context whose words are closest."""
-        places = [place for place, word in enumerate(self.response) if word.sentence == number]
-        content = [place for place in places if self.response[place].kind in CONTENT]
+        places = [place for place, word in enumerate(self.words) if word.sentence == number]
+        content = [place for place in places if self.words[place].kind in CONTENT]
+        starts, context = self.context.sentence_starts, self.context.words
         best, features = 0, (0.0, 0.0, 1.0, 1.0, 1.0, 0.0)
         if content:
             score = self.in_sentence[content].mean(0) + EQUAL_WORDS * self.equal_in_sentence[content].mean(0)
             if self.asked:
-                asked = np.maximum.reduceat(self.asked_closeness, self.firsts, axis=1).mean(0)
+                asked = np.maximum.reduceat(self.asked_closeness, starts, axis=1).mean(0)
                 score = score + asked * (2 / (2 + len(content)))
             best = int(score.argmax())
             closest = self.closeness[content].max(1)
@@ -235,66 +281,62 @@ class Alignment:
                 float(closest.min()),
                 math.log1p(len(content)),
             )
-        first = int(self.firsts[best])
-        end = int(self.firsts[best + 1]) if best + 1 < len(self.firsts) else len(self.context)
-        is_negated = any(self.response[place].kind == NEGATION for place in places)
-        matched = self.context[first:end]
+        first = int(starts[best])
+        end = int(starts[best + 1]) if best + 1 < len(starts) else len(context)
+        is_negated = any(self.words[place].kind == NEGATION for place in places)
+        matched = context[first:end]
         norms = {kind: {word.norm for word in matched if word.kind == kind} for kind in KINDS}
         return Match(content, first, end, best, features, is_negated, norms)
 
     def _compare_rivals(self, place: int, match: Match) -> tuple[bool, bool, float, float]:
         """Returns whether a value is in the context, whether it has rivals, and the fit of both."""
         others = [other for other in match.content if other != place]
-        if self.response[place].kind not in CONTENT or not (others or self.asked):
+        if self.words[place].kind not in CONTENT or not (others or self.asked):
             return False, False, 0.0, 0.0
         near = [1 / (1 + abs(self.distance[place] - self.distance[other]) / 2) for other in others]
         weights = np.array(near + [QUESTION_WEIGHT] * len(self.asked))
-        rows = [*others, *range(len(self.response), len(self.response) + len(self.asked))]
+        rows = [*others, *range(len(self.words), len(self.words) + len(self.asked))]
         fit = (weights / weights.sum()) @ self.near[rows]
         same, rivals = self._find_rivals(place, match)
         return bool(same), bool(rivals), _best(fit, same), _best(fit, rivals)
 
     def _find_rivals(self, place: int, match: Match) -> tuple[list[int], list[int]]:
         """Finds the places of a value in the context, and those of its rivals."""
-        word = self.response[place]
-        here, there = self.quantities
+        word = self.words[place]
+        here, there, context = self.response.quantities, self.context.quantities, self.context.words
         if word.kind == NUMBER:
-            return _find_quantities(here[place], word, there, self.context)
+            return _find_quantities(here[place], word, there, context)
         if word.kind == UNIT:
             number = next((near for near in (place - 1, place - 2, place + 1) if near in here), None)
             if number is not None:
-                quantity, norm = here[number], self.response[number].norm
+                quantity, norm = here[number], self.words[number].norm
                 same = [other for other, found in there.items() if found.equals(quantity)]
                 return same, [
                     other
                     for other, found in there.items()
-                    if found.unit and self.context[other].norm == norm and not found.equals(quantity)
+                    if found.unit and context[other].norm == norm and not found.equals(quantity)
                 ]
         same = np.flatnonzero(self.equal[place]).tolist()
-        used = {word.norm} | {self.response[o].norm for o in match.content if word.kind in (WORD, NAME)}
-        rivals = [
-            other
-            for other, found in enumerate(self.context)
-            if found.kind == word.kind
-            and found.norm not in used
-            and (word.kind != WORD or self.closeness[place, other] > RELATED)
-        ]
-        return same, rivals
+        used = {word.norm} | {self.words[o].norm for o in match.content if word.kind in (WORD, NAME)}
+        rivals = self.context.places[word.kind]
+        if word.kind == WORD:
+            rivals = rivals[self.closeness[place, rivals] > RELATED]
+        return same, [other for other in rivals.tolist() if context[other].norm not in used]
 
     def _compare_polarity(self, place: int, match: Match) -> tuple[float, ...]:
         """Compares negations, opposites, quantifiers and modals of the matched sentences around a word."""
-        word = self.response[place]
+        word = self.words[place]
         counterpart = match.first + int(self.closeness[place, match.first : match.end].argmax())
         closeness = max(0.0, float(self.closeness[place, counterpart]))
-        here, there = self.negated[0][place], self.negated[1][counterpart]
+        here, there = self.response.negated[place], self.context.negated[counterpart]
         differs = closeness > ALIGNED and here != there
         words = match.norms[WORD] | match.norms[NAME]
         is_opposite = word.kind in (WORD, NAME) and not bool(self.equal_in_sentence[place, match.number])
-        is_opposite = is_opposite and any(are_opposites(word.norm, other) for other in words)
+        is_opposite = is_opposite and not words.isdisjoint(opposites(word.norm))
         is_opposite_anywhere = (
             word.kind == WORD
-            and word.norm not in self.norms
-            and any(are_opposites(word.norm, other) for other in self.norms)
+            and word.norm not in self.context.vocabulary
+            and not self.context.vocabulary.isdisjoint(opposites(word.norm))
         )
         negated_here, negated_there = match.is_negated, bool(match.norms[NEGATION])
         quantifiers, modals = match.norms[QUANTIFIER], match.norms[MODAL]
@@ -349,13 +391,3 @@ def _positions(words: Sequence[Word], *, sentence_ends: bool) -> Floats:
         for place in range(1, len(words)):
             steps[place] += SENTENCE * (words[place].sentence != words[place - 1].sentence)
     return np.cumsum(steps)
-
-
-def _negated(words: Sequence[Word]) -> list[bool]:
-    """Returns for each word whether a negation is at most SCOPE words before it in its sentence."""
-    return [
-        any(
-            other.kind == NEGATION and other.sentence == word.sentence for other in words[max(0, place - SCOPE) : place]
-        )
-        for place, word in enumerate(words)
-    ]

@@ -40,7 +40,7 @@ def _tokenize(tokenizer: Tokenizer, text: str) -> tuple[NDArray[np.int32], Ints]
     """Returns the tokens of a text, and the first character of each."""
     ids, places = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     for begin, end in text_blocks(text):
-        encoded = tokenizer.encode(text[begin:end], add_special_tokens=False)
+        (encoded,) = tokenizer.encode_batch([text[begin:end]], add_special_tokens=False)  # other threads go on
         ids.append(np.array(encoded.ids, np.int32))
         places.append(begin + np.fromiter((first for first, _ in encoded.offsets), np.int64, len(ids[-1])))
     return np.concatenate(ids), np.concatenate(places)

@@ -16,6 +16,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -261,11 +262,9 @@ def _quantity(words: list[Word], place: int) -> Quantity:
     return Quantity(float(f"{amount * factor:.5g}"), dimension, unit)
 
 
-def are_opposites(first: str, second: str) -> bool:
-    """Whether two normal forms mean the opposite: listed opposites, or one is the other with a negative prefix."""
-    if second in _OPPOSITES.get(first, ()):
-        return True
-    return any(
-        long.endswith(short) and len(short) >= 4 and long.removesuffix(short) in _PREFIXES
-        for long, short in ((first, second), (second, first))
-    )
+@lru_cache(maxsize=4096)
+def opposites(norm: str) -> frozenset[str]:
+    """Returns the normal forms of the opposite meaning: listed ones, and those with or without a negative prefix."""
+    prefixed = {prefix + norm for prefix in _PREFIXES} if len(norm) >= 4 else set()
+    bare = {norm.removeprefix(prefix) for prefix in _PREFIXES if norm.startswith(prefix)}
+    return frozenset(_OPPOSITES.get(norm, set()) | prefixed | {word for word in bare if len(word) >= 4})

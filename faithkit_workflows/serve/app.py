@@ -26,6 +26,7 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 DESCRIPTION = """Is a response supported by its context, and which parts are not?
 
 Offsets of spans count Unicode characters. With API keys, send `Authorization: Bearer KEY`."""
+NO_TELEMETRY: Any = {"tracing": False, "metrics": False, "logs": False}  # FastAPI's own: the gate records requests
 CHECK_CODES = (
     *("unknown_model", "row_too_large", "threshold_not_supported", "too_many_rows", "wrong_content_type"),
     *("loading", "queue_full", "timeout", "no_verdict"),
@@ -34,7 +35,9 @@ CHECK_CODES = (
 
 def create_app(service: Service) -> App:
     """Creates the application."""
-    app = FastAPI(title="faithkit", version="1", description=DESCRIPTION, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="faithkit", version="1", description=DESCRIPTION, docs_url=None, redoc_url=None, telemetry=NO_TELEMETRY
+    )
     _handle_errors(app)
     _add_pages(app, service)
     _add_check(app, service)

@@ -1,8 +1,9 @@
 """Batches the rows of concurrent requests: threads judge what waits, ordered by length.
 
 A thread takes the row that has waited longest, and with it the rows nearest in length up to `batch_characters`. Rows
-longer than that are judged alone, and at least one thread is kept free of them: a long context does not block short
-ones. A thread waits for further rows only while other requests are being received, and at most `wait_seconds`.
+longer than a quarter of that are judged among themselves, and at least one thread is kept free of them: a long context
+does not block short ones. A thread waits for further rows only while other requests are being received, and at most
+`wait_seconds`.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ Result = TypeVar("Result")
 FIRST_RATE = 20_000.0  # characters a second, until the first batch is measured
 RATE_MEMORY = 0.9  # of the moving average
 MAX_RETRY_SECONDS = 60.0
+LONG_SHARE = 0.25  # of the characters of a batch, above which a row is long
 
 
 @dataclass(eq=False, slots=True)
@@ -55,7 +57,7 @@ class Batcher(Generic[Item, Result]):
         self._batch_characters, self._wait_seconds, self._max_rows = batch_characters, wait_seconds, max_rows
         self._waiting: list[Waiting[Item, Result]] = []
         self._condition = threading.Condition()
-        self._is_closed, self._num_long, self._max_long = False, 0, max(1, workers - 1)
+        self._is_closed, self._num_long, self._max_long = False, 0, max(1, workers - 1)  # threads with long rows
         self._rate, self._workers = FIRST_RATE, workers
         self._judged = 0  # characters that threads work on
         self.num_receiving = 0  # requests whose rows are not here yet
@@ -112,7 +114,7 @@ class Batcher(Generic[Item, Result]):
 
     def _work(self) -> None:
         while batch := self._take():
-            is_long = batch[0].size > self._batch_characters
+            is_long = self._is_long(batch[0])
             began = time.perf_counter()
             try:
                 results: Sequence[Result | Exception] = self._judge([one.item for one in batch])
@@ -145,17 +147,20 @@ class Batcher(Generic[Item, Result]):
                 taken = set(map(id, batch))
                 self._waiting = [one for one in self._waiting if id(one) not in taken]
                 self._judged += sum(one.size for one in batch)
-                self._num_long += first.size > self._batch_characters
+                self._num_long += self._is_long(first)
                 return batch
+
+    def _is_long(self, row: Waiting[Item, Result]) -> bool:
+        return row.size > LONG_SHARE * self._batch_characters
 
     def _next(self) -> Waiting[Item, Result] | None:
         """Finds the row that has waited longest and may be judged now."""
         may_be_long = self._num_long < self._max_long
-        return next((one for one in self._waiting if may_be_long or one.size <= self._batch_characters), None)
+        return next((one for one in self._waiting if may_be_long or not self._is_long(one)), None)
 
     def _seconds_to_wait(self, first: Waiting[Item, Result]) -> float:
         """Returns how long to wait for further rows: none arrive while no request is being received."""
-        if self._is_closed or not self.num_receiving or first.size > self._batch_characters:
+        if self._is_closed or not self.num_receiving or self._is_long(first):
             return 0.0
         if sum(one.size for one in self._waiting) >= self._batch_characters:
             return 0.0
@@ -164,10 +169,9 @@ class Batcher(Generic[Item, Result]):
     def _fill(self, first: Waiting[Item, Result]) -> list[Waiting[Item, Result]]:
         """Chooses the rows nearest in length to the first one."""
         batch, left = [first], self._batch_characters - first.size
-        if left <= 0:
-            return batch
-        for one in sorted(self._waiting, key=lambda other: abs(other.size - first.size)):
-            if one is not first and one.size <= left:
+        others = [one for one in self._waiting if one is not first and self._is_long(one) == self._is_long(first)]
+        for one in sorted(others, key=lambda other: abs(other.size - first.size)):
+            if one.size <= left:
                 batch.append(one)
                 left -= one.size
         return batch

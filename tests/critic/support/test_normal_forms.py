@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from critic.support.normal_forms import NUMBER, are_opposites, read_quantities, read_words
+from critic.support.normal_forms import NUMBER, opposites, read_quantities, read_words
 
 
 @pytest.mark.parametrize(
@@ -44,9 +44,9 @@ def test_quantities_are_compared_with_their_units(first: str, second: str, equal
 
 
 def test_opposites_are_listed_or_have_a_negative_prefix() -> None:
-    assert are_opposites("increas", "reduc")
-    assert are_opposites("available", "unavailable")
-    assert not are_opposites("increas", "grow")
+    assert "reduc" in opposites("increas")
+    assert "unavailable" in opposites("available") and "available" in opposites("unavailable")
+    assert "grow" not in opposites("increas")
 
 
 @given(st.text())

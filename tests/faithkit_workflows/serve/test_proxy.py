@@ -35,6 +35,7 @@ def port(server: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     site = (ROOT / "docs/nginx.conf").read_text(encoding="utf-8").replace("/etc/nginx/", f"{folder}/")
+    site = site.replace("rate=20r/s", "rate=1r/s")  # reached on a slow machine too
     site = site.replace("listen 443", f"listen 127.0.0.1:{port}").replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")
     paths = "".join(
         f"{name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -92,5 +93,5 @@ def test_the_proxy_refuses_metrics_large_bodies_and_many_requests(port: int) -> 
     assert reply(port, "/metrics")[0] == 403
     assert reply(port, "/v1/check", b"", Content_Length=str(17 << 20))[0] == 413
     with ThreadPoolExecutor(16) as pool:
-        statuses = list(pool.map(lambda _: reply(port, "/health/live")[0], range(200)))
+        statuses = list(pool.map(lambda _: reply(port, "/health/live")[0], range(100)))
     assert set(statuses) == {200, 429}
