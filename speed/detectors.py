@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,13 @@ class DetectorParser(BenchmarkParser):
         options.checkpoints = {kind: path for kind in CLASSES if (path := getattr(options, kind))}
         options.checkpoints = options.checkpoints or {"critic": load_demo_critic()}
         return options
+
+
+def measure_each(measure: Callable[..., None], options: argparse.Namespace) -> None:
+    """Calls `measure` with each detector's kind and checkpoint, an empty folder and the options."""
+    for kind, checkpoint in options.checkpoints.items():
+        with tempfile.TemporaryDirectory() as folder:
+            measure(kind, checkpoint, Path(folder), options)
 
 
 def export_formats(checkpoint: str, folder: Path) -> dict[str, tuple[str, str]]:

@@ -11,7 +11,6 @@ python -m speed.precision_check --critic RUN --tagger RUN        runs or hf/ fol
 import argparse
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,13 +21,13 @@ from faithkit.metrics.classification import compare_outcomes
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import compare_spans
 from faithkit.records import Example
-from speed.detectors import DetectorParser, Predictions, export_formats, load_sides, predict
+from speed.detectors import DetectorParser, Predictions, export_formats, load_sides, measure_each, predict
 from speed.measure import ROOT, table, write_results
 
 METRICS = {"critic": ("macro_f1", "auroc"), "tagger": ("char_f1", "response_f1")}
 PEAK = """import sys
 from data_modules.embedded.corpus import generate
-from speed.detectors import load_sides, predict
+from speed.detectors import load_sides, measure_each, predict
 kind, *side = sys.argv[1:]
 predict(load_sides(kind, {"": side})[""], list(generate("test", 32)))
 print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])"""
@@ -36,10 +35,7 @@ print(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])"""
 
 def main() -> None:
     """Measures each detector."""
-    options = DetectorParser(__doc__, judged=1000).parse()
-    for kind, checkpoint in options.checkpoints.items():
-        with tempfile.TemporaryDirectory() as folder:
-            measure(kind, checkpoint, Path(folder), options)
+    measure_each(measure, DetectorParser(__doc__, judged=1000).parse())
 
 
 def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:

@@ -7,7 +7,6 @@ python -m speed.score_speed --critic RUN --tagger RUN        runs or hf/ folders
 """
 
 import argparse
-import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,17 +17,14 @@ from transformers import pipeline
 
 from faithkit.files.model_folder import find_folder
 from faithkit.records import HALLUCINATED, Example
-from speed.detectors import DetectorParser, export_formats, load_sides, predict
+from speed.detectors import DetectorParser, export_formats, load_sides, measure_each, predict
 from speed.measure import alternate, rates, table, write_results
 from speed.samples import LONGEST, PAIRS, TAGGED, make_pairs, make_tagged
 
 
 def main() -> None:
     """Measures each detector."""
-    options = DetectorParser(__doc__, timed=128).parse()
-    for kind, checkpoint in options.checkpoints.items():
-        with tempfile.TemporaryDirectory() as folder:
-            measure(kind, checkpoint, Path(folder), options)
+    measure_each(measure, DetectorParser(__doc__, timed=128).parse())
 
 
 def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespace) -> None:
