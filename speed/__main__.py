@@ -2,8 +2,8 @@
 
 python -m speed [--quick]    --quick: small sizes, one round, RESULTS.md is not changed
 
-Needs: the `bench` and `onnx` extras. `tagger_speed`, `tagging_speed` and `known_speed` are skipped without originals
-(peers/README.md).
+Needs: the `bench` and `onnx` extras. `tagger_speed`, `tagging_speed`, `serve_peer_speed` and `known_speed` are skipped
+without originals (peers/README.md).
 """
 
 import subprocess
@@ -27,6 +27,8 @@ NAMES = (
     "lm_speed",
     "generate_speed",
     "serve_speed",
+    "serve_peer_speed",
+    "serve_memory",
     "verdict_speed",
     "growth_speed",
 )
