@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_strict_json
+from faithkit.linear_layers import missing_rows
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer.json"
 FIRST, LAST = "[CLS]", "[SEP]"  # tokens around a text
@@ -50,6 +51,8 @@ class BertEncoder(nn.Module):
     @torch.inference_mode()
     def encode(self, sequences: Sequence[Sequence[int]]) -> list[Tensor]:
         """Encodes sequences of token ids, each of at least one: states [tokens, hidden] of each sequence."""
+        filling = missing_rows(self, sum(map(len, sequences)))  # a sequence without meaning
+        sequences = [*sequences, [0] * filling] if filling else sequences
         lengths = [len(ids) for ids in sequences]
         ids = torch.tensor([number for ids in sequences for number in ids], device=self.device)
         places = torch.cat([torch.arange(length) for length in lengths]).to(self.device)
@@ -57,7 +60,7 @@ class BertEncoder(nn.Module):
         states = self.norm(words[ids] + types[0] + positions[places])[None]  # [1, tokens of all sequences, hidden]
         for layer in self.layers:
             states = layer(states, lengths)
-        return list(states[0].float().split(lengths))
+        return list(states[0].float().split(lengths))[: len(lengths) - bool(filling)]
 
 
 class _Layer(nn.Module):

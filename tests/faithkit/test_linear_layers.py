@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from faithkit import linear_layers
-from faithkit.linear_layers import OneDnnLinear, speed_up_linear_layers
+from faithkit.linear_layers import MIN_ROWS, OneDnnLinear, round_up, speed_up_linear_layers
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
 
@@ -73,3 +73,9 @@ def test_a_model_keeps_its_weights_and_their_names(slow: bool, monkeypatch: pyte
     assert {name: weights.data_ptr() for name, weights in model.state_dict().items()} == before
     assert isinstance(model[1], OneDnnLinear) == slow
     assert torch.allclose(model(ids), expected, atol=1e-6)
+
+
+def test_few_numbers_of_rows_occur() -> None:
+    rounded = [round_up(number) for number in range(MIN_ROWS, 4097)]
+    assert all(0 <= found - number <= max(MIN_ROWS - 1, number / 16) for number, found in enumerate(rounded, MIN_ROWS))
+    assert len(set(rounded)) <= 100
