@@ -23,7 +23,7 @@ CACHE_BYTES = 2**26  # of contexts that are kept between calls
 MAX_CACHED_CHARACTERS = 4096  # the content words of longer texts are not cached
 EMPTY_LINES = re.compile(r"\n\s*\n")
 SHARE_MARGIN = 0.3  # of content words, below the passage that has most of them
-WORD_BYTES = 400  # of a word, besides its state
+WORD_BYTES = 1000  # of a word, its 4-grams and its weights, besides its state
 
 
 class ContextCache:
