@@ -59,7 +59,7 @@ def window_logits(
     return logits, windows.row
 
 
-@torch.inference_mode()
+@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
 def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     return model(**to_inputs(batch, model.device)).logits.float().cpu().numpy()
 

@@ -90,7 +90,7 @@ def token_logits(
     return np.concatenate([read, np.full_like(read, np.nan, shape=(1, read.shape[1]))])[best]
 
 
-@torch.inference_mode()
+@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
 def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
     """Computes the logits of the response tokens of a batch of windows [positions, classes]."""
     device = model.device

@@ -116,7 +116,7 @@ def language_model_figures(numbers: NDArray[np.int64], values: NDArray[np.float6
     return {name: float(value) for name, [value] in found.items()}
 
 
-@torch.inference_mode()
+@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
 def row_statistics(model: Any, batch: Mapping[str, Tensor]) -> NDArray[np.float64]:
     """Runs the model and computes the `reply_statistics` of a batch's rows."""
     return reply_statistics(run_model(model, batch).logits, batch).cpu().numpy()

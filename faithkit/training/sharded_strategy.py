@@ -208,6 +208,6 @@ def in_step(model: Any) -> Iterator[None]:
         inputs["decoder_input_ids"] = token
     if is_packed(model):
         inputs["packing"] = Packing.of([1], device)
-    with torch.inference_mode():
+    with torch.no_grad():
         while any_works(False):
             model(**inputs)
