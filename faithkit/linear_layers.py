@@ -43,9 +43,9 @@ class LinearProduct(torch.autograd.Function):
         )
 
 
-def multiply(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Computes rows @ weight^T + bias in fp32 with oneDNN."""
-    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, "none", [], None)
+def multiply(rows: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "none") -> Tensor:
+    """Computes activation(rows @ weight^T + bias) with oneDNN."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(rows, weight, bias, activation, [], "none")
     return product
 
 

@@ -28,7 +28,7 @@ NAME = "faithkit_packed"
 NAME_OF_BOTH = "faithkit_packed_or_padded"
 BAND = 64  # queries that share a stretch of keys where attention reaches only so far
 LANES = 32  # numbers of bf16 that a CPU computes at once
-STEP = 64  # to whose multiples lengths are rounded up, where oneDNN would compile a product for each
+STEP = 64  # oneDNN compiles a product for each length, so lengths are rounded up to multiples of this
 SCORES = 2**19  # scores that are computed at a time, so that they stay in a CPU's cache
 LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
@@ -284,7 +284,7 @@ def _by_products(
 ) -> Tensor:
     """Computes attention as `attend`, sequence by sequence and some heads at a time [1, tokens, heads, size].
 
-    Lengths are rounded up: a sequence is read with the tokens behind it, whose scores become -inf.
+    Lengths are rounded up: the tokens after a sequence are read too, and their scores become -inf.
 
     Args:
         query: [heads, tokens, size], as key and value.

@@ -14,13 +14,13 @@ from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
 from faithkit.hardware import uses_onednn
-from faithkit.linear_layers import OneDnnLinear
+from faithkit.linear_layers import OneDnnLinear, multiply
 
 ROWS = 128
 
 
 def row_step(model: Any) -> int:
-    """Returns the number whose multiples the rows of a batch should have."""
+    """Returns the step to which the rows of a batch are rounded up."""
     first = next(model.parameters())
     return ROWS if uses_onednn(first.dtype, first.device) else 1
 
@@ -31,7 +31,7 @@ def project(linear: Any, states: Tensor, added: Tensor | None = None) -> Tensor:
         projected: Tensor = linear(states)
         return projected if added is None else added + projected
     if added is None:
-        return _product(states, linear.weight, linear.bias)
+        return multiply(states, linear.weight, linear.bias)
     return _binary_product(states, added, linear.weight, linear.bias, "add")
 
 
@@ -43,18 +43,13 @@ def project_gated(linear: Any, states: Tensor, activation: nn.Module) -> Tensor:
         return gated
     weights = linear.weight.chunk(2)
     biases = (None, None) if linear.bias is None else linear.bias.chunk(2)
-    hidden = _product(states, weights[0], biases[0], "gelu")
+    hidden = multiply(states, weights[0], biases[0], "gelu")
     return _binary_product(states, hidden, weights[1], biases[1], "mul")
 
 
 def _is_fused(linear: Any, states: Tensor) -> bool:
     is_plain = type(linear) in (nn.Linear, OneDnnLinear) and not torch.is_grad_enabled()
     return is_plain and uses_onednn(states.dtype, states.device)
-
-
-def _product(states: Tensor, weight: Tensor, bias: Tensor | None, activation: str = "none") -> Tensor:
-    result: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, activation, [], "none")
-    return result
 
 
 def _binary_product(states: Tensor, other: Tensor, weight: Tensor, bias: Tensor | None, operation: str) -> Tensor:

@@ -81,9 +81,8 @@ def speed_up(model: Any) -> None:
 def _pack(encoder: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Packs the rows of an encoder, and computes the position biases of the longest one."""
     attention, mask = encoder.block[0].layer[0].SelfAttention, options.get("attention_mask")
-    vars(attention).pop(
-        "compute_bias", None
-    )  # set for the previous batch; gradient checkpointing calls it in the backward pass too
+    # Set for the previous batch; gradient checkpointing calls it in the backward pass too.
+    vars(attention).pop("compute_bias", None)
     if inputs or mask is None or options.get("input_ids") is None or mask.device.type != "cpu":
         return inputs, options
     packed = pack_rows({"input_ids": options["input_ids"], "attention_mask": mask})

@@ -124,7 +124,7 @@ def test_both_ways_to_attend_agree(scaling: float | None) -> None:
 @pytest.mark.parametrize("filling", [0, 61])
 @torch.inference_mode()
 def test_inference_in_bf16_is_near_fp32(filling: int, sliding_window: int | None) -> None:
-    """Sequences whose lengths are no multiples of a step; some have fewer queries than keys, one has none."""
+    """Lengths need not be multiples of the step; some sequences have fewer queries than keys, one has none."""
     queries = None if sliding_window else (3, 70, 0, 128, 1)
     row, draw = Packing(LENGTHS, torch.device("cpu"), queries=queries), torch.Generator().manual_seed(0)
     counts = [sum(queries or LENGTHS), sum(LENGTHS), sum(LENGTHS)]
