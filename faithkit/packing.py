@@ -30,6 +30,7 @@ BAND = 64  # queries that share a stretch of keys where attention reaches only s
 LANES = 32  # numbers of bf16 that a CPU computes at once
 STEP = 64  # oneDNN compiles a product for each length, so lengths are rounded up to multiples of this
 SCORES = 2**19  # scores that are computed at a time, so that they stay in a CPU's cache
+HALVES = (torch.bfloat16, torch.float16)
 LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
 
@@ -167,6 +168,11 @@ def allow_packed_attention(model: Any) -> bool:
     return True
 
 
+def accepts_packed_rows(model: Any) -> bool:
+    """Whether `allow_packed_attention` has changed the model."""
+    return bool(model.config._attn_implementation == NAME_OF_BOTH)
+
+
 def pack_rows(inputs: Mapping[str, Tensor], first_position: int = 0) -> dict[str, Any]:
     """Packs the rows of padded inputs, which have an `attention_mask`.
 
@@ -214,13 +220,16 @@ def packed_attention(
     assert attention_mask is None and query.shape[0] == 1, "a packed row comes alone and without a mask"
     causal = getattr(module, "is_causal", False) if is_causal is None else is_causal
     reach = sliding_window - 1 if sliding_window is not None and sliding_window <= packing.longest else None
-    if packing.parts is None and query.is_cuda and not dropout and query.dtype in (torch.bfloat16, torch.float16):
-        return _on_gpu(query, key, value, packing, scaling, reach, causal), None
+    if query.is_cuda and torch.is_autocast_enabled("cuda"):  # rotary positions are computed in fp32
+        query, key, value = (side.to(torch.get_autocast_dtype("cuda")) for side in (query, key, value))
+    if packing.parts is None and position_bias is None and query.is_cuda and query.dtype in HALVES:
+        return _on_gpu(query, key, value, packing, scaling, reach, causal, dropout), None
     if (dropout or position_bias is not None) and not causal and reach is None and not query.is_cuda:
         sides = (side[0].transpose(0, 1) for side in (query, key, value))
         bias = None if position_bias is None else position_bias[0]
         scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-        attended = SequenceAttention.apply(*sides, bias, packing.lengths, packing.lengths, scale, dropout)
+        counts = packing.queries or packing.lengths, packing.lengths
+        attended = SequenceAttention.apply(*sides, bias, *counts, scale, dropout)
         return attended[None], None
     if key.shape[1] < query.shape[1]:
         key, value = (side.repeat_interleave(query.shape[1] // side.shape[1], dim=1) for side in (key, value))
@@ -328,17 +337,16 @@ def _on_gpu(
     packing: Packing,
     scaling: float | None,
     reach: int | None,
-    causal: bool = False,
+    causal: bool,
+    dropout: float,
 ) -> Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
+    """Computes attention in torch's flash kernel; its public function `varlen_attn` has no dropout."""
     q, k, v = (side[0].transpose(0, 1) for side in (query, key, value))  # [tokens, heads, size]
     bounds = (packing.query_boundaries, packing.boundaries, max(packing.queries or packing.lengths), packing.longest)
     back = -1 if reach is None else reach
-    window = (back, 0 if causal else back)
-    grouped = k.shape[1] < q.shape[1]
-    output = varlen_attn(q, k, v, *bounds, scale=scaling, window_size=window, enable_gqa=grouped)
-    assert isinstance(output, Tensor)
+    window = {"window_size_left": back, "window_size_right": 0 if causal else back}
+    attend_in_flash: Any = torch.ops.aten._flash_attention_forward
+    output: Tensor = attend_in_flash(q, k, v, *bounds, dropout, causal, False, scale=scaling, **window)[0]
     return output[None]
 
 

@@ -2,15 +2,14 @@
 
 Training is that of `train.py` with its callbacks, from the first batch to the last; scoring is `Critic.score`, which
 also tokenises. The matrix rate is measured in the same run, by multiplying large matrices. Products with padding do not
-count. A language model runs with as many of its layers as fit.
-
-Needs: a CUDA GPU. `python -m speed.tagger_speed --device cuda` compares the tagger with LettuceDetect's on it.
+count. A language model runs with as many of its layers as fit. speed.tagger_speed runs on a GPU too (--device cuda).
 
 python -m speed.gpu_speed                        some minutes; without a GPU it names what it would run
 python -m speed.gpu_speed --device cpu --quick   tries the program with small models, without figures to keep
 """
 
 import gc
+import sys
 import tempfile
 import time
 from argparse import Namespace
@@ -78,8 +77,10 @@ def measure(title: str, rate: float, options: Namespace) -> list[str]:
     lengths = task.encoder.encode(examples, Counter())["length"]
     flops = gpu.count_flops(num_weights, config, lengths) * (3 if is_training else 1) / seconds
     rates = f"{len(lengths) / seconds:,.0f}", f"{lengths.sum() / seconds:,.0f}", f"{flops / 1e12:.1f}"
-    layers = f"{config.num_hidden_layers} of {num_layers}"
-    return [title, layers, *rates, f"{flops / rate:.0%}", f"{AIMS[title]:.0%}", gpu.peak_gib(options.device)]
+    layers, share = f"{config.num_hidden_layers} of {num_layers}", f"{flops / rate:.0%}"
+    cells = [title, layers, *rates, share, f"{AIMS[title]:.0%}", gpu.peak_gib(options.device)]
+    print(*cells, sep=", ", file=sys.stderr, flush=True)
+    return cells
 
 
 def write_model(recipe: str, folder: str, tokenizer: Any, options: Namespace) -> tuple[Any, int, int]:

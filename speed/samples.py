@@ -13,6 +13,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from numpy.typing import NDArray
+from pytorch_lightning.callbacks import Checkpoint
 from tokenizers import ByteLevelBPETokenizer
 from tokenizers.processors import TemplateProcessing
 from torch import Tensor
@@ -214,7 +215,8 @@ def train_one_epoch(
             gradient_clip_val=1.0,
             validation_interval=data.num_batches,
         )
-        trainer.callbacks.append(Clock())  # type: ignore[attr-defined]
+        kept = [one for one in trainer.callbacks if not isinstance(one, Checkpoint)]  # type: ignore[attr-defined]
+        trainer.callbacks = [*kept, Clock()]  # type: ignore[attr-defined]
         trainer.fit(module, datamodule=data)
     return encoded, clock[0]
 

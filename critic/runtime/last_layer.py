@@ -7,13 +7,13 @@ A training that reads the last states of other tokens (`critic.auxiliary_losses`
 """
 
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from faithkit.packing import Packing
-from faithkit.sequence_attention import SequenceAttention
+from faithkit.packing import Packing, packed_attention
 
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "Camembert")  # encoders with BERT's layers
 CLASSIFIERS = tuple(f"{name}ForSequenceClassification" for name in FAMILIES)
@@ -86,13 +86,14 @@ class FirstTokenLayer(nn.Module):
     def _forward_packed(self, states: Tensor, packing: Packing) -> Tensor:
         attention = self.attention.self
         first = states[packing.boundaries[:-1]]
-        sides = (
-            projection(inputs).unflatten(-1, (-1, attention.attention_head_size))
+        query, key, value = (
+            projection(inputs).unflatten(-1, (-1, attention.attention_head_size)).transpose(0, 1)[None]
             for projection, inputs in ((attention.query, first), (attention.key, states), (attention.value, states))
         )
-        counts = (1,) * len(packing.lengths), packing.lengths
-        context = SequenceAttention.apply(*sides, None, *counts, attention.scaling, self._dropout)
-        return self._finish(context.flatten(1)[:, None], first[:, None])
+        one_query = replace(packing, queries=(1,) * len(packing.lengths))
+        options: dict[str, Any] = {"scaling": attention.scaling, "dropout": self._dropout}
+        context, _weights = packed_attention(attention, query, key, value, None, packing=one_query, **options)
+        return self._finish(context[0].flatten(1)[:, None], first[:, None])
 
     def _finish(self, context: Tensor, first: Tensor) -> Tensor:
         attended = self.attention.output(context, first)

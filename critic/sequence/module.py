@@ -108,7 +108,7 @@ class CriticModule(EncoderModule[CriticOptions]):
 
     def _run(self, batch: dict[str, Tensor], **options: Any) -> Any:
         inputs: dict[str, Any] = {name: batch[name] for name in MODEL_INPUTS if name in batch}
-        if self.packs and self.device.type == "cpu":
+        if self.packs and (self.device.type == "cpu" or torch.is_autocast_enabled("cuda")):
             inputs = pack_rows(inputs, first_position(self.model))
         return self.model(**inputs, **options)
 

@@ -1,14 +1,16 @@
 """Computes the log-odds of tokenised pairs: those of the encoder, combined with word and token features."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from critic.logistic import linear
-from critic.runtime.model_inputs import to_inputs
+from critic.runtime.model_inputs import pack_inputs, packs_on_gpu, to_inputs
 from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
 from faithkit.training.batch_planning import plan_batches
@@ -18,6 +20,7 @@ CHUNK = 2048  # pairs that are tokenised and sorted together
 # have the least padding; a GPU needs large batches.
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
 Floats = NDArray[np.float64]
+Columns = Mapping[str, Any]
 
 
 def default_batch_tokens(model: Any) -> int:
@@ -54,14 +57,33 @@ def window_logits(
     """Computes the logits of every window [windows, classes], and the row that each belongs to [windows]."""
     windows = encoder.windows(columns)
     logits = np.empty((len(windows), model.config.num_labels), np.float32)
-    for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
-        logits[rows] = _run(model, encoder.collate_windows(columns, windows.take(rows)))
+    batches = plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None)
+    # The results are read after the last batch has started, so that a GPU does not wait between batches.
+    computed = [_run(model, encoder.collate_windows(columns, windows.take(rows))) for rows in batches]
+    for rows, part in zip(batches, computed, strict=True):
+        logits[rows] = part.cpu().numpy()
     return logits, windows.row
 
 
 @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
-def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    return model(**to_inputs(batch, model.device)).logits.float().cpu().numpy()
+def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> Tensor:
+    inputs = pack_inputs(batch, model) if packs_on_gpu(model) else to_inputs(batch, model.device)
+    logits: Tensor = model(**inputs).logits.float()
+    return logits
+
+
+def encode_ahead(encode: Callable[[slice], Columns], count: int, device: torch.device) -> Iterator[Columns]:
+    """Yields the columns of `count` rows chunk by chunk; while a GPU computes one chunk, a thread encodes the next."""
+    chunks = [slice(begin, begin + CHUNK) for begin in range(0, count, CHUNK)]
+    if device.type == "cpu" or len(chunks) < 2:
+        yield from map(encode, chunks)
+        return
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(encode, chunks[0])
+        for chunk in chunks[1:]:
+            columns, following = following.result(), thread.submit(encode, chunk)
+            yield columns
+        yield following.result()
 
 
 def compute_features(

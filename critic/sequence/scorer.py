@@ -17,9 +17,10 @@ from tqdm.auto import tqdm
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
 from critic.requests import History, Knowledge, Request, read_requests, stream_results
 from critic.runtime.last_layer import first_token_only
+from critic.runtime.model_inputs import allow_packing_on_gpu
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
-from critic.sequence.pair_odds import CHUNK, column_odds, default_batch_tokens
+from critic.sequence.pair_odds import CHUNK, column_odds, default_batch_tokens, encode_ahead
 from critic.sequence.settings import Settings, foreign_settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
@@ -208,6 +209,7 @@ class Critic:
             whole=settings.reads_tokens,
             max_windows=arguments.choose_windows(max_windows, settings.max_windows),
         )
+        allow_packing_on_gpu(loaded.model)
         return cls(
             first_token_only(loaded.model),
             encoder,
@@ -340,8 +342,8 @@ class Critic:
 
     def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Computes the uncalibrated log-odds of hallucinated of each pair."""
-        chunks = [slice(begin, begin + CHUNK) for begin in range(0, len(knowledge), CHUNK)]
-        odds = [self.column_odds(self.encoder.encode_texts(knowledge[rows], response[rows])) for rows in chunks]
+        encode = lambda rows: self.encoder.encode_texts(knowledge[rows], response[rows])  # noqa: E731
+        odds = [self.column_odds(columns) for columns in encode_ahead(encode, len(knowledge), self.device)]
         return np.concatenate(odds) if odds else np.zeros(0)
 
     def column_odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:

@@ -15,6 +15,7 @@ from torchmetrics import Metric
 
 from faithkit.errors import UserError
 from faithkit.linear_layers import speed_up_linear_layers
+from faithkit.training.half_norms import use_half_norms
 from faithkit.training.training_options import OptimizerOptions
 
 Figures = Callable[[NDArray[np.int64], NDArray[np.float64]], Mapping[str, float]]
@@ -108,6 +109,8 @@ class TrainingModule(pl.LightningModule):
     def on_fit_start(self) -> None:
         self.model.train()  # from_pretrained leaves dropout off, and Lightning does not switch it on
         speed_up_linear_layers(self.model)
+        if self.device.type == "cuda":
+            use_half_norms(self.model)
 
     def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
         mixed = np.random.SeedSequence([self.hparams["seed"], batch_idx, self.global_rank]).generate_state(1)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.sequence.pair_odds import window_logits
+from critic.sequence.pair_odds import CHUNK, encode_ahead, window_logits
 from critic.sequence.settings import Settings
 from faithkit.calibration.score_calibration import log_odds
 from faithkit.errors import UserError
@@ -36,6 +37,13 @@ def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
     small = Critic(critic.model, critic.encoder, critic.calibration, batch_tokens=64).probabilities(knowledge, response)
     for other in (alone, backwards, small):
         np.testing.assert_allclose(other, together, atol=1e-6)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("count", [0, 1, CHUNK, 3 * CHUNK + 5])
+def test_rows_are_encoded_in_order_for_every_device(device: str, count: int) -> None:
+    chunks = encode_ahead(lambda rows: {"rows": range(count)[rows]}, count, torch.device(device))
+    assert [row for columns in chunks for row in columns["rows"]] == list(range(count))
 
 
 @given(knowledge=TEXT, response=TEXT)

@@ -152,20 +152,22 @@ def test_an_attention_of_its_own_cannot_be_packed() -> None:
 
 
 def dense(
-    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, _: Any, *lengths: int, scale: Any, window_size: Any, enable_gqa: bool
-) -> Tensor:
-    """Computes what torch's varlen_attn says that it does."""
+    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, _: Any, *others: Any, scale: Any, **window: int
+) -> tuple[Tensor, None]:
+    """Computes what torch's flash kernel does."""
     parts = []
-    assert lengths == (max(ends.diff().tolist()),) * 2
+    assert others[:2] == (max(ends.diff().tolist()),) * 2 and others[2] == 0.0
+    window_size = window["window_size_left"], window["window_size_right"]
+    assert others[3] == (window_size[1] == 0)
     for low, high in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True):
         place = torch.arange(high - low)
         left, right = (side if side >= 0 else high for side in window_size)
         behind = place[None] - place[:, None]
         seen = (behind >= -left) & (behind <= right)
         sides = (side[low:high].transpose(0, 1) for side in (q, k, v))
-        options = {"attn_mask": seen, "scale": scale, "enable_gqa": enable_gqa}
+        options = {"attn_mask": seen, "scale": scale, "enable_gqa": True}
         parts.append(torch.nn.functional.scaled_dot_product_attention(*sides, **options))
-    return torch.cat(parts, dim=1).transpose(0, 1)
+    return torch.cat(parts, dim=1).transpose(0, 1), None
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -178,9 +180,9 @@ def test_the_gpus_kernel_is_asked_for_the_same(
     row = Packing.of(LENGTHS)
     options: dict[str, Any] = {"packing": row, "scaling": 0.3, "sliding_window": sliding_window, "is_causal": causal}
     wanted, _ = packed_attention(torch.nn.Module(), query, key, value, None, **options)
-    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", dense)
+    monkeypatch.setattr(torch.ops.aten, "_flash_attention_forward", dense)
     reach = None if sliding_window in (None, 600) else sliding_window - 1
-    torch.testing.assert_close(_on_gpu(query, key, value, row, 0.3, reach, causal), wanted, rtol=0, atol=1e-5)
+    torch.testing.assert_close(_on_gpu(query, key, value, row, 0.3, reach, causal, 0.0), wanted, rtol=0, atol=1e-5)
 
 
 @pytest.mark.gpu
