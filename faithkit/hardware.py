@@ -1,6 +1,7 @@
 """Chooses the fastest precision of the hardware, casts models to bf16, and describes models and devices."""
 
 import ctypes
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,14 @@ def return_freed_memory() -> None:
     Fragmentation took a third of the memory of the default detector.
     """
     _set_allocator(mapped_from=2**20, trimmed_from=2**20)
+
+
+def grow_gpu_segments() -> None:
+    """Lets torch's allocator on a GPU grow its segments, before it is first used.
+
+    Packed batches have a new size in every step; blocks of other sizes do not fit, and are returned and allocated anew.
+    """
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 
 def _set_allocator(*, mapped_from: int, trimmed_from: int) -> None:

@@ -341,7 +341,8 @@ def _on_gpu(
     dropout: float,
 ) -> Tensor:
     """Computes attention in torch's flash kernel; its public function `varlen_attn` has no dropout."""
-    q, k, v = (side[0].transpose(0, 1) for side in (query, key, value))  # [tokens, heads, size]
+    # [tokens, heads, size]; the gradient of an index would be a copy
+    q, k, v = (side.squeeze(0).transpose(0, 1) for side in (query, key, value))
     bounds = (packing.query_boundaries, packing.boundaries, max(packing.queries or packing.lengths), packing.longest)
     back = -1 if reach is None else reach
     window = {"window_size_left": back, "window_size_right": 0 if causal else back}

@@ -27,6 +27,7 @@ from data_modules.build import build_source
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
+from faithkit.hardware import grow_gpu_segments
 from faithkit.records import LABELS, Example
 from judge.task import JudgeTask
 from speed import gpu
@@ -34,10 +35,11 @@ from speed.measure import table
 from speed.samples import make_pairs, train_one_epoch, write_tokenizer
 
 LENGTH, LR, PRECISION = {"critic": 512, "judge": 1280}, 1e-5, "bf16-mixed"
-BATCH_SIZE = {"critic": 256, "judge": 8}  # examples of a step
-BYTES = 16 / 0.6  # that a trained weight takes with its moments, which may fill this share of the GPU's memory
+BATCH_SIZE = {"critic": 256, "judge": 32}  # examples of a step
+BYTES = 16 / 0.45  # that a trained weight takes with its moments, which may fill this share of the GPU's memory
 AIMS = {  # shares of the matrix rate
     "critic, RoBERTa-large: training": 0.5,
+    "critic, RoBERTa-large: compiled training": 0.5,
     "critic, RoBERTa-large: scoring": 0.6,
     "judge, Llama-2-7B: training": 0.45,
 }
@@ -50,35 +52,33 @@ def main() -> None:
     if options.missing:
         gpu.print_plan(HEADER, [[title, *["not run"] * 5, f"{aim:.0%}", "not run"] for title, aim in AIMS.items()])
         return
+    grow_gpu_segments()
     rate = gpu.measure_matrix_rate(options.device, 512 if options.quick else 8192)
     rows = [measure(title, rate, options) for title in AIMS]
-    about = (
-        f"Training in {PRECISION}, scoring in bf16; pairs of the embedded corpus (critic), judgements of its responses "
-        f"(judge). Matrix rate of this run: {rate / 1e12:.1f} TFLOP/s."
-    )
+    about = f"""Training in {PRECISION}, scoring in bf16; pairs of the embedded corpus (critic), judgements of its
+responses (judge). Matrix rate of this run: {rate / 1e12:.1f} TFLOP/s."""
     gpu.write_gpu_results("Training and scoring on a GPU", options, about, table(HEADER, rows))
 
 
 def measure(title: str, rate: float, options: Namespace) -> list[str]:
     """Measures one row, after a smaller run that warms up; returns its cells."""
-    kind, is_training = title.split(",")[0], title.endswith("training")
     gc.collect()  # the model before this one
+    kind, is_training = title.split(",")[0], title.endswith("training")
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = load_tokenizer(write_tokenizer(Path(folder)))
         config, num_weights, num_layers = write_model(title.split(":")[0], folder, tokenizer, options)
-        judged = read_examples(build_source("halludial", "embedded"), "train", ReadReport())
-        size = options.examples
-        examples = make_pairs(tokenizer, size) if kind == "critic" else list(islice(judged, size // 8))
-        task, load = build_task(kind, folder), partial(Critic.load, precision="bf16")
-        run = partial(train, kind, task) if is_training else partial(score, load(folder, device=options.device))
+        judged, size = read_examples(build_source("halludial", "embedded"), "train", ReadReport()), options.examples
+        examples = make_pairs(tokenizer, size) if kind == "critic" else list(islice(judged, size // 16))
+        task, critic = build_task(kind, folder), partial(Critic.load, folder, device=options.device, precision="bf16")
+        run = partial(train, kind, task, "compiled" in title) if is_training else partial(score, critic())
         run(examples[: max(8, len(examples) // 8)], options.device)
         gpu.reset_peak(options.device)
         seconds = run(examples, options.device)
     lengths = task.encoder.encode(examples, Counter())["length"]
     flops = gpu.count_flops(num_weights, config, lengths) * (3 if is_training else 1) / seconds
-    rates = f"{len(lengths) / seconds:,.0f}", f"{lengths.sum() / seconds:,.0f}", f"{flops / 1e12:.1f}"
-    layers, share = f"{config.num_hidden_layers} of {num_layers}", f"{flops / rate:.0%}"
-    cells = [title, layers, *rates, share, f"{AIMS[title]:.0%}", gpu.peak_gib(options.device)]
+    rates = [f"{amount / seconds:,.0f}" for amount in (len(lengths), lengths.sum())]
+    shares = f"{flops / 1e12:.1f}", f"{flops / rate:.0%}", f"{AIMS[title]:.0%}"
+    cells = [title, f"{config.num_hidden_layers} of {num_layers}", *rates, *shares, gpu.peak_gib(options.device)]
     print(*cells, sep=", ", file=sys.stderr, flush=True)
     return cells
 
@@ -102,9 +102,9 @@ def build_task(kind: str, folder: str) -> Any:
     return task(optimizer=optimizer, model={"weights": folder, "max_length": LENGTH[kind], **others})
 
 
-def train(kind: str, task: Any, examples: list[Example], device: str) -> float:
+def train(kind: str, task: Any, compiled: bool, examples: list[Example], device: str) -> float:
     """Trains one epoch; returns its seconds."""
-    about = {"precision": PRECISION, "monitor": "macro_f1", "device": device}
+    about: dict[str, Any] = {"precision": PRECISION, "monitor": "macro_f1", "device": device, "compile": compiled}
     build = lambda _, **about: task.module(seed=0, **about)  # noqa: E731
     return train_one_epoch(task.encoder, build, examples, BATCH_SIZE[kind], LR, **about)[1]
 

@@ -13,6 +13,7 @@ import os
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -68,7 +69,7 @@ def train(weights: str, examples: list[Example], precision: str, device: str, st
     encoder = SpanEncoder(tokenizer=load_tokenizer(weights), max_length=LONGEST, packed=True)
     build = partial(TaggerModule, TaggerOptions(weights=weights, packed=True))
     some = examples[start:stop]
-    about = {"precision": precision, "monitor": "char_f1", "device": device}
+    about: dict[str, Any] = {"precision": precision, "monitor": "char_f1", "device": device}
     return train_one_epoch(encoder, build, some, BATCH_SIZE, LR, **about)[1]
 
 

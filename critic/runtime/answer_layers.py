@@ -61,7 +61,7 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
         end: And ends.
     """
     layers = [layer for layer in _layers(model) if isinstance(layer, (BertAnswerLayer, ModernBertAnswerLayer))]
-    size = torch.tensor(lengths, device=begin.device)
+    size, device = torch.tensor(lengths), model.device
     stretches: list[Stretch] = []
     step = _filling_step(model)
     row = size.cumsum(0) - size  # the place of each window in the row
@@ -71,13 +71,13 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
         last = size if reach is None else torch.minimum(end + reach, size)
         read = last - first
         whole = bool((read == size).all())
-        inputs = None if whole else _fill(places_between(row + first, row + last), step)
+        inputs = None if whole else _fill(places_between(row + first, row + last), step).to(device)
         kept, queries = None, None
         if bool((read != end - begin).any()):
             start = read.cumsum(0) - read - first
-            kept = _fill(places_between(start + begin, start + end), step)
+            kept = _fill(places_between(start + begin, start + end), step).to(device)
             queries = tuple((end - begin).tolist()) if reach is None else None
-        packing = Packing(tuple(read.tolist()), begin.device, queries=queries)
+        packing = Packing(tuple(read.tolist()), device, queries=queries)
         if stretches and stretches[-1].packing == packing:
             packing = stretches[-1].packing  # with its biases
         stretches.append(Stretch(packing, inputs, kept))

@@ -18,7 +18,7 @@ from faithkit.training.batch_planning import plan_batches
 CHUNK = 2048  # pairs that are tokenised and sorted together
 # Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
 # have the least padding; a GPU needs large batches.
-CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 16_384
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 65_536
 Floats = NDArray[np.float64]
 Columns = Mapping[str, Any]
 

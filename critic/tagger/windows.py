@@ -78,34 +78,40 @@ def token_logits(
         columns: Columns of `SpanEncoder`.
         batch_tokens: Tokens of a batch; windows of similar lengths are batched together.
     """
-    logits, tokens = [np.zeros((0, model.config.num_labels), np.float32)], [np.zeros(0, np.int64)]
+    computed, tokens = [torch.zeros(0, model.config.num_labels)], [np.zeros(0, np.int64)]
     windows = encoder.windows(columns)
     for rows in plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None):
         batch = encoder.collate_windows(columns, windows.take(np.sort(rows)))
-        logits.append(_run(model, batch))
+        computed.append(_run(model, batch))
         tokens.append(batch["token"])
-    read = np.concatenate(logits)  # [positions, classes]
+    # Read after the last batch has started, so that a GPU does not wait between batches.
+    read = torch.cat([logits.cpu() for logits in computed]).numpy()  # [positions, classes]
     odds, token = (torch.from_numpy(each) for each in (exact_log_odds(read), np.concatenate(tokens)))
     best = best_windows(odds, token, len(columns["start"].values)).numpy()
     return np.concatenate([read, np.full_like(read, np.nan, shape=(1, read.shape[1]))])[best]
 
 
 @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
-def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
-    """Computes the logits of the response tokens of a batch of windows [positions, classes]."""
-    device = model.device
-    inputs = {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
-    logits = _answer_logits(model, inputs)
-    return logits.float().cpu().numpy()
+def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> Tensor:
+    return _answer_logits(model, {name: torch.from_numpy(array) for name, array in batch.items()}).float()
 
 
 def _answer_logits(model: Any, batch: Mapping[str, Tensor]) -> Tensor:
-    """Computes the logits of the answers' tokens [positions, classes]."""
+    """Computes the logits of the answers' tokens [positions, classes].
+
+    What the layers read is planned on the CPU, so that a GPU is not asked for each length.
+    """
     if "window_lengths" in batch:
         size = batch["window_lengths"]
         begin, end = batch["bounds"].unbind(1)[2:]
         row = size.cumsum(0) - size
         if stretches := answer_stretches(model, size.tolist(), begin - row, end - row):
-            logits = run_model(model, fill_inputs(model, batch), stretches=stretches).logits[0]
-            return logits[: int((end - begin).sum())]
-    return run_model(model, batch).logits.flatten(0, 1)[answer_places(batch)]
+            inputs = _move(fill_inputs(model, batch), model.device)
+            return run_model(model, inputs, stretches=stretches).logits[0, : int((end - begin).sum())]
+    logits = run_model(model, _move(batch, model.device)).logits.flatten(0, 1)
+    return logits[answer_places(batch).to(logits.device)]
+
+
+def _move(inputs: Mapping[str, Tensor], device: Any) -> dict[str, Tensor]:
+    """Moves a batch to a device, except the lengths, which are read on the CPU."""
+    return {name: side if name == "window_lengths" else side.to(device) for name, side in inputs.items()}
