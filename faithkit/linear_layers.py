@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from faithkit.hardware import has_slow_mkl
+from faithkit.hardware import has_slow_mkl, uses_onednn
 
 MIN_ROWS = 8  # with fewer rows MKL is as fast
 
@@ -76,5 +76,5 @@ def speed_up_linear_layers(model: nn.Module) -> None:
 
 def missing_rows(model: nn.Module, number: int) -> int:
     """Returns the rows that a batch lacks to a rounded number; a model that adds them spares its layers the copies."""
-    is_fast = any(isinstance(module, OneDnnLinear) for module in model.modules())
-    return round_up(number) - number if is_fast else 0
+    first = next(model.parameters())
+    return round_up(number) - number if uses_onednn(first.dtype, first.device) else 0

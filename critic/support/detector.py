@@ -32,7 +32,7 @@ from faithkit.weights.used_model import CHECKPOINT, UsedModel
 NAME = "default"
 FILE = Path(__file__).with_name("default.json")
 CHUNK = 128  # responses that are encoded together
-CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
+CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32_768
 
 
 class SupportDetector:
