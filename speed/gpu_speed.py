@@ -39,9 +39,9 @@ BATCH_SIZE = {"critic": 256, "judge": 32}  # examples of a step
 BYTES = 16 / 0.45  # that a trained weight takes with its moments, which may fill this share of the GPU's memory
 AIMS = {  # shares of the matrix rate
     "critic, RoBERTa-large: training": 0.5,
-    "critic, RoBERTa-large: compiled training": 0.5,
     "critic, RoBERTa-large: scoring": 0.6,
     "judge, Llama-2-7B: training": 0.45,
+    "critic, RoBERTa-large: compiled training": 0.5,
 }
 HEADER = ["work", "layers", "rows/s", "tokens/s", "TFLOP/s", "share of the matrix rate", "aim", "peak GiB"]
 
