@@ -1,7 +1,6 @@
 """Chooses the fastest precision of the hardware, casts models to bf16, and describes models and devices."""
 
 import ctypes
-import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -33,14 +32,6 @@ def return_freed_memory() -> None:
     clears every page that it gives, which takes a quarter of the time of scoring if blocks of 1 MiB are returned.
     """
     _set_allocator(mapped_from=2**22, trimmed_from=2**24)
-
-
-def grow_gpu_segments() -> None:
-    """Lets torch's allocator on a GPU grow its segments, before it is first used.
-
-    Packed batches have a new size in every step; blocks of other sizes do not fit, and are returned and allocated anew.
-    """
-    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
 
 def _set_allocator(*, mapped_from: int, trimmed_from: int) -> None:

@@ -26,7 +26,6 @@ MAY_CHANGE = (
     "trainer.num_nodes",
     "trainer.strategy",
     "trainer.num_threads",
-    "trainer.compile",
     "trainer.timeout_seconds",
     "data.num_workers",
     "data.eval_max_tokens",

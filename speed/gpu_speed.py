@@ -27,7 +27,6 @@ from data_modules.build import build_source
 from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.dataset import read_examples
 from data_modules.reading.rows import ReadReport
-from faithkit.hardware import grow_gpu_segments
 from faithkit.records import LABELS, Example
 from judge.task import JudgeTask
 from speed import gpu
@@ -41,7 +40,6 @@ AIMS = {  # shares of the matrix rate
     "critic, RoBERTa-large: training": 0.5,
     "critic, RoBERTa-large: scoring": 0.6,
     "judge, Llama-2-7B: training": 0.45,
-    "critic, RoBERTa-large: compiled training": 0.5,
 }
 HEADER = ["work", "layers", "rows/s", "tokens/s", "TFLOP/s", "share of the matrix rate", "aim", "peak GiB"]
 
@@ -52,7 +50,6 @@ def main() -> None:
     if options.missing:
         gpu.print_plan(HEADER, [[title, *["not run"] * 5, f"{aim:.0%}", "not run"] for title, aim in AIMS.items()])
         return
-    grow_gpu_segments()
     rate = gpu.measure_matrix_rate(options.device, 512 if options.quick else 8192)
     rows = [measure(title, rate, options) for title in AIMS]
     about = f"""Training in {PRECISION}, scoring in bf16; pairs of the embedded corpus (critic), judgements of its
@@ -70,7 +67,7 @@ def measure(title: str, rate: float, options: Namespace) -> list[str]:
         judged, size = read_examples(build_source("halludial", "embedded"), "train", ReadReport()), options.examples
         examples = make_pairs(tokenizer, size) if kind == "critic" else list(islice(judged, size // 16))
         task, critic = build_task(kind, folder), partial(Critic.load, folder, device=options.device, precision="bf16")
-        run = partial(train, kind, task, "compiled" in title) if is_training else partial(score, critic())
+        run = partial(train, kind, task) if is_training else partial(score, critic())
         run(examples[: max(8, len(examples) // 8)], options.device)
         gpu.reset_peak(options.device)
         seconds = run(examples, options.device)
@@ -102,9 +99,9 @@ def build_task(kind: str, folder: str) -> Any:
     return task(optimizer=optimizer, model={"weights": folder, "max_length": LENGTH[kind], **others})
 
 
-def train(kind: str, task: Any, compiled: bool, examples: list[Example], device: str) -> float:
+def train(kind: str, task: Any, examples: list[Example], device: str) -> float:
     """Trains one epoch; returns its seconds."""
-    about: dict[str, Any] = {"precision": PRECISION, "monitor": "macro_f1", "device": device, "compile": compiled}
+    about: dict[str, Any] = {"precision": PRECISION, "monitor": "macro_f1", "device": device}
     build = lambda _, **about: task.module(seed=0, **about)  # noqa: E731
     return train_one_epoch(task.encoder, build, examples, BATCH_SIZE[kind], LR, **about)[1]
 

@@ -175,7 +175,6 @@ def train_one_epoch(
     precision: str,
     monitor: str,
     device: str = "cpu",
-    compile: bool = False,
 ) -> tuple[float, float]:
     """Trains in our Trainer with its callbacks, on one thread or GPU; `build` makes the module of optimizer options.
 
@@ -210,7 +209,6 @@ def train_one_epoch(
                 "strategy": "auto",
                 "num_nodes": 1,
                 "precision": precision,
-                "compile": compile,
             },
             callbacks={**callbacks, "log_every_num_steps": 10, "progress_bar": False},
             accumulate_grad_batches=1,

@@ -20,7 +20,6 @@ from faithkit.files.run_folder import RunFolder, resume_hint
 from faithkit.signals import Interrupted
 from faithkit.training.checkpoint_io import keep_previous, write_checkpoint
 from faithkit.training.checkpoints import check_fits, read_checkpoint
-from faithkit.training.gpu_layers import compile_layers
 
 
 class DurableCheckpoints(CheckpointIO):
@@ -181,13 +180,6 @@ def chosen_score(trainer: pl.Trainer) -> dict[str, Any]:
     best = next(callback for callback in trainer.checkpoint_callbacks if isinstance(callback, BestCheckpoint))
     score = math.nan if best.best_model_score is None else float(best.best_model_score)
     return {"monitor": best.monitor, "mode": best.mode, "value": score if math.isfinite(score) else None}
-
-
-class CompiledLayers(pl.Callback):
-    """Compiles parts of the model's layers (`compile_layers`) before the first step."""
-
-    def on_fit_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        compile_layers(module.model)
 
 
 class FiniteLoss(pl.Callback):

@@ -15,7 +15,7 @@ from torchmetrics import Metric
 
 from faithkit.errors import UserError
 from faithkit.linear_layers import speed_up_linear_layers
-from faithkit.training.gpu_layers import use_half_norms
+from faithkit.training.half_norms import use_half_norms
 from faithkit.training.training_options import OptimizerOptions
 
 Figures = Callable[[NDArray[np.int64], NDArray[np.float64]], Mapping[str, float]]

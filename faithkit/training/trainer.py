@@ -14,10 +14,9 @@ from pytorch_lightning.strategies import DDPStrategy
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
-from faithkit.hardware import best_precision, grow_gpu_segments, keep_freed_memory
+from faithkit.hardware import best_precision, keep_freed_memory
 from faithkit.training.callbacks import (
     BestCheckpoint,
-    CompiledLayers,
     DurableCheckpoints,
     FiniteLoss,
     LastCheckpoint,
@@ -35,7 +34,6 @@ def seed_and_threads(*, seed: int, num_threads: int | None) -> None:
     """Sets the seed, the number of threads and the allocator, before anything random or parallel happens."""
     silence_lightning()
     keep_freed_memory()
-    grow_gpu_segments()
     if num_threads is not None:
         torch.set_num_threads(num_threads)
     pl.seed_everything(seed, workers=True, verbose=False)
@@ -55,8 +53,7 @@ def build_trainer(
     """Builds a Trainer whose single Lightning epoch is the whole training: see `data_modules.encoding.batching`.
 
     Args:
-        hardware: The `trainer` block: accelerator, devices, strategy, num_nodes, precision (`auto` asks the hardware),
-            compile.
+        hardware: The `trainer` block: accelerator, devices, strategy, num_nodes, precision (`auto` asks the hardware).
         callbacks: The `callbacks` block: the metric that chooses the best checkpoint, patience, how often to save.
         validation_interval: Batches between two validations.
         keeps_all: Checkpoints are kept after the end, so the last one is written with moments (`LastCheckpoint`).
@@ -67,8 +64,6 @@ def build_trainer(
     if precision == "auto":
         precision = best_precision(accelerator)
     all_callbacks = _callbacks(run, callbacks, bool(loggers), keeps_all)
-    if hardware.get("compile"):
-        all_callbacks.append(CompiledLayers())
     return pl.Trainer(
         accelerator=accelerator,
         devices=hardware["devices"],

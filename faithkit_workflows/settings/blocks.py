@@ -115,7 +115,6 @@ class Trainer(types.Block):
     num_nodes: types.Count
     precision: Annotated[Any, types.OneOf(TRAINING_PRECISIONS)]
     num_threads: Annotated[types.Count | None, types.OrNull("to leave it to torch")]
-    compile: types.Switch = False
     timeout_seconds: types.Seconds = TIMEOUT_SECONDS
 
 

@@ -1,10 +1,8 @@
-"""Speeds up the layers of a model in training on a GPU: norms that return half precision, and compiled parts.
+"""Lets the norms of a model in mixed precision return half precision on a GPU.
 
 Autocast computes norms in fp32 and leaves their result in fp32: each linear layer that follows casts it again, and a
 layer of BERT adds to it in fp32. A kernel of half precision sums in fp32 too, so only the result is rounded, as
 autocast rounds it for the next layer.
-
-torch.compile computes a dropout, a sum and a norm, or the parts of an activation, in one pass over the memory.
 """
 
 import re
@@ -14,7 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-COMPILED = ("SelfOutput", "Intermediate", "Output", "MLP")  # ends of the names of transformers' classes
 RMS_NORMS = ("LlamaRMSNorm", "MistralRMSNorm", "Qwen2RMSNorm", "Qwen3RMSNorm")  # of transformers, all alike
 
 
@@ -53,16 +50,3 @@ def use_half_norms(model: Any) -> None:
                 module.__class__ = HalfLayerNorm
             elif type(module).__name__ in RMS_NORMS:
                 module.__class__ = HalfRmsNorm
-
-
-def compile_layers(model: Any) -> None:
-    """Compiles the parts of a model's layers that take tensors alone.
-
-    The first and the last layer stay as they are: the types or the shapes of their inputs differ, so that each of their
-    parts would be compiled by itself.
-    """
-    for layers in (module for module in model.modules() if isinstance(module, nn.ModuleList)):
-        for layer in layers[1:-1]:
-            for part in layer.modules():
-                if type(part).__name__.endswith(COMPILED):
-                    part.compile(dynamic=True)
