@@ -61,8 +61,12 @@ def print_plan(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def write_gpu_results(title: str, options: argparse.Namespace, *parts: str) -> None:
     """Writes a section with the name of the GPU."""
-    name = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
-    write_results(title, *parts, quick=options.quick, device=name)
+    write_results(title, *parts, quick=options.quick, device=gpu_name(options.device) or "CPU")
+
+
+def gpu_name(device: str) -> str:
+    """Returns the name of a GPU, empty for a CPU."""
+    return torch.cuda.get_device_name() if device == "cuda" else ""
 
 
 def make_config(

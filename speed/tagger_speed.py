@@ -23,6 +23,7 @@ from data_modules.encoding.span_encoder import SpanEncoder
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.hardware import best_precision
 from faithkit.records import Example
+from speed.gpu import gpu_name
 from speed.lettuce import (
     BATCH_SIZE,
     LONGEST,
@@ -61,7 +62,7 @@ def main() -> None:
         "epoch, ours once before the first."
     )
     lines = table(["side", UNITS[device], "against LettuceDetect"], rates(taken, options.examples))
-    write_results(f"Tagger: training{PLACES[device]}", about, lines, quick=options.quick)
+    write_results(f"Tagger: training{PLACES[device]}", about, lines, quick=options.quick, device=gpu_name(device))
 
 
 def train(weights: str, examples: list[Example], precision: str, device: str, start: int, stop: int) -> float:

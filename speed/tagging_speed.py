@@ -24,6 +24,7 @@ from data_modules.encoding.tokens import load_tokenizer
 from data_modules.reading.rows import ReadReport
 from faithkit.hardware import computes_in_bf16
 from faithkit.records import Example
+from speed.gpu import gpu_name
 from speed.lettuce import (
     PLACES,
     UNITS,
@@ -73,7 +74,7 @@ def main() -> None:
     title += ", RAGTruth" * bool(answers) + ", without AVX-512" * (capability == "AVX2")
     title += f", {options.machine}" if options.machine else ""
     lines = table(["side", UNITS[device], "against LettuceDetect"], rates(taken, options.examples, digits=2))
-    write_results(title, about, lines, quick=options.quick)
+    write_results(title, about, lines, quick=options.quick, device=gpu_name(device))
 
 
 def read_ragtruth(folder: str) -> list[Example]:

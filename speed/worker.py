@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 OUTSIDE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # none of our packages
@@ -21,7 +21,8 @@ def start_worker(command: Sequence[str], **environment: str) -> Iterator[Callabl
 
         def ask(*words: object) -> Any:
             assert process.stdin is not None and process.stdout is not None
-            print(*words, file=process.stdin, flush=True)
+            with suppress(BrokenPipeError):  # it has ended, and its log says why
+                print(*words, file=process.stdin, flush=True)
             if not (line := process.stdout.readline()):
                 log.seek(0)
                 sys.exit(f"error: the worker ended: {' '.join(command)}\n{log.read()[-3000:]}")

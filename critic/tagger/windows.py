@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from critic.runtime.answer_layers import answer_stretches, fill_inputs, places_between
+from critic.weights import first_position
 from data_modules.encoding.encoder import MODEL_INPUTS
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit.packing import Packing
@@ -28,13 +29,6 @@ def run_model(model: Any, batch: Mapping[str, Tensor], **options: Any) -> Any:
     elif bool(batch["attention_mask"].all()):
         del inputs["attention_mask"]  # without a mask attention uses a faster kernel
     return model(**inputs, **options)
-
-
-def first_position(model: Any) -> int:
-    """Returns the position id of a first token: RoBERTa counts from its padding id + 1, other encoders from 0."""
-    embeddings = getattr(model.base_model, "embeddings", None)
-    padding = getattr(embeddings, "padding_idx", None)
-    return 0 if padding is None else padding + 1
 
 
 def answer_places(batch: Mapping[str, Tensor]) -> Tensor:
