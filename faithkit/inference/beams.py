@@ -14,6 +14,7 @@ from torch import Tensor
 from faithkit.inference.decoder_state import CausalState, Seq2SeqState
 from faithkit.inference.decoding import Completion, Decoding, Prompt
 from faithkit.inference.prefill import PromptReader
+from faithkit.inference.t5_state import T5State
 
 NEVER = -1e9  # the score of all initial beams but the first, which are the same text
 
@@ -94,7 +95,7 @@ class BeamBatch:
         num_beams = decoding.num_beams
         state, logits, seen = reader.begin(prompts, decoding)
         rows = torch.arange(len(prompts), device=logits.device).repeat_interleave(num_beams)
-        if reader.shares_keys and isinstance(state, Seq2SeqState):
+        if reader.shares_keys and isinstance(state, Seq2SeqState | T5State):
             state.widen(num_beams)
         else:
             state.select(rows)

@@ -132,12 +132,12 @@ class GrowingCache(Cache):
             for states in self.states() if gap else ():
                 states[row, :, gap : gap + width] = states[row, :, :width].clone()
 
-    def put(self, rows: Tensor, other: "GrowingCache", *, align_right: bool) -> None:
+    def put(self, rows: Tensor, other: "GrowingCache") -> None:
         """Overwrites rows with those of a cache that is not wider; the mask hides the remaining old columns."""
-        begin = self.width - other.width if align_right else 0
+        begin = self.width - other.width
         assert begin >= 0, "longer prompts come first"
         for states, new in zip(self.states(), other.states(), strict=True):
-            states[rows, :, begin : begin + other.width] = new
+            states[rows, :, begin:] = new
 
     @classmethod
     def join(cls, caches: Sequence["GrowingCache"], *, align_right: bool) -> "GrowingCache":
@@ -230,15 +230,15 @@ class CausalState:
         Returns:
             A state with a row for each text, and the next tokens' logits [texts, V].
         """
-        tokens, done = _padded(ids, pad_id, model.device, align_right=True), prefix.cache.width if prefix else 0
+        tokens, done = pad_rows(ids, pad_id, model.device, align_right=True), prefix.cache.width if prefix else 0
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
-        new = _visible(lengths, tokens.shape[1])
+        new = visible_columns(lengths, tokens.shape[1])
         cache = GrowingCache()
         if prefix is not None:
             cache = prefix.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE_COLUMNS)
         output = model(
             input_ids=tokens,
-            attention_mask=_unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
+            attention_mask=unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
             position_ids=done + (new.long().cumsum(1) - 1).clamp_min(0),
             past_key_values=cache,
             use_cache=True,
@@ -251,10 +251,10 @@ class CausalState:
     def step(self, model: Any, tokens: Tensor) -> Tensor:
         """Adds a token to each row [B]; returns the next tokens' logits [B, V]."""
         self.lengths += 1
-        mask = _visible(self.lengths, self.cache.width + 1)
+        mask = visible_columns(self.lengths, self.cache.width + 1)
         output = model(
             input_ids=tokens[:, None],
-            attention_mask=_unless_all(mask),
+            attention_mask=unless_all(mask),
             position_ids=self.lengths[:, None] - 1,
             past_key_values=self.cache,
             use_cache=True,
@@ -277,7 +277,7 @@ class CausalState:
 
     def put(self, rows: Tensor, other: "CausalState") -> None:
         """Replaces rows by those of new texts."""
-        self.cache.put(rows, other.cache, align_right=True)
+        self.cache.put(rows, other.cache)
         self.lengths[rows] = other.lengths
         self._crop()
 
@@ -319,9 +319,9 @@ class Seq2SeqState(CausalState):
     ) -> tuple["Seq2SeqState", Tensor]:
         """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
-        tokens = _padded(ids, pad_id, model.device, align_right=False)
+        tokens = pad_rows(ids, pad_id, model.device, align_right=False)
         readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
-        hidden = model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state
+        hidden = model.get_encoder()(input_ids=tokens, attention_mask=unless_all(readable)).last_hidden_state
         state = cls(GrowingCache(), torch.zeros_like(lengths), hidden, readable, GrowingCache(spare=0))
         begin = torch.tensor([list(prefix)], device=model.device).expand(len(ids), -1)
         return state, state._forward(model, begin)
@@ -332,12 +332,12 @@ class Seq2SeqState(CausalState):
 
     def _forward(self, model: Any, tokens: Tensor) -> Tensor:
         self.lengths += tokens.shape[1]
-        mask = _visible(self.lengths, self.cache.width + tokens.shape[1])
+        mask = visible_columns(self.lengths, self.cache.width + tokens.shape[1])
         output = model(
             encoder_outputs=BaseModelOutput(last_hidden_state=self.hidden),  # type: ignore[arg-type]
-            attention_mask=_unless_all(self.readable),
+            attention_mask=unless_all(self.readable),
             decoder_input_ids=tokens,
-            decoder_attention_mask=_unless_all(mask),
+            decoder_attention_mask=unless_all(mask),
             past_key_values=EncoderDecoderCache(self.cache, self.crossed),
             use_cache=True,
         )
@@ -354,16 +354,6 @@ class Seq2SeqState(CausalState):
         prompts = rows[:: self.copies] // self.copies
         self.crossed.select(prompts)
         self.hidden, self.readable = self.hidden[prompts], self.readable[prompts]
-
-    def put(self, rows: Tensor, other: Any) -> None:
-        """Replaces rows by those of new texts."""
-        assert self.copies == other.copies == 1, "copies of a prompt begin and end together"
-        super().put(rows, other)
-        self.crossed.put(rows, other.crossed, align_right=False)
-        width = other.hidden.shape[1]
-        self.hidden[rows, :width] = other.hidden
-        self.readable[rows] = False
-        self.readable[rows, :width] = other.readable
 
     @classmethod
     def join(cls, states: Sequence[Any]) -> "Seq2SeqState":
@@ -382,7 +372,8 @@ class Seq2SeqState(CausalState):
         )
 
 
-def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_right: bool) -> Tensor:
+def pad_rows(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_right: bool) -> Tensor:
+    """Pads rows of tokens to the longest one [rows, width]."""
     width = max(len(row) for row in ids)
     padded = np.full((len(ids), width), fill, np.int64)
     for row, values in zip(padded, ids, strict=True):
@@ -390,11 +381,11 @@ def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_r
     return torch.from_numpy(padded).to(device)
 
 
-def _visible(lengths: Tensor, width: int) -> Tensor:
+def visible_columns(lengths: Tensor, width: int) -> Tensor:
     """Marks the columns of each row, of which the last is the last column of all [B, width]."""
     return torch.arange(width, device=lengths.device) >= width - lengths[:, None]
 
 
-def _unless_all(mask: Tensor) -> Tensor | None:
+def unless_all(mask: Tensor) -> Tensor | None:
     """Returns None for a mask that hides nothing, so that attention takes its faster path."""
     return None if bool(mask.all()) else mask.long()

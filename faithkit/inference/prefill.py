@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from faithkit.inference.decoder_state import GROUPED, CausalState, Seq2SeqState
 from faithkit.inference.decoding import Decoding, Prompt
 from faithkit.inference.prefix_tree import Segment, plan_passes
+from faithkit.inference.t5_state import MODELS, T5State
 from faithkit.linear_layers import speed_up_linear_layers
 
 MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
@@ -102,6 +103,7 @@ class PromptReader:
         self.is_seq2seq = bool(model.config.is_encoder_decoder)
         assert bool(decoder_prefix) == self.is_seq2seq, "an encoder-decoder, and no other model, has a decoder_prefix"
         self.decoder_prefix = tuple(decoder_prefix)
+        self.is_t5 = type(model).__name__ in MODELS
         on_cpu = model.device.type == "cpu"
         self.pass_tokens = CPU_PASS_TOKENS if on_cpu else GPU_PASS_TOKENS
         self.kept_tokens = CPU_KEPT_TOKENS if on_cpu else GPU_KEPT_TOKENS
@@ -109,10 +111,10 @@ class PromptReader:
         slides = getattr(model.config, "sliding_window", None) is not None
         self.min_saved = None if self.is_seq2seq or slides else CPU_MIN_SAVED if on_cpu else GPU_MIN_SAVED
         # A decoder that counts its positions by the columns of the cache cannot begin rows one by one.
-        self.can_refill = not self.is_seq2seq or hasattr(model.config, "relative_attention_num_buckets")
+        self.can_refill = self.is_t5 or not self.is_seq2seq
         use_grouped_attention(model)
         speed_up_linear_layers(model)
-        self.shares_keys = self.is_seq2seq and shares_keys(model)
+        self.shares_keys = self.is_t5 or (self.is_seq2seq and shares_keys(model))
         has_interface = getattr(model, "_supports_attention_backend", False)
         is_grouped = model.config._attn_implementation == GROUPED
         self.can_pack = on_cpu and has_interface and is_grouped and self.min_saved is not None
@@ -196,7 +198,8 @@ class PromptReader:
 
     def _read_part(self, ids: Sequence[NDArray[np.int32]], prefix: CausalState | None) -> tuple[CausalState, Tensor]:
         if self.is_seq2seq:
-            return Seq2SeqState.encode(self.model, ids, self.pad_id, self.decoder_prefix)
+            kind = T5State if self.is_t5 else Seq2SeqState
+            return kind.encode(self.model, ids, self.pad_id, self.decoder_prefix)
         return CausalState.read(self.model, ids, self.pad_id, prefix)
 
 

@@ -38,7 +38,7 @@ def run(family: str, decoding: Decoding, batch_size: int = 16, asked: list[Promp
     return texts(list(engine_of(family, batch_size).generate(asked or prompts(), decoding)))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [*FAMILIES, "mt5"])
 def test_greedy_decoding_is_that_of_each_prompt_alone(family: str) -> None:
     expected = {(p.id, 0): by_huggingface(family, p, max_new_tokens=TIMES) for p in prompts()}
     shuffled = prompts()
