@@ -5,7 +5,8 @@ import torch
 from torch import Tensor, nn
 
 from faithkit import linear_layers
-from faithkit.linear_layers import MIN_ROWS, OneDnnLinear, round_up, speed_up_linear_layers
+from faithkit.hardware import uses_onednn
+from faithkit.linear_layers import MIN_ROWS, OneDnnLinear, missing_rows, round_up, speed_up_linear_layers
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch without oneDNN")
 
@@ -79,3 +80,11 @@ def test_few_numbers_of_rows_occur() -> None:
     rounded = [round_up(number) for number in range(MIN_ROWS, 4097)]
     assert all(0 <= found - number <= max(MIN_ROWS - 1, number / 16) for number, found in enumerate(rounded, MIN_ROWS))
     assert len(set(rounded)) <= 100
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_rows_are_rounded_where_onednn_computes_them(dtype: torch.dtype) -> None:
+    """It keeps a compiled product for each number of rows, so memory would grow with the numbers that occur."""
+    model = nn.Linear(4, 4, dtype=dtype)
+    used = uses_onednn(dtype, torch.device("cpu"))
+    assert missing_rows(model, 1000) == (round_up(1000) - 1000 if used else 0)
