@@ -22,14 +22,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from faithkit.hardware import uses_onednn
+from faithkit.linear_layers import multiply
 from faithkit.sequence_attention import SequenceAttention
 
 NAME = "faithkit_packed"
 NAME_OF_BOTH = "faithkit_packed_or_padded"
 BAND = 64  # queries that share a stretch of keys where attention reaches only so far
 LANES = 32  # numbers of bf16 that a CPU computes at once
-STEP = 64  # oneDNN compiles a product for each length, so lengths are rounded up to multiples of this
-SCORES = 2**19  # scores that are computed at a time, so that they stay in a CPU's cache
+STEP = 32  # oneDNN compiles a product for each length, so lengths are rounded up to multiples of this
+QUERIES = 2048  # bytes of a column of scores that are computed at a time: 512 queries in fp32, 1,024 in bf16
+SCORES = 2**19  # computed at a time, so that they stay in a CPU's cache
+LONG_FP32 = 256  # tokens from which on oneDNN's fp32 products are quicker than torch's fused kernel, which calls MKL
 HALVES = (torch.bfloat16, torch.float16)
 LONG = 2048  # tokens from which on torch's fused kernel is quicker
 
@@ -237,7 +240,7 @@ def packed_attention(
         return _banded(query, key, value, packing, dropout, scaling, reach), None
     assert packing.queries is None or not causal, "a causal token is read with all those before it"
     sizes = (packing.queries or packing.lengths, packing.lengths, packing.lengths)
-    if not causal and packing.longest <= LONG and not is_fused(query) and _infers_in_bf16(query):
+    if not causal and _uses_products(query, packing.longest):
         return _by_products(query[0], key[0], value[0], *sizes[:2], scaling), None
     sides = (
         side[0, :, : sum(lengths)].split(lengths, dim=1)
@@ -274,15 +277,19 @@ def attend(
     return torch.bmm(F.dropout(softmax(scores), dropout), value)
 
 
-def _infers_in_bf16(states: Tensor) -> bool:
-    """Whether oneDNN can compute these states' attention."""
-    is_bf16 = states.dtype == torch.bfloat16 and uses_onednn(states.dtype, states.device)
-    return is_bf16 and not torch.is_grad_enabled()
+def _uses_products(query: Tensor, longest: int) -> bool:
+    """Whether products of oneDNN are the quickest way to the attention of sequences of up to so many tokens."""
+    is_long = longest >= LONG_FP32 if query.dtype == torch.float32 else not is_fused(query)
+    return is_long and _infers_with_onednn(query)
+
+
+def _infers_with_onednn(states: Tensor) -> bool:
+    return uses_onednn(states.dtype, states.device) and not torch.is_grad_enabled()
 
 
 def softmax(scores: Tensor) -> Tensor:
     """Computes the softmax of rows; oneDNN takes half of torch's time or less in bf16, but has no gradient."""
-    if _infers_in_bf16(scores):
+    if scores.dtype == torch.bfloat16 and _infers_with_onednn(scores):
         weights: Tensor = scores.to_mkldnn().softmax(-1).to_dense()
         return weights
     return scores.softmax(-1)
@@ -306,17 +313,31 @@ def _by_products(
     first_query = first_key = 0
     for num_queries, num_keys in zip(queries, keys, strict=True):
         read, seen = (STEP * max(1, -(-count // STEP)) for count in (num_queries, num_keys))
-        heads = max(1, SCORES // (read * seen))
-        for first in range(0, len(query), heads):
-            part = slice(first, first + heads)
-            scores = torch.bmm(
-                query[part, first_query : first_query + read], key[part, first_key : first_key + seen].transpose(1, 2)
-            )
-            scores[:, :, num_keys:] = -torch.inf
-            attended = torch.bmm(softmax(scores), value[part, first_key : first_key + seen])
-            output[first_query : first_query + num_queries, part] = attended[:, :num_queries].transpose(0, 1)
+        around = slice(first_key, first_key + seen)
+        rows = slice(first_query, first_query + read)  # the next sequence overwrites what is too much
+        _attend_in_blocks(query[:, rows], key[:, around], value[:, around], num_keys, output[rows])
         first_query, first_key = first_query + num_queries, first_key + num_keys
     return output[None, :-STEP]
+
+
+def _attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, num_keys: int, output: Tensor) -> None:
+    """Writes the attention to `num_keys` keys to the output [queries, heads, size], a block of scores at a time."""
+    size = QUERIES // query.itemsize
+    heads = max(1, SCORES // (min(size, query.shape[1]) * key.shape[1])) if query.dtype == torch.bfloat16 else 1
+    for row in range(0, query.shape[1], size):
+        rows = slice(row, row + size)
+        for first in range(0, len(query), heads):
+            part = slice(first, first + heads)
+            scores = _multiply_heads(query[part, rows], key[part].transpose(1, 2))
+            scores[:, :, num_keys:] = -torch.inf
+            output[rows, part] = _multiply_heads(softmax(scores), value[part]).transpose(0, 1)
+
+
+def _multiply_heads(left: Tensor, right: Tensor) -> Tensor:
+    """Computes left @ right of each head with oneDNN, in fp32 of a single head, because `bmm` calls MKL."""
+    if left.dtype == torch.bfloat16:
+        return torch.bmm(left, right)
+    return multiply(left[0], right[0].t())[None]
 
 
 def is_fused(query: Tensor) -> bool:
