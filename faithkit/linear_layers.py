@@ -1,10 +1,10 @@
-"""Computes linear layers in fp32 with oneDNN where torch's MKL is slow, in training and inference.
+"""Computes linear layers with oneDNN where that is faster (`faithkit.hardware.uses_onednn`), in training and inference.
 
 torch multiplies fp32 matrices with MKL, which uses AVX-512 on Intel's processors only: on AMD's its products take twice
-the time (`faithkit.hardware.has_slow_mkl`). torch also contains oneDNN, but calls it in bf16 only.
+the time. torch also contains oneDNN, but calls it in bf16 only.
 
 oneDNN compiles a product for each number of rows, and keeps half a megabyte of each. The rows are filled with zeros so
-that few numbers occur.
+that few numbers occur, in bf16 too.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from faithkit.hardware import has_slow_mkl, uses_onednn
+from faithkit.hardware import uses_onednn
 
 MIN_ROWS = 8  # with fewer rows MKL is as fast
 
@@ -50,11 +50,12 @@ def multiply(rows: Tensor, weight: Tensor, bias: Tensor | None = None, activatio
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer that oneDNN computes in fp32 on a CPU; elsewhere, and for a few rows, torch does."""
+    """A linear layer that oneDNN computes in fp32 or bf16 on a CPU; elsewhere, and for a few rows, torch does."""
 
     def forward(self, input: Tensor) -> Tensor:
-        is_fp32 = input.dtype == self.weight.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-        if not is_fp32 or input.device.type != "cpu" or input.numel() < MIN_ROWS * self.in_features:
+        is_known = input.dtype == self.weight.dtype and input.dtype in (torch.float32, torch.bfloat16)
+        is_elsewhere = input.device.type != "cpu" or torch.is_autocast_enabled("cpu")
+        if not is_known or is_elsewhere or input.numel() < MIN_ROWS * self.in_features:
             return F.linear(input, self.weight, self.bias)
         rows = input.flatten(0, -2)
         filling = round_up(len(rows)) - len(rows)
@@ -68,7 +69,7 @@ class OneDnnLinear(nn.Linear):
 
 def speed_up_linear_layers(model: nn.Module) -> None:
     """Lets oneDNN compute a model's linear layers if it is faster here. The weights and their names stay."""
-    if has_slow_mkl() and torch.backends.mkldnn.is_available():
+    if _uses_onednn(model):
         for module in model.modules():
             if type(module) is nn.Linear:
                 module.__class__ = OneDnnLinear
@@ -76,5 +77,9 @@ def speed_up_linear_layers(model: nn.Module) -> None:
 
 def missing_rows(model: nn.Module, number: int) -> int:
     """Returns the rows that a batch lacks to a rounded number; a model that adds them spares its layers the copies."""
+    return round_up(number) - number if _uses_onednn(model) else 0
+
+
+def _uses_onednn(model: nn.Module) -> bool:
     first = next(model.parameters())
-    return round_up(number) - number if uses_onednn(first.dtype, first.device) else 0
+    return uses_onednn(first.dtype, first.device)

@@ -4,7 +4,7 @@ Each layer of a packed row reads a stretch of every window and returns a shorter
 of the answer, a layer below a layer with local attention returns these and the tokens that they can see. The keys and
 values of a layer with full attention are still those of all tokens. The results are exact.
 
-A row of ModernBERT is filled to a multiple of `row_step` tokens; attention leaves the filling out.
+A row of ModernBERT is filled to a rounded number of tokens (`missing_rows`); attention leaves the filling out.
 
 Use it for prediction; a training that reads states of other tokens needs complete layers.
 """
@@ -16,9 +16,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers.activations import GELUActivation
 
 from critic.runtime.last_layer import FAMILIES
-from critic.runtime.products import project, project_gated, row_step
+from faithkit.linear_layers import OneDnnLinear, missing_rows, multiply
 from faithkit.packing import Packing, packed_attention
 
 BERT = {f"{name}Layer" for name in FAMILIES}
@@ -63,7 +64,6 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
     layers = [layer for layer in _layers(model) if isinstance(layer, (BertAnswerLayer, ModernBertAnswerLayer))]
     size, device = torch.tensor(lengths), model.device
     stretches: list[Stretch] = []
-    step = _filling_step(model)
     row = size.cumsum(0) - size  # the place of each window in the row
     for layer in reversed(layers):
         reach = layer.reach
@@ -71,11 +71,11 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
         last = size if reach is None else torch.minimum(end + reach, size)
         read = last - first
         whole = bool((read == size).all())
-        inputs = None if whole else _fill(places_between(row + first, row + last), step).to(device)
+        inputs = None if whole else _fill(model, places_between(row + first, row + last)).to(device)
         kept, queries = None, None
         if bool((read != end - begin).any()):
             start = read.cumsum(0) - read - first
-            kept = _fill(places_between(start + begin, start + end), step).to(device)
+            kept = _fill(model, places_between(start + begin, start + end)).to(device)
             queries = tuple((end - begin).tolist()) if reach is None else None
         packing = Packing(tuple(read.tolist()), device, queries=queries)
         if stretches and stretches[-1].packing == packing:
@@ -87,17 +87,13 @@ def answer_stretches(model: Any, lengths: Sequence[int], begin: Tensor, end: Ten
 
 def fill_inputs(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Fills the model's inputs to the number of tokens that its layers expect."""
-    step = _filling_step(model)
-    return {name: _fill(side, step) if name in PER_TOKEN else side for name, side in batch.items()}
+    return {name: _fill(model, side) if name in PER_TOKEN else side for name, side in batch.items()}
 
 
-def _filling_step(model: Any) -> int:
-    return row_step(model) if any(isinstance(layer, ModernBertAnswerLayer) for layer in _layers(model)) else 1
-
-
-def _fill(side: Tensor, step: int) -> Tensor:
-    """Adds zeros, which are valid tokens and places, until the last dimension is a multiple of the step."""
-    filling = -side.shape[-1] % step
+def _fill(model: Any, side: Tensor) -> Tensor:
+    """Adds zeros, which are valid tokens and places, up to the number of rows that layers of ModernBERT expect."""
+    is_filled = any(isinstance(layer, ModernBertAnswerLayer) for layer in _layers(model))
+    filling = missing_rows(model, side.shape[-1]) if is_filled else 0
     return F.pad(side, (0, filling)) if filling else side
 
 
@@ -163,7 +159,7 @@ class ModernBertAnswerLayer(nn.Module):
         **_: Any,
     ) -> Tensor:
         stretch, attention = stretches[self.index], self.attn
-        qkv = project(attention.Wqkv, self.attn_norm(states))
+        qkv = attention.Wqkv(self.attn_norm(states))
         self._rotate(qkv[..., : self.rotated], position_embeddings, stretch.inputs)
         query, key, value = qkv.unflatten(-1, (3, -1, attention.head_dim)).permute(2, 0, 3, 1, 4)
         if stretch.packing.queries is not None:
@@ -182,9 +178,9 @@ class ModernBertAnswerLayer(nn.Module):
         if stretch.kept is not None:
             states = states[:, stretch.kept]
             seen = seen if stretch.packing.queries is not None else seen[:, stretch.kept]
-        states = project(attention.Wo, seen, added=states)
-        hidden = project_gated(self.mlp.Wi, self.mlp_norm(states), self.mlp.act)
-        return project(self.mlp.Wo, hidden, added=states)
+        states = _add(attention.Wo(seen), states)
+        hidden = compute_gated(self.mlp.Wi, self.mlp_norm(states), self.mlp.act)
+        return _add(self.mlp.Wo(hidden), states)
 
     def _rotate(self, states: Tensor, positions: tuple[Tensor, Tensor], places: Tensor | None) -> None:
         """Rotates queries and keys in place [1, tokens, 2 * heads * size]."""
@@ -196,3 +192,22 @@ class ModernBertAnswerLayer(nn.Module):
         pairs.mul_(angles[:, None])
         if states.dtype != torch.float32:
             states.copy_(torch.view_as_real(pairs).flatten(2))
+
+
+def compute_gated(linear: Any, states: Tensor, activation: nn.Module) -> Tensor:
+    """Computes `activation(hidden) * gate`, where `linear` gives hidden and gate side by side (GEGLU, Shazeer 2020).
+
+    oneDNN computes the activation of a product that is still in the cache.
+    """
+    if type(linear) is not OneDnnLinear or not isinstance(activation, GELUActivation) or torch.is_grad_enabled():
+        hidden, gate = linear(states).chunk(2, dim=-1)
+        gated: Tensor = activation(hidden) * gate
+        return gated
+    weights = linear.weight.chunk(2)
+    biases = (None, None) if linear.bias is None else linear.bias.chunk(2)
+    return multiply(states, weights[1], biases[1]).mul_(multiply(states, weights[0], biases[0], "gelu"))
+
+
+def _add(output: Tensor, states: Tensor) -> Tensor:
+    """Adds the states to a layer's output, in place where no gradient is needed: large tensors are slow to allocate."""
+    return output + states if torch.is_grad_enabled() else output.add_(states)

@@ -39,15 +39,14 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
     if precision == "auto":
         precision = "bf16" if computes_in_bf16(device) else "int8" if supported else "32-true"
     if precision == "bf16":
-        return to_bf16(model)
+        model = to_bf16(model)
     if precision == "int8":
         if not supported:
             raise UserError("int8 scoring is for x86 CPUs", hint="use bf16 on a GPU, else 32-true")
         quantise(model, calibrate)
         if computes_in_bf16(device):
             to_bf16(model)
-    if precision == "32-true":
-        speed_up_linear_layers(model)
+    speed_up_linear_layers(model)
     return model
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from critic.runtime.answer_layers import answer_stretches, keep_answers
 from critic.tagger.windows import _answer_logits
+from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.packing import use_packed_attention
 from tests.faithkit.test_packing import build
 
@@ -41,7 +42,9 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[torch.nn.Module, torc
     assert use_packed_attention(whole)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("faithkit.hardware.has_slow_mkl", lambda: bool(by_onednn))
-        yield whole, keep_answers(copy.deepcopy(whole))
+        short = keep_answers(copy.deepcopy(whole))
+        speed_up_linear_layers(short)
+        yield whole, short
 
 
 @settings(max_examples=40, deadline=None)

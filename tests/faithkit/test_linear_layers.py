@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from faithkit import linear_layers
 from faithkit.hardware import uses_onednn
 from faithkit.linear_layers import MIN_ROWS, OneDnnLinear, missing_rows, round_up, speed_up_linear_layers
 
@@ -55,6 +54,14 @@ def test_frozen_weights_get_no_gradient() -> None:
     assert len(of_fast) == 2 and torch.allclose(of_fast[1], of_plain[1], rtol=1e-4, atol=1e-4)
 
 
+def test_bf16_differs_by_its_rounding_alone() -> None:
+    plain, fast = (layer.bfloat16() for layer in make_pair())
+    for expected, found in zip(
+        gradients(plain, torch.randn(50, 24).bfloat16()), gradients(fast, torch.randn(50, 24).bfloat16()), strict=True
+    ):
+        assert found.dtype == torch.bfloat16 and found.shape == expected.shape
+
+
 def test_other_precisions_are_torchs() -> None:
     plain, fast = make_pair()
     states = torch.randn(50, 24)
@@ -65,7 +72,7 @@ def test_other_precisions_are_torchs() -> None:
 
 @pytest.mark.parametrize("slow", [True, False])
 def test_a_model_keeps_its_weights_and_their_names(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linear_layers, "has_slow_mkl", lambda: slow)
+    monkeypatch.setattr("faithkit.hardware.has_slow_mkl", lambda: slow)
     model = nn.Sequential(nn.Embedding(10, 8), nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 3)))
     before = {name: weights.data_ptr() for name, weights in model.state_dict().items()}
     ids = torch.arange(10)
