@@ -29,7 +29,7 @@ NAME = "faithkit_packed"
 NAME_OF_BOTH = "faithkit_packed_or_padded"
 BAND = 64  # queries that share a stretch of keys where attention reaches only so far
 LANES = 32  # numbers of bf16 that a CPU computes at once
-STEP = 32  # oneDNN compiles a product for each length, so lengths are rounded up to multiples of this
+QUERY_STEP, KEY_STEP = 128, 64  # oneDNN compiles a product for each length, so lengths are rounded up to these
 QUERIES = 2048  # bytes of a column of scores that are computed at a time: 512 queries in fp32, 1,024 in bf16
 SCORES = 2**19  # computed at a time, so that they stay in a CPU's cache
 LONG_FP32 = 256  # tokens from which on oneDNN's fp32 products are quicker than torch's fused kernel, which calls MKL
@@ -307,17 +307,19 @@ def _by_products(
         queries: The number of queries of each sequence.
         keys: And of keys.
     """
-    output = query.new_zeros(query.shape[1] + STEP, len(query), value.shape[-1])
+    output = query.new_zeros(query.shape[1] + QUERY_STEP, len(query), value.shape[-1])
     query = query * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    query, key, value = (F.pad(side, (0, 0, 0, STEP)) for side in (query, key, value))
+    query, key, value = (F.pad(side, (0, 0, 0, QUERY_STEP)) for side in (query, key, value))
     first_query = first_key = 0
     for num_queries, num_keys in zip(queries, keys, strict=True):
-        read, seen = (STEP * max(1, -(-count // STEP)) for count in (num_queries, num_keys))
+        read, seen = (
+            step * max(1, -(-count // step)) for count, step in ((num_queries, QUERY_STEP), (num_keys, KEY_STEP))
+        )
         around = slice(first_key, first_key + seen)
         rows = slice(first_query, first_query + read)  # the next sequence overwrites what is too much
         _attend_in_blocks(query[:, rows], key[:, around], value[:, around], num_keys, output[rows])
         first_query, first_key = first_query + num_queries, first_key + num_keys
-    return output[None, :-STEP]
+    return output[None, :-QUERY_STEP]
 
 
 def _attend_in_blocks(query: Tensor, key: Tensor, value: Tensor, num_keys: int, output: Tensor) -> None:
