@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from critic.requests import Request
+from critic.runtime.onnx_model import ONNX
 from data_modules.encoding.encoder import question_text
 from faithkit.arguments import read_choice
 from faithkit.errors import UserError
@@ -46,7 +47,8 @@ def apply_precision(model: Any, precision: str, device: str, calibrate: Callable
         quantise(model, calibrate)
         if computes_in_bf16(device):
             to_bf16(model)
-    speed_up_linear_layers(model)
+    if precision != ONNX:
+        speed_up_linear_layers(model)
     return model
 
 
