@@ -8,7 +8,7 @@ PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-c
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo reproduce test test-all fuzz paper-smoke label-studio vllm-cpu adapters check bench bench-gpu gpu-check newest lock install-locked licences sbom serve clean
+.PHONY: help demo reproduce test test-all test-gpu fuzz paper-smoke label-studio vllm-cpu adapters check bench bench-gpu gpu-check newest lock install-locked licences sbom serve clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | column -t -s "$$(printf '\t')"
@@ -104,6 +104,9 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 
 bench: $(VENV)/.installed-bench ## the benchmarks of speed/RESULTS.md, on one core; BENCH=--quick: small sizes, changes no file
 	OMP_NUM_THREADS=1 $(PY) -m speed $(BENCH)
+
+test-gpu: $(VENV)/.installed-dev ## the tests that need a CUDA GPU
+	$(PY) -m pytest -n $(WORKERS) -m gpu
 
 bench-gpu: $(VENV)/.installed ## on a CUDA GPU: training, scoring, and the tagger beside LettuceDetect (speed/peers/README.md)
 	$(PY) -m speed.gpu_speed $(BENCH)
