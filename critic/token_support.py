@@ -188,7 +188,7 @@ class TokenSupport:
         chosen = rank_parts(part, knowledge, start, start + self.window, self.max_windows)
         return [starts[place] for place in sorted(chosen.tolist())]
 
-    @torch.inference_mode()
+    @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def encode_windows(
         self, texts: Sequence[NDArray[np.int32]], windows: Sequence[tuple[int, int]]
     ) -> Iterator[tuple[int, int, Tensor]]:

@@ -148,7 +148,7 @@ class JudgeModule(TrainingModule):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    @torch.inference_mode()
+    @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
         logits = run_model(self.model, batch).logits
         rows = torch.arange(len(batch["index"]), device=logits.device)

@@ -58,7 +58,7 @@ class TransformersEngine:
         """The type of the model's device."""
         return self.model.device.type
 
-    @torch.inference_mode()
+    @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yields the completions as they end; long prompts are begun first."""
         check_prompts(prompts)
@@ -80,7 +80,7 @@ class TransformersEngine:
             yield from batch.advance(self.reader, decoding)
             batch = batch.compacted(keep_ended=bool(waiting) and self.reader.can_refill)
 
-    @torch.inference_mode()
+    @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def next_probabilities(
         self, prompts: Sequence[Prompt], tokens: Sequence[int]
     ) -> Iterator[tuple[str, NDArray[np.float64]]]:
