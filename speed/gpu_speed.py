@@ -1,6 +1,6 @@
 """Measures training and scoring on a CUDA GPU as a share of its BF16 matrix rate; random weights of the true shapes.
 
-Training is that of `train.py` with its callbacks, from the first batch to the last; scoring is `Critic.score`, which
+Training is that of `train.py` without checkpoints, from the first batch to the last; scoring is `Critic.score`, which
 also tokenises. The matrix rate is measured in the same run, by multiplying large matrices. Products with padding do not
 count. A language model runs with as many of its layers as fit. speed.tagger_speed runs on a GPU too (--device cuda).
 

@@ -176,7 +176,10 @@ def train_one_epoch(
     monitor: str,
     device: str = "cpu",
 ) -> tuple[float, float]:
-    """Trains in our Trainer with its callbacks, on one thread or GPU; `build` makes the module of optimizer options.
+    """Trains in our Trainer with its callbacks but no checkpoints, on one thread or GPU.
+
+    Args:
+        build: Makes the module of optimizer options.
 
     Returns:
         The seconds of encoding, and of training from the first batch to the last: of the CPU, or wall time with a GPU.

@@ -230,7 +230,7 @@ class CausalState:
         Returns:
             A state with a row for each text, and the next tokens' logits [texts, V].
         """
-        tokens, done = pad_rows(ids, pad_id, model.device, align_right=True), prefix.cache.width if prefix else 0
+        tokens, done = _padded(ids, pad_id, model.device, align_right=True), prefix.cache.width if prefix else 0
         lengths = torch.tensor([len(row) for row in ids], device=model.device)
         new = visible_columns(lengths, tokens.shape[1])
         cache = GrowingCache()
@@ -238,7 +238,7 @@ class CausalState:
             cache = prefix.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE_COLUMNS)
         output = model(
             input_ids=tokens,
-            attention_mask=unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
+            attention_mask=_unless_all(torch.cat([new.new_ones(len(ids), done), new], dim=1)),
             position_ids=done + (new.long().cumsum(1) - 1).clamp_min(0),
             past_key_values=cache,
             use_cache=True,
@@ -254,7 +254,7 @@ class CausalState:
         mask = visible_columns(self.lengths, self.cache.width + 1)
         output = model(
             input_ids=tokens[:, None],
-            attention_mask=unless_all(mask),
+            attention_mask=_unless_all(mask),
             position_ids=self.lengths[:, None] - 1,
             past_key_values=self.cache,
             use_cache=True,
@@ -318,11 +318,9 @@ class Seq2SeqState(CausalState):
         cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
     ) -> tuple["Seq2SeqState", Tensor]:
         """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
-        lengths = torch.tensor([len(row) for row in ids], device=model.device)
-        tokens = pad_rows(ids, pad_id, model.device, align_right=False)
-        readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
-        hidden = model.get_encoder()(input_ids=tokens, attention_mask=unless_all(readable)).last_hidden_state
-        state = cls(GrowingCache(), torch.zeros_like(lengths), hidden, readable, GrowingCache(spare=0))
+        hidden, readable = encode_prompts(model, ids, pad_id)
+        lengths = torch.zeros(len(ids), dtype=torch.long, device=model.device)
+        state = cls(GrowingCache(), lengths, hidden, readable, GrowingCache(spare=0))
         begin = torch.tensor([list(prefix)], device=model.device).expand(len(ids), -1)
         return state, state._forward(model, begin)
 
@@ -335,9 +333,9 @@ class Seq2SeqState(CausalState):
         mask = visible_columns(self.lengths, self.cache.width + tokens.shape[1])
         output = model(
             encoder_outputs=BaseModelOutput(last_hidden_state=self.hidden),  # type: ignore[arg-type]
-            attention_mask=unless_all(self.readable),
+            attention_mask=_unless_all(self.readable),
             decoder_input_ids=tokens,
-            decoder_attention_mask=unless_all(mask),
+            decoder_attention_mask=_unless_all(mask),
             past_key_values=EncoderDecoderCache(self.cache, self.crossed),
             use_cache=True,
         )
@@ -372,8 +370,15 @@ class Seq2SeqState(CausalState):
         )
 
 
-def pad_rows(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_right: bool) -> Tensor:
-    """Pads rows of tokens to the longest one [rows, width]."""
+def encode_prompts(model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Encodes prompts; returns the encoder's output [B, L, H], and which of its positions are not padding [B, L]."""
+    lengths = torch.tensor([len(row) for row in ids], device=model.device)
+    tokens = _padded(ids, pad_id, model.device, align_right=False)
+    readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
+    return model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state, readable
+
+
+def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_right: bool) -> Tensor:
     width = max(len(row) for row in ids)
     padded = np.full((len(ids), width), fill, np.int64)
     for row, values in zip(padded, ids, strict=True):
@@ -386,6 +391,6 @@ def visible_columns(lengths: Tensor, width: int) -> Tensor:
     return torch.arange(width, device=lengths.device) >= width - lengths[:, None]
 
 
-def unless_all(mask: Tensor) -> Tensor | None:
+def _unless_all(mask: Tensor) -> Tensor | None:
     """Returns None for a mask that hides nothing, so that attention takes its faster path."""
     return None if bool(mask.all()) else mask.long()

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from faithkit.inference.decoder_state import CausalState, GrowingCache, pad_rows, unless_all, visible_columns
-
-MODELS = ("T5ForConditionalGeneration", "MT5ForConditionalGeneration")
+from faithkit.inference.decoder_state import CausalState, GrowingCache, encode_prompts, visible_columns
 
 
 class PromptKeys:
@@ -73,15 +71,12 @@ class T5State(CausalState):
         cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: Sequence[int]
     ) -> tuple["T5State", Tensor]:
         """Encodes prompts of similar lengths and decodes the prefix; returns their state and the logits [B, V]."""
-        lengths = torch.tensor([len(row) for row in ids], device=model.device)
-        tokens = pad_rows(ids, pad_id, model.device, align_right=False)
-        readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
-        hidden = model.get_encoder()(input_ids=tokens, attention_mask=unless_all(readable)).last_hidden_state
+        hidden, readable = encode_prompts(model, ids, pad_id)
         layers = [block.layer[1].EncDecAttention for block in model.decoder.block]
         states = [(_as_keys(layer.k(hidden), layer), _as_keys(layer.v(hidden), layer)) for layer in layers]
         rows = torch.arange(len(ids), device=model.device)
         crossed = PromptKeys(rows, states, _bias_of(readable, hidden.dtype)[:, None, None])
-        state = cls(GrowingCache(), torch.zeros_like(lengths), [crossed])
+        state = cls(GrowingCache(), torch.zeros_like(rows), [crossed])
         for token in prefix:
             logits = state.step(model, torch.full_like(rows, token))
         return state, logits

@@ -1,4 +1,4 @@
-"""A gated layer whose activation oneDNN computes: the same as step by step."""
+"""Gated feed-forward layers: with oneDNN the results are those of the product, activation and gate one by one."""
 
 import pytest
 import torch

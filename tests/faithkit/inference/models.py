@@ -37,7 +37,7 @@ def _made(family: str) -> Any:
         )
     if family == "t5":
         return t.T5ForConditionalGeneration(t.T5Config(**shared, **T5_SIZE, initializer_factor=2.0))
-    if family == "mt5":  # a T5 with gates, whose logits are not scaled
+    if family == "mt5":  # T5 with gated feed-forward layers and unscaled logits
         return t.MT5ForConditionalGeneration(t.MT5Config(**shared, **T5_SIZE, initializer_factor=2.0))
     if family == "t5gemma":  # an encoder-decoder whose heads share keys
         side = {**shared, **SMALL, "head_dim": 8, "intermediate_size": 64}
