@@ -6,7 +6,7 @@ Passages of knowledge become one text here.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from faithkit.errors import UserError, shorten
@@ -39,16 +39,54 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Why a span is marked: the closest sentence of the context, and what it says instead.
+
+    Args:
+        text: The sentence, `context[start:end]`; empty if no sentence is close.
+        start: Its first character in the passage.
+        end: The character after its last.
+        passage: The number of the passage, from 0; a context that is one text is passage 0.
+        reason: Such as `the context says 24 months`, `negated in the context`, `not in the context`.
+    """
+
+    text: str = ""
+    start: int = 0
+    end: int = 0
+    passage: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A stretch `text[start:end]` of a response, in characters."""
+    """A stretch `text[start:end]` of a response, in characters.
+
+    Args:
+        label: Its type.
+        score: The probability that it is unsupported.
+        text: The marked characters; empty in the records of datasets, whose examples hold the response.
+        evidence: The closest sentence of the context and the reason, where a detector gives them.
+    """
 
     start: int
     end: int
     label: str
     score: float | None = None
+    text: str = ""
+    evidence: Evidence | None = None
 
     def __post_init__(self) -> None:
         _require(0 <= self.start <= self.end, f"a span needs 0 <= start <= end, got {self.start} and {self.end}")
+
+    @property
+    def type(self) -> str:
+        """The label, by the name in results."""
+        return self.label
+
+    @property
+    def probability(self) -> float | None:
+        """The score, by the name in results."""
+        return self.score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +141,7 @@ class Example:
         if "history" in values:
             values["history"] = tuple(Turn(**turn) for turn in values["history"])
         if values.get("spans") is not None:
-            values["spans"] = tuple(Span(**span) for span in values["spans"])
+            values["spans"] = tuple(span_from_dict(span) for span in values["spans"])
         for name in ("tags", "negatives"):
             if name in values:
                 values[name] = tuple(values[name])
@@ -112,10 +150,13 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A detector's judgement of one example, or a generator's response to it.
+    """A detector's result for one response, or a generator's response to one example.
+
+    Every detector returns it, for single responses, lists and examples alike. `probability` is the score, by the
+    name that tables and the service use.
 
     Args:
-        label: hallucinated, faithful or unparsed; None without a judgement.
+        label: hallucinated, faithful or unparsed; None without a judgement, or if the detector abstains.
         score: P(hallucinated), None if the detector gives none.
         text: The response of a generator, or a detector's text besides its label.
         failed: Its request failed, and `text` is the reason: no reply, and never read as one.
@@ -139,9 +180,14 @@ class Prediction:
             in_range = number and 0 <= self.score <= 1
             _require(in_range, f"score must lie in 0..1, got {shorten(self.score)}")
 
+    @property
+    def probability(self) -> float | None:
+        """P(hallucinated)."""
+        return self.score
+
     def to_dict(self) -> dict[str, Any]:
         """Converts to the five keys of a predictions file, always all of them; a failed one says so in a sixth."""
-        spans = [{"start": s.start, "end": s.end, "label": s.label, "score": s.score} for s in self.spans]
+        spans = [span_to_dict(span) for span in self.spans]
         row = {"id": self.id, "label": self.label, "score": self.score, "spans": spans, "text": self.text}
         return {**row, "failed": True} if self.failed else row
 
@@ -152,10 +198,26 @@ class Prediction:
             id=row["id"],
             label=row.get("label"),
             score=row.get("score"),
-            spans=tuple(Span(**span) for span in row.get("spans") or ()),
+            spans=tuple(span_from_dict(span) for span in row.get("spans") or ()),
             text=row.get("text") or "",
             failed=row.get("failed") is True,
         )
+
+
+def span_to_dict(span: Span) -> dict[str, Any]:
+    """Converts a span to the keys of a predictions file: four always, `text` and `evidence` where they are known."""
+    row: dict[str, Any] = {"start": span.start, "end": span.end, "label": span.label, "score": span.score}
+    if span.text:
+        row["text"] = span.text
+    if span.evidence is not None:
+        row["evidence"] = asdict(span.evidence)
+    return row
+
+
+def span_from_dict(row: Mapping[str, Any]) -> Span:
+    """Reverses `span_to_dict`."""
+    evidence = row.get("evidence")
+    return Span(**{**row, "evidence": Evidence(**evidence) if isinstance(evidence, Mapping) else evidence})
 
 
 _DEFAULTS: dict[str, Any] = {"history": (), "tags": (), "negatives": (), "meta": {}}
@@ -165,7 +227,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Turn):
         return {"speaker": value.speaker, "text": value.text}
     if isinstance(value, Span):
-        return {f.name: v for f in fields(value) if (v := getattr(value, f.name)) is not None}
+        return {name: v for name, v in span_to_dict(value).items() if v is not None}
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
