@@ -22,7 +22,7 @@ from faithkit.arguments import (
     wrong,
 )
 from faithkit.errors import UserError
-from faithkit.records import Example, Turn, number_passages
+from faithkit.records import Evidence, Example, Turn, number_passages
 
 Result = TypeVar("Result")
 _END = object()
@@ -94,6 +94,7 @@ class TaggedSpan:
     text: str
     label: str
     score: float
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from speed.worker import start_worker
 
 PYTHON, CODE = "FAITHKIT_ORIGINALS_PYTHON", "FAITHKIT_ORIGINALS_CODE"
 SCRIPT = Path(__file__).parent / "peers" / "known_worker.py"
-ROWS = ROOT / "tests" / "everyday_answers" / "fitting.jsonl"
+ROWS = ROOT / "data_modules" / "everyday_answers" / "fitting.jsonl"
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from faithkit_workflows.serve.schemas import Row
 from speed.measure import ROOT, BenchmarkParser, require, table, write_results
 from speed.servers import SERVE, memory_mib, run_server, send, wait_for, write_bodies
 
-ANSWERS = ROOT / "tests/everyday_answers/development.jsonl"
+ANSWERS = ROOT / "data_modules/everyday_answers/development.jsonl"
 NUM_ROWS, SHORT_WORDS = 400, 200
 NUM_SINGLE = 60  # requests and calls one after the other
 URL = "http://127.0.0.1:8471"

@@ -32,6 +32,7 @@ from critic.support.normal_forms import (
     NEGATION,
     NUMBER,
     QUANTIFIER,
+    SENTENCE_END,
     STOP,
     UNIT,
     WORD,
@@ -40,6 +41,8 @@ from critic.support.normal_forms import (
     opposites,
     read_quantities,
 )
+from critic.support.values import Pair
+from faithkit.records import Evidence
 
 KINDS = (ANSWER, WORD, NAME, NUMBER, DATE, UNIT, NEGATION, QUANTIFIER, MODAL)
 VALUES = (WORD, NAME, NUMBER, DATE, UNIT)
@@ -86,6 +89,9 @@ FEATURES = (
     *(f"kind: {kind}" for kind in KINDS),
     *(f"{kind}: {name}" for name in ("absent", "elsewhere", "margin", "closest word") for kind in VALUES),
     "length of the response",
+    "value that the context does not have",
+    "value of the context",
+    "value of the context near the same words",
 )
 
 RANGE, DECAY = 10, 8.0  # words on each side that decide the fit of a place; distance at which their weight is 1/e
@@ -182,25 +188,33 @@ class Match:
     norms: dict[str, set[str]]
 
 
-def compute_features(context: Encoded, question: Encoded, response: Encoded) -> tuple[list[int], Floats]:
-    """Computes FEATURES of the words of a response, without stop words.
-
-    Returns:
-        The places of these words, and their features [words, features].
-    """
-    places = [place for place, word in enumerate(response.words) if word.kind != STOP]
-    if not context.words:
-        context = Encoded([Word(0, 0, "", "", STOP, 0)], np.zeros((1, response.states.shape[1]), np.float32))
-    alignment = Alignment(context, question, response)
-    rows = [alignment.features(place) for place in places]
-    return places, np.array(rows, np.float64).reshape(len(places), len(FEATURES))
-
-
 class Alignment:
-    """The alignment of a response with its context."""
+    """The alignment of a response with its context.
 
-    def __init__(self, context: Encoded, question: Encoded, response: Encoded):
-        self.context, self.response = context, response
+    Args:
+        pairs: The values of the response, compared with those of the context.
+        knowledge: The text of the context.
+        parts: The parts of it that were encoded.
+
+    Attributes:
+        places: The places of the response's words that are no stop words.
+        features: Their FEATURES [words, features].
+    """
+
+    def __init__(
+        self,
+        context: Encoded,
+        question: Encoded,
+        response: Encoded,
+        *,
+        pairs: Sequence[Pair] = (),
+        knowledge: str = "",
+        parts: Sequence[str] = (),
+    ):
+        if not context.words:
+            context = Encoded([Word(0, 0, "", "", STOP, 0)], np.zeros((1, response.states.shape[1]), np.float32))
+        self.context, self.response, self.pairs = context, response, pairs
+        self.knowledge, self.parts = knowledge, parts
         self.words = response.words
         self.closeness = response.states @ context.states.T  # [response words, context words]
         self.equal = response.norms[:, None] == context.norms[None]
@@ -214,10 +228,86 @@ class Alignment:
         self.distance = _positions(response.words, sentence_ends=False)
         numbers = sorted({word.sentence for word in response.words})
         self.matches = {number: self._match(number) for number in numbers}
-        self.length = math.log1p(sum(word.kind != STOP for word in response.words))
+        self.places = [place for place, word in enumerate(response.words) if word.kind != STOP]
+        self.length = math.log1p(len(self.places))
+        rows = [self._word_features(place) for place in self.places]
+        self.features = np.array(rows, np.float64).reshape(len(self.places), len(FEATURES))
 
-    def features(self, place: int) -> list[float]:
+    def find_pair(self, place: int) -> Pair | None:
+        """Finds the compared value that a word is part of."""
+        word = self.words[place]
+        return next((pair for pair in self.pairs if pair.value.start < word.end and word.start < pair.value.end), None)
+
+    def find_evidence(self, places: Sequence[int], logits: Floats) -> Evidence:
+        """Finds the sentence of the context that a span is compared with, and the reason why it is marked.
+
+        Args:
+            places: The words of the span.
+            logits: How unsupported each of them is; the worst one decides where no value is wrong.
+        """
+        for pair in map(self.find_pair, places):
+            if pair is not None and pair.is_unsupported:
+                if pair.closest is None:
+                    return self._quote("not in the context", self.matches[self.words[places[0]].sentence].first)
+                says = "the context says" if pair.shares_head else "not in the context, which says"
+                start, end = sentence_at(self.knowledge, pair.closest.start)
+                reason = f"{says} {pair.closest.text}"
+                return Evidence(text=self.knowledge[start:end], start=start, end=end, reason=reason)
+        return self._quote(*self._explain(places[int(np.argmax(logits))]))
+
+    def _quote(self, reason: str, first: int) -> Evidence:
+        """Makes evidence of the sentence of the context that a word is in."""
+        words = self.context.words
+        last, number = first, words[first].sentence
+        while last + 1 < len(words) and words[last + 1].sentence == number:
+            last += 1
+        while first and words[first - 1].sentence == number:
+            first -= 1
+        for part in self.parts:  # which of them the words are in is not kept, but a sentence is in the knowledge as it is
+            found = self.knowledge.find(part[words[first].start : words[last].end]) if words[last].end <= len(part) else -1
+            if found >= 0 and words[first].lower in part[words[first].start : words[first].end].lower().replace("’", "'"):
+                start, end = sentence_at(self.knowledge, found)
+                return Evidence(text=self.knowledge[start:end], start=start, end=end, reason=reason)
+        return Evidence(reason=reason)
+
+    def _explain(self, place: int) -> tuple[str, int]:
+        """Says why a word may be unsupported: the reason, and a word of the sentence of the context that it refers to."""
+        word, match = self.words[place], self.matches[self.words[place].sentence]
+        context, here = self.context.words, self.response.negated[place]
+        matched = range(match.first, match.end)
+        counterpart = match.first + int(self.closeness[place, match.first : match.end].argmax())
+        is_aligned = float(self.closeness[place, counterpart]) > ALIGNED
+        there = self.context.negated[counterpart]
+        if word.kind == NEGATION or (is_aligned and here and not there):
+            return ("negated in the answer only", match.first) if not match.norms[NEGATION] else ("negated otherwise in the context", match.first)
+        if is_aligned and there and not here:
+            return "negated in the context", match.first
+        if word.kind in (WORD, NAME):
+            opposite = opposites(word.norm)
+            found = next((context[n].lower for n in matched if context[n].norm in opposite), None)
+            if found:
+                return f'the context says "{found}"', match.first
+        if word.kind in (QUANTIFIER, MODAL) and match.norms[word.kind] and word.norm not in match.norms[word.kind]:
+            found = next(context[n].lower for n in matched if context[n].kind == word.kind)
+            return f'the context says "{found}"', match.first
+        if not bool(self.equal[place].any()):
+            return "not in the context", match.first
+        others = [other for other in match.content if other != place]
+        is_value = word.kind in (NAME, NUMBER, DATE) and bool(others or self.asked)
+        same, rivals = self._find_rivals(place, match) if is_value else ([], [])
+        if rivals and same:
+            fit = self._fit(place, others)
+            best = max(rivals, key=lambda rival: float(fit[rival]))
+            if float(fit[best]) > _best(fit, same):
+                name = context[best]
+                shown = name.lower.title() if name.kind in (NAME, DATE) else name.lower
+                return f"in the context, but {shown} is closer to what the answer says", best
+        return "does not fit the closest sentence of the context", match.first
+
+    def _word_features(self, place: int) -> list[float]:
         """Computes the FEATURES of one word."""
+        pair = self.find_pair(place)
+        is_known = pair is not None and not pair.is_unsupported
         word, match = self.words[place], self.matches[self.words[place].sentence]
         known, in_match = bool(self.equal[place].any()), bool(self.equal_in_sentence[place, match.number])
         closest = float(self.closeness[place].max())
@@ -249,6 +339,9 @@ class Alignment:
             *kinds,
             *(float(value) * kind for value in crossed for kind in values),
             self.length,
+            pair is not None and pair.is_unsupported,
+            is_known,
+            is_known and pair is not None and pair.shares_head,
         ]
 
     def _near(self) -> Floats:
@@ -293,12 +386,17 @@ class Alignment:
         others = [other for other in match.content if other != place]
         if self.words[place].kind not in CONTENT or not (others or self.asked):
             return False, False, 0.0, 0.0
+        fit = self._fit(place, others)
+        same, rivals = self._find_rivals(place, match)
+        return bool(same), bool(rivals), _best(fit, same), _best(fit, rivals)
+
+    def _fit(self, place: int, others: Sequence[int]) -> Floats:
+        """Computes how well a word of the response fits the place of each word of the context [context words]."""
         near = [1 / (1 + abs(self.distance[place] - self.distance[other]) / 2) for other in others]
         weights = np.array(near + [QUESTION_WEIGHT] * len(self.asked))
         rows = [*others, *range(len(self.words), len(self.words) + len(self.asked))]
-        fit = (weights / weights.sum()) @ self.near[rows]
-        same, rivals = self._find_rivals(place, match)
-        return bool(same), bool(rivals), _best(fit, same), _best(fit, rivals)
+        fit: Floats = (weights / weights.sum()) @ self.near[rows]
+        return fit
 
     def _find_rivals(self, place: int, match: Match) -> tuple[list[int], list[int]]:
         """Finds the places of a value in the context, and those of its rivals."""
@@ -354,6 +452,19 @@ class Alignment:
             word.kind == QUANTIFIER and not quantifiers,
             word.kind == MODAL and bool(modals) and word.norm not in modals,
         )
+
+
+def sentence_at(text: str, position: int) -> tuple[int, int]:
+    """Finds the sentence around a character: its first character and the one after its last."""
+    start, end = 0, len(text)
+    for found in SENTENCE_END.finditer(text):
+        if found.end() > position:
+            end = found.start()
+            break
+        start = found.end()
+    while start < end and text[start].isspace():
+        start += 1
+    return start, end if end > start else start
 
 
 def _find_quantities(

@@ -17,15 +17,16 @@ from tqdm.auto import tqdm
 from critic.logistic import sigmoid
 from critic.requests import Request, Tagged, TaggedSpan, read_requests, request_of
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
+from critic.support.alignment import Alignment, Floats
 from critic.support.bert_encoder import WEIGHTS, load_bert
-from critic.support.word_model import WordModel, find_spans
+from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import ContextCache, WordEncoder, encode_and_align
 from faithkit import arguments
 from faithkit.arguments import read_examples
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, join_passages
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Evidence, Example, Prediction, Span, join_passages
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
@@ -92,6 +93,22 @@ class SupportDetector:
         )
 
     @property
+    def unsure_from(self) -> float:
+        """The probability from which people are told that the detector is unsure, up to the threshold."""
+        return float(self.model.unsure_from)
+
+    @property
+    def rates(self) -> dict[str, float] | None:
+        """Recall and false alarms of the threshold on answers of authors left out of the fit; None if it was changed."""
+        aims = self.model.aims.values()
+        return next((aim for aim in aims if abs(aim["threshold"] - self.model.threshold) < 1e-9), None)
+
+    def set_aim(self, aim: str) -> None:
+        """Sets the threshold to that of an aim: balanced, recall or precision."""
+        arguments.read_choice("aim", aim, tuple(self.model.aims))
+        self.set_threshold(self.model.aims[aim]["threshold"])
+
+    @property
     def threshold(self) -> float:
         """The probability from which a response is labelled hallucinated."""
         return float(self.model.threshold)
@@ -130,7 +147,10 @@ class SupportDetector:
         for begin in tqdm(range(0, len(examples), CHUNK), "checking", disable=quiet, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
             for example, checked in zip(chunk, self.check([request_of(one) for one in chunk]), strict=True):
-                spans = tuple(Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in checked.spans)
+                spans = tuple(
+                    Span(start=s.start, end=s.end, label=s.label, score=s.score, text=s.text, evidence=s.evidence)
+                    for s in checked.spans
+                )
                 yield Prediction(id=example.id, label=checked.label, score=checked.score, spans=spans)
 
     def check(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Tagged]:
@@ -145,27 +165,57 @@ class SupportDetector:
     def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Tagged]:
         aligned = encode_and_align(self.encoder, [(r.knowledge or "", r.question, r.response) for r in requests])
         results = []
-        for request, (response, places, features) in zip(requests, aligned, strict=True):
+        for request, alignment in zip(requests, aligned, strict=True):
+            places, features = alignment.places, alignment.features
             logits = self.model.word_logits(features)
             score = float(sigmoid(self.model.response_logit(logits, features))) if places else 0.0
+            if places and features[:, VALUE].any():
+                score = max(score, self.model.value_probability)
             is_hallucinated = bool(places) and score >= threshold
-            spans = []
-            if is_hallucinated:
-                words = [response.words[place] for place in places]
-                gaps = [place - before - 1 for before, place in zip([-9, *places], places, strict=False)]
-                characters, sentences = [(word.start, word.end) for word in words], [word.sentence for word in words]
-                cut = float(logit(self.model.span_threshold))
-                spans = [
-                    TaggedSpan(start=start, end=end, text=request.response[start:end], label=UNTYPED, score=mean)
-                    for start, end, mean in find_spans(characters, sentences, gaps, logits, cut)
-                ]
+            spans = self._mark(request.response, alignment, logits) if is_hallucinated else []
             results.append(Tagged(label=HALLUCINATED if is_hallucinated else FAITHFUL, score=score, spans=spans))
         return results
+
+    def _mark(self, response: str, alignment: Alignment, logits: Floats) -> list[TaggedSpan]:
+        """Marks the values that the context does not have, and in other sentences the words above the span threshold."""
+        words, places = alignment.words, alignment.places
+        pairs = [pair for pair in alignment.pairs if pair.is_unsupported]
+        sentences = {pair.value.sentence for pair in pairs}
+        rest = [n for n, place in enumerate(places) if words[place].sentence not in sentences]
+        found: list[tuple[int, int, float]] = []
+        for pair in pairs:
+            inside = [n for n, place in enumerate(places) if alignment.find_pair(place) is pair]
+            probability = float(sigmoid(logits[inside].max())) if inside else 0.0
+            found.append((pair.value.start, pair.value.end, max(probability, self.model.value_probability)))
+        if rest:
+            cut = float(logit(self.model.span_threshold))
+            cut = cut if pairs else min(cut, float(logits.max()))
+            chosen = [places[n] for n in rest]
+            gaps = [place - before - 1 for before, place in zip([-9, *chosen], chosen, strict=False)]
+            characters = [(words[place].start, words[place].end) for place in chosen]
+            found += find_spans(characters, [words[place].sentence for place in chosen], gaps, logits[rest], cut)
+        return [
+            TaggedSpan(
+                start=start,
+                end=end,
+                text=response[start:end],
+                label=UNTYPED,
+                score=score,
+                evidence=_find_evidence(alignment, start, end, logits),
+            )
+            for start, end, score in sorted(found)
+        ]
 
     @property
     def device(self) -> torch.device:
         """The encoder's device."""
         return self.encoder.model.device
+
+
+def _find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) -> Evidence:
+    words = alignment.words
+    inside = [n for n, place in enumerate(alignment.places) if words[place].start < end and start < words[place].end]
+    return alignment.find_evidence([alignment.places[n] for n in inside], logits[inside])
 
 
 def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha256: str | None = None) -> WordEncoder:

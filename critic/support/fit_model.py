@@ -19,7 +19,9 @@ UNITS = 16  # hidden units
 EPOCHS, BATCH, RATE = 80, 256, 1e-2
 WORD_LOSS = 0.5  # weight of the words' labels against those of responses
 PENALTY = 6e-3  # of squared weights
-POOLED = (2.0, 5.0)  # weights of unknown 4-grams and of the weakest word: not fitted, because domains differ
+# Weights of unknown 4-grams, of the weakest word, and of a value that the context does not have: not fitted, because
+# domains differ.
+POOLED = (2.0, 5.0, 6.0)
 MIN_SPREAD = 1e-6
 CHUNK = 200  # rows that are encoded together
 
@@ -46,14 +48,14 @@ def label_words(encoder: WordEncoder, examples: Sequence[Example]) -> list[Label
     for begin in range(0, len(examples), CHUNK):
         chunk = examples[begin : begin + CHUNK]
         texts = [(example.knowledge or "", question_text(example), example.response) for example in chunk]
-        for example, (response, places, features) in zip(chunk, encode_and_align(encoder, texts), strict=True):
+        for example, aligned in zip(chunk, encode_and_align(encoder, texts), strict=True):
             label = int(example.label == HALLUCINATED)
             known = not label or bool(example.spans)
-            words = np.full(len(places), 0.0 if known else np.nan)
+            words = np.full(len(aligned.places), 0.0 if known else np.nan)
             for span in example.spans or ():
-                covered = [w.start < span.end and span.start < w.end for w in (response.words[p] for p in places)]
+                covered = [w.start < span.end and span.start < w.end for w in (aligned.words[p] for p in aligned.places)]
                 words[covered] = 1
-            rows.append(LabelledWords(features, words, label, example.source))
+            rows.append(LabelledWords(aligned.features, words, label, example.source))
     return rows
 
 

@@ -29,7 +29,7 @@ UNKNOWN_UNIT = ""
 CURRENCIES = ("euro", "dollar", "sterling")  # may stand before their number
 
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]")
-_SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
+SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _BREAKS = frozenset(",;:()|")  # marks that separate phrases
 _ENDINGS = (
@@ -132,7 +132,7 @@ def read_words(text: str) -> list[Word]:
 
 
 def _single_words(text: str) -> Iterator[Word]:
-    sentence_starts = [found.end() for found in _SENTENCE_END.finditer(text)]
+    sentence_starts = [found.end() for found in SENTENCE_END.finditer(text)]
     sentence, is_first, end, after_number = 0, True, 0, False
     for found in _TOKEN.finditer(text):
         while sentence < len(sentence_starts) and found.start() >= sentence_starts[sentence]:
@@ -268,3 +268,8 @@ def opposites(norm: str) -> frozenset[str]:
     prefixed = {prefix + norm for prefix in _PREFIXES} if len(norm) >= 4 else set()
     bare = {norm.removeprefix(prefix) for prefix in _PREFIXES if norm.startswith(prefix)}
     return frozenset(_OPPOSITES.get(norm, set()) | prefixed | {word for word in bare if len(word) >= 4})
+
+
+def convert(unit: str) -> tuple[str, float]:
+    """Returns the dimension of a unit and its factor; a unit that does not convert is its own dimension."""
+    return _CONVERSIONS.get(unit, (unit, 1.0))

@@ -2,12 +2,12 @@
 
     log-odds of a word     = w x + v tanh(H x + b) + c,  x: the standardised features
     log-odds of a response = p . (log sum exp(word log-odds), mean(word log-odds), log(number of words),
-                                  share of unknown 4-grams, weakest word, 1)
+                                  share of unknown 4-grams, weakest word, a value that the context does not have, 1)
 
 The weakest word is a soft minimum of the words' closeness to the context, as in `critic.token_support`. It and the
 4-grams rank the responses of unseen domains well.
 
-A response is labelled by its probability. In a hallucinated one the words above the span threshold are marked, at least
+A response is labelled by its probability; one with a value that the context does not have always is hallucinated. In a hallucinated one the words above the span threshold are marked, at least
 the worst one; in a faithful one none.
 
 The model is a JSON file of some kilobytes with a hash of its content, and with the hash of its encoder's weights.
@@ -30,12 +30,15 @@ from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import write_text
 from faithkit.files.jsonl import read_strict_json
 
-FORMAT = 1
+FORMAT = 2
+BALANCED, RECALL, PRECISION = AIMS = ("balanced", "recall", "precision")
 HINT = "install faithkit again, or fit the file again with `python -m faithkit_workflows.fit_support`"
 DIGITS = 5  # significant digits of a weight
 LIMIT = 6.0  # standard deviations to which a feature is clipped
 Floats = NDArray[np.float64]
 ARRAYS = {"mean": 1, "scale": 1, "direct": 1, "hidden": 2, "hidden_bias": 1, "output": 1, "pooling": 1}  # dimensions
+VALUE = FEATURES.index("value that the context does not have")
+POOLED = 7  # features of a response
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,10 @@ class WordModel(Weights):
         encoder: The name of the encoder.
         encoder_sha256: The hash of its weights.
         threshold: P(hallucinated) from which a response is labelled hallucinated.
+        unsure_from: Below it a response is called faithful without reservation.
+        aims: For each aim the threshold, and the recall and false alarms that it had on rows of authors left out.
+        value_probability: The least probability of a response with a value that the context does not have: the share of
+            such responses that were hallucinated, among rows that the model was not fitted on.
         span_threshold: Probability from which a word of such a response is marked.
         description: What it was fitted on, with licences, and its figures in cross-validation.
     """
@@ -93,6 +100,9 @@ class WordModel(Weights):
     encoder: str
     encoder_sha256: str
     threshold: float
+    unsure_from: float
+    aims: dict[str, dict[str, float]]
+    value_probability: float
     span_threshold: float
     description: dict[str, Any]
 
@@ -127,6 +137,13 @@ class WordModel(Weights):
             model = cls(**stored)
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(f"broken detector file: {shorten(error)}", place=str(path), hint=HINT) from error
+        try:
+            decisions = [one[name] for one in model.aims.values() for name in ("threshold", "recall", "false_alarms")]
+            valid = model.aims.keys() == set(AIMS) and all(isinstance(v, float) for v in [*decisions, model.unsure_from, model.value_probability])
+        except (KeyError, TypeError, AttributeError):
+            valid = False
+        if not valid:
+            raise UserError("broken detector file: wrong thresholds", place=str(path), hint=HINT)
         units, count = len(model.output), len(FEATURES)
         shapes: dict[str, tuple[int, ...]] = {
             "mean": (count,),
@@ -134,20 +151,21 @@ class WordModel(Weights):
             "direct": (count,),
             "hidden": (units, count),
         }
-        shapes |= {"hidden_bias": (units,), "output": (units,), "pooling": (6,)}
+        shapes |= {"hidden_bias": (units,), "output": (units,), "pooling": (POOLED,)}
         if wrong := [name for name, shape in shapes.items() if getattr(model, name).shape != shape]:
             raise UserError(f"broken detector file: wrong shape of {wrong[0]}", place=str(path), hint=HINT)
         return model
 
     def with_threshold(self, threshold: float) -> "WordModel":
         """Returns the model with another threshold of responses."""
-        return replace(self, threshold=threshold)
+        return replace(self, threshold=threshold, unsure_from=min(self.unsure_from, threshold))
 
 
-def unsupported(features: Floats) -> tuple[float, float]:
-    """Computes two features of a response from those of its words: share of unknown 4-grams, and weakest word."""
+def unsupported(features: Floats) -> tuple[float, float, float]:
+    """Computes features of a response from those of its words: unknown 4-grams, weakest word, unsupported value."""
     known, closest = features[:, FEATURES.index("known 4-grams")], features[:, FEATURES.index("closest word")]
-    return 1 - float(known.mean()), float(np.log(np.exp(-SHARPNESS * closest).mean()) / SHARPNESS)
+    weakest = float(np.log(np.exp(-SHARPNESS * closest).mean()) / SHARPNESS)
+    return 1 - float(known.mean()), weakest, float(features[:, VALUE].max())
 
 
 def content_hash(stored: dict[str, Any]) -> str:
@@ -172,9 +190,8 @@ def find_spans(
         sentences: The sentence of each word.
         gaps: Number of stop words before each word; words with at most one between them are joined.
         logits: Log-odds of each word.
-        cut: Log-odds from which a word is marked; the worst word always is.
+        cut: Log-odds from which a word is marked.
     """
-    cut = min(cut, float(logits.max()))
     spans: list[tuple[int, int, list[float]]] = []
     last = -2
     for number in np.flatnonzero(logits >= cut).tolist():

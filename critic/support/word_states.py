@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from critic.support.alignment import Encoded, Floats, States, compute_features
+from critic.support.alignment import Alignment, Encoded, States
 from critic.support.bert_encoder import FIRST, LAST, BertEncoder
 from critic.support.long_contexts import SHORT, choose_parts
 from critic.support.normal_forms import STOP, Word, read_words
+from critic.support.values import compare_values
 from data_modules.encoding.tokens import make_encodable
 from faithkit.records import PASSAGE_BREAK
 
@@ -124,10 +125,8 @@ def _average_words(words: Sequence[Word], offsets: Sequence[tuple[int, int]], st
     return Encoded(words, total / np.maximum(np.linalg.norm(total, axis=1, keepdims=True), MIN_NORM))
 
 
-def encode_and_align(
-    encoder: WordEncoder, texts: Sequence[tuple[str, str, str]]
-) -> list[tuple[Encoded, list[int], Floats]]:
-    """Encodes context, question and response of each row, and computes the features of the response's words.
+def encode_and_align(encoder: WordEncoder, texts: Sequence[tuple[str, str, str]]) -> list[Alignment]:
+    """Encodes context, question and response of each row, and aligns the response with its context.
 
     The response is encoded behind the question, so that the states of a short answer depend on it.
     """
@@ -137,9 +136,11 @@ def encode_and_align(
     encoded = iter(encoder.encode([*contexts, *both], contexts=contexts))
     joined = [join_encoded([next(encoded) for _ in of_row]) for of_row in parts]
     rows = []
-    for context, (_, question, _), answer in zip(joined, texts, encoded, strict=True):
-        asked, response = split(answer, len(join(question, "")))
-        rows.append((response, *compute_features(context, asked, response)))
+    for context, of_row, text, answer in zip(joined, parts, texts, encoded, strict=True):
+        whole, question, response = text
+        asked, words = split(answer, len(join(question, "")))
+        pairs = compare_values(whole, response, question)
+        rows.append(Alignment(context, asked, words, pairs=pairs, knowledge=whole, parts=of_row))
     return rows
 
 

@@ -28,7 +28,7 @@ NAMES = [
 ]
 DOCUMENT = "The old mill stands by the river. It was built in 1820 by two brothers. Nobody lives there now."
 LONG = " ".join(f"{DOCUMENT} Part {number} ends here." for number in range(12))
-ROWS = (ROOT / "tests" / "everyday_answers" / "fitting.jsonl").read_text(encoding="utf-8").splitlines()[:40]
+ROWS = (ROOT / "data_modules" / "everyday_answers" / "fitting.jsonl").read_text(encoding="utf-8").splitlines()[:40]
 TEXTS = [LONG, *(json.loads(row)["knowledge"] for row in ROWS)]  # of a tokenizer with enough pieces
 CLAIMS = ["The mill stands by the river.", "Three sisters built it in {1920}.", "A king lives there."]
 

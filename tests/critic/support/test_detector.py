@@ -23,7 +23,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, join_passages
 from faithkit_workflows import check
 from tests.running import ROOT
 
-ANSWERS = ROOT / "tests/everyday_answers/development.jsonl"
+ANSWERS = ROOT / "data_modules/everyday_answers/development.jsonl"
 CONTEXT = "The device holds 1.7 litres. The warranty lasts 24 months. Adults take 20 mg and children take 10 mg."
 
 

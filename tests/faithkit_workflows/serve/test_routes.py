@@ -15,7 +15,7 @@ from faithkit_workflows.detectors.loading import load_checkpoint
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, ROW, RunningServer, stream_check
 from tests.running import ROOT
 
-ANSWERS = ROOT / "tests/everyday_answers/development.jsonl"
+ANSWERS = ROOT / "data_modules/everyday_answers/development.jsonl"
 pytestmark = pytest.mark.xdist_group("serve-routes")
 
 

@@ -10,7 +10,7 @@ import pytest
 from faithkit.files.jsonl import read_jsonl
 from tests.running import ROOT
 
-FOLDER = ROOT / "tests" / "everyday_answers"
+FOLDER = ROOT / "data_modules" / "everyday_answers"
 CONTEXTS = {  # prefix of the ids and number of contexts
     "development": ("dev", 65),
     "test": ("test", 33),
