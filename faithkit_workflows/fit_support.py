@@ -83,7 +83,8 @@ def fit_detector(files: Sequence[str], licence: str) -> "WordModel":
     has_value = np.array([row.features[:, VALUE].any() for row in rows])[held]
     floor = float(gold[has_value].mean()) if has_value.sum() >= 10 else 0.9
     scores = np.where(has_value, np.maximum(scores, floor), scores)
-    aims = choose_thresholds(scores, gold)
+    authors = np.array(names)[held]
+    aims = choose_thresholds(scores, gold, authors if not files else np.array([e.group for e in examples])[held])
     fitted = fit(rows)
     pooling = slope * fitted.pooling
     pooling[-1] += bias
@@ -178,27 +179,37 @@ def compare_with_default(
     from critic.support.detector import FILE
     from critic.support.word_model import WordModel
 
-    default, places = WordModel.read(FILE), np.flatnonzero(held)
+    default, places = WordModel.read(FILE), np.flatnonzero(held).tolist()
     theirs = [default.response_logit(default.word_logits(rows[n].features), rows[n].features) for n in places]
     before, after = (float(roc_auc_score(labels[held], values)) for values in (theirs, odds[held]))
-    print(f"AUROC on your {len(places):,} rows: default {100 * before:.1f}, fitted (each fold left out) {100 * after:.1f}")
+    print(
+        f"AUROC on your {len(places):,} rows: default {100 * before:.1f}, fitted (each fold left out) {100 * after:.1f}"
+    )
     if after < before:
-        problem = f"the fitted detector is worse than default on rows it was not fitted on: AUROC {after:.3f}, {before:.3f}"
-        hint = "no file is written: keep checkpoint=default and choose a threshold (docs/own_data.md), or label more rows"
+        problem = (
+            f"the fitted detector is worse than default on rows it was not fitted on: AUROC {after:.3f}, {before:.3f}"
+        )
+        hint = (
+            "no file is written: keep checkpoint=default and choose a threshold (docs/own_data.md), or label more rows"
+        )
         raise UserError(problem, place=", ".join(files), hint=hint)
     return round(before, 3)
 
 
-def choose_thresholds(scores: "NDArray[Any]", labels: "NDArray[Any]") -> dict[str, dict[str, float]]:
+def choose_thresholds(
+    scores: "NDArray[Any]", labels: "NDArray[Any]", groups: "NDArray[Any]"
+) -> dict[str, dict[str, Any]]:
     """Chooses the threshold of each aim, with the recall and the false alarms that it has on the rows.
 
     Balanced: the best macro-F1 with at most 15% false alarms. Precision: the highest recall with at most 5%. Recall:
-    the fewest false alarms with a recall of at least 80%.
+    the fewest false alarms with a recall of at least 80%. Found, missed, false alarms and rightly passed are counted by
+    group, so that a share of hallucinated answers can be corrected by them (`faithkit.metrics.judge_error`).
     """
     import numpy as np
     from sklearn.metrics import roc_curve
 
     from critic.support.word_model import BALANCED, PRECISION, RECALL
+    from faithkit.metrics.judge_error import JudgeError
 
     alarms, recall, cuts = roc_curve(labels, scores, drop_intermediate=False)
     wrong, right = labels.sum(), len(labels) - labels.sum()
@@ -210,14 +221,18 @@ def choose_thresholds(scores: "NDArray[Any]", labels: "NDArray[Any]") -> dict[st
         PRECISION: np.where(usable & (alarms <= MAX_FALSE_ALARMS_PRECISE), recall, -1).argmax(),
         RECALL: np.where(usable & (recall >= MIN_RECALL), 1 - alarms, -1).argmax(),
     }
-    return {
-        aim: {
-            "threshold": float(f"{np.clip(cuts[place], 0, 1):.4g}"),
-            "recall": round(float(recall[place]), 3),
-            "false_alarms": round(float(alarms[place]), 3),
+    found: dict[str, dict[str, Any]] = {}
+    for aim, place in chosen.items():
+        threshold = float(f"{np.clip(cuts[place], 0, 1) - 5e-5:.4f}")  # so that rounding loses no row
+        called = scores >= threshold
+        error = JudgeError.of_rows(labels, called, groups.tolist())
+        found[aim] = {
+            "threshold": threshold,
+            "recall": round(float(called[labels == 1].mean()), 3),
+            "false_alarms": round(float(called[labels == 0].mean()), 3),
+            "counts": [[int(cell) for cell in row] for row in error.table],
         }
-        for aim, place in chosen.items()
-    }
+    return found
 
 
 def _choose_span_threshold(rows: Sequence["LabelledWords"], odds: Sequence["NDArray[Any]"], marked: Any) -> float:

@@ -76,6 +76,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
     from faithkit_workflows.tables import score_results
+    from faithkit_workflows.tables.labelled_rows import LabelledRows, describe_known_errors, describe_next_steps
     from faithkit_workflows.tables.scored_rows import (
         names_added,
         print_renamed_columns,
@@ -94,15 +95,16 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         _show(f"note: {number:,} rows cannot be scored; the reasons are in {run.path / 'rejects.jsonl'}")
     name = Path(config["path"]).stem
     path = run.predictions / f"{name}.jsonl"
-    loaded = with_threshold(load_checkpoint(config), config["threshold"], config["checkpoint"])
+    loaded = with_threshold(load_checkpoint(config), config["threshold"], config["checkpoint"], config["aim"])
     log_models(loaded)
     _judge(path, name, rows, loaded, config)
     output = Path(config["output"] or run.path / f"{name}.scored{scored_suffix(config['path'])}").expanduser()
     by, column = as_list(config["by"]), rows.found.label if rows.found else None
-    counts, kept, cases = ShareCounter(by, column), score_results.KeptRows(by), score_results.TestCases(name)
+    counts = ShareCounter(by, column, unsure_from=getattr(loaded.detector, "unsure_from", None))
+    kept, cases, labelled = score_results.KeptRows(by), score_results.TestCases(name), LabelledRows()
 
     def count(*row: Any) -> None:
-        for counter in (counts, kept, cases):
+        for counter in (counts, kept, cases, labelled):
             counter.add(*row)
 
     with record_output(run, config["output"]):
@@ -113,18 +115,22 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     if worst := score_results.worst_table(kept):
         print_tables(worst)
     print_tables(table)
+    resamples = config["num_resamples"]
     about = [
         score_results.describe_share(shares[0], loaded.models, escape_terminal(config["checkpoint"])),
-        score_results.describe_errors(rows.num_examples, metrics, column, path),
-        score_results.describe_unknown_labels(counts, column, config["path"]),
+        counts.describe_verdicts(),
+        *labelled.describe(metrics, column, num_resamples=resamples),
     ]
-    for line in filter(None, about):
-        _show(line)
+    if not labelled.num_rows:
+        about.append(describe_known_errors(shares[0], *counts.calls, getattr(loaded.detector, "rates", None)))
+    about = [line for line in about if line]
+    next_steps = describe_next_steps(config["path"], path, rows.num_examples, has_labels=bool(labelled.num_rows))
+    for line in [*about, score_results.describe_unknown_labels(counts, column, config["path"]), next_steps]:
+        if line:
+            _show(line)
     write_results(run.metrics, full_names("test", name, metrics), {"config": config, "environment": environment()})
     cases.write(run.path / JUNIT)
-    score_results.write_answers_page(
-        run.path / PAGE, name, kept, about=about[:2], table=table, texts=config["save_texts"]
-    )
+    score_results.write_answers_page(run.path / PAGE, name, kept, about=about, table=table, texts=config["save_texts"])
     print(f"rows with verdicts: {escape_terminal(str(output))}")
     print_renamed_columns(names_added(rows))
     print_summary(run, ReportOptions())

@@ -263,15 +263,21 @@ class Alignment:
             last += 1
         while first and words[first - 1].sentence == number:
             first -= 1
-        for part in self.parts:  # which of them the words are in is not kept, but a sentence is in the knowledge as it is
-            found = self.knowledge.find(part[words[first].start : words[last].end]) if words[last].end <= len(part) else -1
-            if found >= 0 and words[first].lower in part[words[first].start : words[first].end].lower().replace("’", "'"):
+        for (
+            part
+        ) in self.parts:  # which of them the words are in is not kept, but a sentence is in the knowledge as it is
+            found = (
+                self.knowledge.find(part[words[first].start : words[last].end]) if words[last].end <= len(part) else -1
+            )
+            if found >= 0 and words[first].lower in part[words[first].start : words[first].end].lower().replace(
+                "’", "'"
+            ):
                 start, end = sentence_at(self.knowledge, found)
                 return Evidence(text=self.knowledge[start:end], start=start, end=end, reason=reason)
         return Evidence(reason=reason)
 
     def _explain(self, place: int) -> tuple[str, int]:
-        """Says why a word may be unsupported: the reason, and a word of the sentence of the context that it refers to."""
+        """Says why a word may be unsupported: the reason, and a word of the sentence that it refers to."""
         word, match = self.words[place], self.matches[self.words[place].sentence]
         context, here = self.context.words, self.response.negated[place]
         matched = range(match.first, match.end)
@@ -279,7 +285,11 @@ class Alignment:
         is_aligned = float(self.closeness[place, counterpart]) > ALIGNED
         there = self.context.negated[counterpart]
         if word.kind == NEGATION or (is_aligned and here and not there):
-            return ("negated in the answer only", match.first) if not match.norms[NEGATION] else ("negated otherwise in the context", match.first)
+            return (
+                ("negated in the answer only", match.first)
+                if not match.norms[NEGATION]
+                else ("negated otherwise in the context", match.first)
+            )
         if is_aligned and there and not here:
             return "negated in the context", match.first
         if word.kind in (WORD, NAME):

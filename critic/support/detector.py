@@ -98,8 +98,8 @@ class SupportDetector:
         return float(self.model.unsure_from)
 
     @property
-    def rates(self) -> dict[str, float] | None:
-        """Recall and false alarms of the threshold on answers of authors left out of the fit; None if it was changed."""
+    def rates(self) -> dict[str, Any] | None:
+        """Recall and false alarms of the threshold on rows left out of the fit; None for another threshold."""
         aims = self.model.aims.values()
         return next((aim for aim in aims if abs(aim["threshold"] - self.model.threshold) < 1e-9), None)
 
@@ -177,10 +177,11 @@ class SupportDetector:
         return results
 
     def _mark(self, response: str, alignment: Alignment, logits: Floats) -> list[TaggedSpan]:
-        """Marks the values that the context does not have, and in other sentences the words above the span threshold."""
+        """Marks values that the context does not have, and in other sentences the words above the span threshold."""
         words, places = alignment.words, alignment.places
         pairs = [pair for pair in alignment.pairs if pair.is_unsupported]
-        sentences = {pair.value.sentence for pair in pairs}
+        wrong = [alignment.find_pair(place) in pairs for place in places]
+        sentences = {words[place].sentence for place, is_wrong in zip(places, wrong, strict=True) if is_wrong}
         rest = [n for n, place in enumerate(places) if words[place].sentence not in sentences]
         found: list[tuple[int, int, float]] = []
         for pair in pairs:

@@ -53,7 +53,9 @@ def label_words(encoder: WordEncoder, examples: Sequence[Example]) -> list[Label
             known = not label or bool(example.spans)
             words = np.full(len(aligned.places), 0.0 if known else np.nan)
             for span in example.spans or ():
-                covered = [w.start < span.end and span.start < w.end for w in (aligned.words[p] for p in aligned.places)]
+                covered = [
+                    w.start < span.end and span.start < w.end for w in (aligned.words[p] for p in aligned.places)
+                ]
                 words[covered] = 1
             rows.append(LabelledWords(aligned.features, words, label, example.source))
     return rows

@@ -2,12 +2,13 @@
 
     log-odds of a word     = w x + v tanh(H x + b) + c,  x: the standardised features
     log-odds of a response = p . (log sum exp(word log-odds), mean(word log-odds), log(number of words),
-                                  share of unknown 4-grams, weakest word, a value that the context does not have, 1)
+                                  share of unknown 4-grams, weakest word, whether a value is unsupported, 1)
 
 The weakest word is a soft minimum of the words' closeness to the context, as in `critic.token_support`. It and the
 4-grams rank the responses of unseen domains well.
 
-A response is labelled by its probability; one with a value that the context does not have always is hallucinated. In a hallucinated one the words above the span threshold are marked, at least
+A response is labelled by its probability. A value that the context does not have makes it at least the share of such
+responses that were hallucinated. In a hallucinated one the words above the span threshold are marked, at least
 the worst one; in a faithful one none.
 
 The model is a JSON file of some kilobytes with a hash of its content, and with the hash of its encoder's weights.
@@ -89,7 +90,8 @@ class WordModel(Weights):
         encoder_sha256: The hash of its weights.
         threshold: P(hallucinated) from which a response is labelled hallucinated.
         unsure_from: Below it a response is called faithful without reservation.
-        aims: For each aim the threshold, and the recall and false alarms that it had on rows of authors left out.
+        aims: For each aim the threshold, the recall and false alarms that it had on rows of authors left out, and by
+            author the numbers of found, missed, wrongly called and rightly passed answers.
         value_probability: The least probability of a response with a value that the context does not have: the share of
             such responses that were hallucinated, among rows that the model was not fitted on.
         span_threshold: Probability from which a word of such a response is marked.
@@ -101,7 +103,7 @@ class WordModel(Weights):
     encoder_sha256: str
     threshold: float
     unsure_from: float
-    aims: dict[str, dict[str, float]]
+    aims: dict[str, dict[str, Any]]
     value_probability: float
     span_threshold: float
     description: dict[str, Any]
@@ -139,7 +141,9 @@ class WordModel(Weights):
             raise UserError(f"broken detector file: {shorten(error)}", place=str(path), hint=HINT) from error
         try:
             decisions = [one[name] for one in model.aims.values() for name in ("threshold", "recall", "false_alarms")]
-            valid = model.aims.keys() == set(AIMS) and all(isinstance(v, float) for v in [*decisions, model.unsure_from, model.value_probability])
+            valid = model.aims.keys() == set(AIMS) and all(
+                isinstance(v, float) for v in [*decisions, model.unsure_from, model.value_probability]
+            )
         except (KeyError, TypeError, AttributeError):
             valid = False
         if not valid:

@@ -190,15 +190,26 @@ def cascade_options(config: Mapping[str, Any]) -> CascadeOptions:
     return CascadeOptions(**(config.get("cascade") or {}))
 
 
-def with_threshold(loaded: LoadedDetector, threshold: float | None, place: str) -> LoadedDetector:
+def with_threshold(
+    loaded: LoadedDetector, threshold: float | None, place: str, aim: str | None = None
+) -> LoadedDetector:
     """Sets the probability from which a response is labelled hallucinated; None keeps the stored threshold.
 
     Args:
         place: The checkpoint, as an error names it.
+        aim: balanced, recall or precision, in the place of a threshold, for a detector that has one for each.
 
     Raises:
         UserError: The labels of this detector do not come from a threshold.
     """
+    if aim is not None and threshold is None:
+        detector: Any = loaded.detector
+        if not hasattr(detector, "set_aim"):
+            problem, hint = f"aim={aim} is for the detector default", "leave aim out, or set threshold=0.7"
+            raise UserError(problem, place=place, hint=hint)
+        detector.set_aim(aim)
+        description = f"{detector.threshold:.4g}, aim={aim}"
+        return replace(loaded, models=[replace(model, threshold=description) for model in loaded.models])
     if threshold is None:
         return loaded
     set_threshold = getattr(loaded.detector, "set_threshold", None)

@@ -168,6 +168,7 @@ class ScoreSettings(blocks.RunScript):
     save_every_num_rows: types.Count
     save_texts: types.Switch = True
     threshold: types.Share | None = None
+    aim: Annotated[str | None, types.OneOf(("balanced", "recall", "precision", None))] = None
     abstain_at: types.Share | None = None
     fail_over: types.Share | None = None
     num_resamples: blocks.Resamples
@@ -177,6 +178,7 @@ class ScoreSettings(blocks.RunScript):
 
     conflicts = (
         *SHARDS,
+        types.excludes("threshold", "aim", "leave one of them out"),
         types.excludes("engine=ray", "output", "use out=FOLDER"),
         types.excludes("engine=ray", "fail_over", "score the table without engine=ray"),
     )

@@ -18,17 +18,15 @@ from rich.text import Text
 from data_modules.datasets.pair_columns import field_of
 from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.pages.page import FACTS, AnswerSet, write_page
-from faithkit.pages.page_tables import add_fields, escape_terminal, format_percent, new_field_table
+from faithkit.pages.page_tables import add_fields, escape_terminal, new_field_table
 from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
 from faithkit.reports.span_report import STYLES, color_spans, mark_spans
-from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.tables.shares import Share, ShareCounter
 
 NUM_SHOWN = 5  # rows in the terminal
 NUM_WORST = NUM_SAMPLED = 500  # rows on the page
 MAX_CHARACTERS = 20_000_000  # of all texts on the page
-NUM_TO_LABEL = 50
 TITLE, TITLE_WITHOUT_MARKS = (
     "Answers and the parts that the model calls unsupported",
     "Answers and the model's verdicts",
@@ -109,24 +107,6 @@ def describe_share(share: Share, models: Sequence[UsedModel], checkpoint: str) -
     threshold = models[0].threshold.partition(",")[0] if len(models) == 1 and models[0].threshold else None
     by = f"threshold {threshold}, model {checkpoint}" if threshold else f"model {checkpoint}"
     return f"{share.num_hallucinated:,} of {share.num_rows:,} answers called hallucinated ({by})."
-
-
-def describe_errors(num_judged: int, metrics: Mapping[str, Metric], column: str | None, predictions: Path) -> str:
-    """States accuracy and error rate where rows have labels; otherwise how to label some of the judged ones."""
-    if (accuracy := metrics.get("accuracy")) is not None:
-        low, high = (None if bound is None else 1 - bound for bound in (accuracy.high, accuracy.low))
-        errors = Metric(value=1 - accuracy.value, low=low, high=high)
-        size = accuracy.n or 0
-        return (
-            f"By the {size:,} labels in the column {escape_terminal(str(column), 60)} {accuracy.value * size:,.0f} "
-            f"verdicts are right: accuracy {format_percent(accuracy)}, error rate {format_percent(errors)} percent."
-        )
-    number = min(NUM_TO_LABEL, num_judged)
-    path = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
-    return (
-        f"No labels given, so the error rate is unknown: label {number} rows with\n"
-        f"  faithkit construct pipeline=estimate {path} pipeline.label_next={number}"
-    )
 
 
 def describe_unknown_labels(counts: ShareCounter, column: str | None, path: str) -> str:

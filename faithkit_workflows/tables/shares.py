@@ -44,14 +44,16 @@ class ShareCounter:
     Args:
         by: Columns of the rows whose values are counted separately.
         label: The column of the labels; a value that is none of theirs counts in `num_unknown`.
+        unsure_from: The probability from which a faithful row counts as unsure.
     """
 
-    def __init__(self, by: Sequence[str] = (), label: str | None = None):
+    def __init__(self, by: Sequence[str] = (), label: str | None = None, *, unsure_from: float | None = None):
         self._groups, self._labels = array("Q"), array("b")
         self._numbers: dict[str, dict[str, int]] = {column: {} for column in by}
         self._values = {column: array("i") for column in by}
         self._label = label
         self._gold_groups, self._gold, self._called, self._scores = array("Q"), array("b"), array("b"), array("d")
+        self._unsure_from, self._num_doubtful = unsure_from, 0
         self.num_rows = self.num_unsure = self.num_unknown = 0
 
     def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
@@ -65,6 +67,8 @@ class ShareCounter:
             return
         self._groups.append(group_hash(example.group))
         self._labels.append(prediction.label == HALLUCINATED)
+        if prediction.label != HALLUCINATED and self._unsure_from is not None and prediction.score is not None:
+            self._num_doubtful += prediction.score >= self._unsure_from
         for column, numbers in self._numbers.items():
             value = str(field_of(values, column))
             number = numbers.get(value, len(numbers) if len(numbers) < MAX_VALUES else -1)
@@ -94,6 +98,20 @@ class ShareCounter:
             outcomes = Outcomes(gold, called, np.frombuffer(self._scores, np.float64), Groups(index, len(names)))
             found |= classification_metrics(outcomes, num_resamples=num_resamples).metrics
         return found | {f"{one.key}predicted_rate": one.metric for one in shares if one.metric and one.key is not None}
+
+    @property
+    def calls(self) -> tuple[Any, Any]:
+        """1 for each row that is called hallucinated, and the hash of its group."""
+        return np.frombuffer(self._labels, np.int8), np.frombuffer(self._groups, np.uint64)
+
+    def describe_verdicts(self) -> str:
+        """States the shares of the verdicts; empty for a detector that is never unsure."""
+        total, called = len(self._labels), sum(self._labels)
+        if self._unsure_from is None or not total:
+            return ""
+        shares = {"hallucinated": called, "unsure": self._num_doubtful, "faithful": total - called - self._num_doubtful}
+        shown = ", ".join(f"{name} {100 * number / total:.1f}%" for name, number in shares.items())
+        return f"Verdicts: {shown} (unsure: from {self._unsure_from:.2f} to the threshold, with the label faithful)"
 
     def kinds(self) -> dict[str, dict[str, list[list[int]]]]:
         """Counts the groups of each size and number of hallucinated rows, for each value of each column.

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import faithkit
-from critic.support.alignment import FEATURES, Encoded, compute_features
+from critic.support.alignment import FEATURES, Alignment, Encoded
 from critic.support.detector import FILE, SupportDetector, hash_weights, load_encoder
 from critic.support.fit_model import fit, label_words
 from critic.support.normal_forms import read_words
@@ -130,9 +130,9 @@ def word_features(context: str, response: str, word: str) -> dict[str, float]:
     norms = sorted({word.norm for text in words for word in text})
     states = [np.eye(len(norms), dtype=np.float32)[[norms.index(w.norm) for w in text]] for text in words]
     encoded, answer = (Encoded(*pair) for pair in zip(words, states, strict=True))
-    places, rows = compute_features(encoded, Encoded([], np.zeros((0, len(norms)), np.float32)), answer)
-    number = next(n for n, place in enumerate(places) if answer.words[place].lower == word)
-    return dict(zip(FEATURES, rows[number], strict=True))
+    aligned = Alignment(encoded, Encoded([], np.zeros((0, len(norms)), np.float32)), answer)
+    number = next(n for n, place in enumerate(aligned.places) if answer.words[place].lower == word)
+    return dict(zip(FEATURES, aligned.features[number], strict=True))
 
 
 def test_a_value_of_another_place_fits_worse_than_its_rival() -> None:

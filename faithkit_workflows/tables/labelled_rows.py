@@ -1,0 +1,138 @@
+"""States how right the verdicts on a table are: by its labels, or by the errors that the detector made elsewhere."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
+from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.judge_error import JudgeError, corrected_rate
+from faithkit.metrics.outcomes import join_outcomes
+from faithkit.pages.page_tables import escape_terminal, format_percent
+from faithkit.provenance.row_keys import group_hash
+from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
+from faithkit.statistics.metric import Metric
+from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
+from faithkit_workflows.tables.shares import Share
+
+MAX_ROWS = 5_000  # labelled rows that are kept to fit baselines and a threshold
+MIN_GAIN = 0.01  # of macro-F1, from which another threshold is named
+HEADLINE = "macro_f1"
+
+
+class LabelledRows:
+    """Keeps the labelled rows of a table, to compare the detector with simple baselines and other thresholds."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[Example, Prediction]] = []
+        self.num_rows = 0
+
+    def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
+        """Adds a row that has a label and a verdict; other rows are left out."""
+        if example is None or prediction is None or example.label is None or prediction.label not in LABELS:
+            return
+        self.num_rows += 1
+        if len(self._rows) < MAX_ROWS:
+            self._rows.append((example, prediction))
+
+    def describe(self, metrics: Mapping[str, Metric], column: str | None, *, num_resamples: int) -> list[str]:
+        """States recall and false alarms, the strongest baseline, and a better threshold where there is one.
+
+        Args:
+            metrics: The classification metrics of the labelled rows.
+            column: The column of the labels.
+        """
+        if not self._rows:
+            return []
+        gold = [example.label == HALLUCINATED for example, _ in self._rows]
+        wrong, right = sum(gold), len(gold) - sum(gold)
+        found = sum(p.label == HALLUCINATED for (_, p), is_wrong in zip(self._rows, gold, strict=True) if is_wrong)
+        alarmed = [(e, p.label == HALLUCINATED) for e, p in self._rows if e.label == FAITHFUL]
+        lines = [f"By the {self.num_rows:,} labels in the column {escape_terminal(str(column), 60)}:"]
+        if wrong:
+            recall = format_percent(metrics["recall"])
+            lines.append(f"  {found:,} of {wrong:,} hallucinated answers are found: recall {recall} percent")
+        if right:
+            groups = np.array([group_hash(e.group) for e, _ in alarmed], np.uint64)
+            calls = np.array([called for _, called in alarmed], np.int8)
+            alarms = proportion_from_counts(count_group_kinds(groups, calls), num_resamples=num_resamples)
+            shown = f"{int(calls.sum()):,} of {right:,} faithful answers are called hallucinated"
+            lines.append(f"  {shown}: false alarms {format_percent(alarms)} percent")
+        if not wrong or not right:
+            return lines
+        lines.append(
+            "  " + ", ".join(f"{name} {format_percent(metrics[k])}" for name, k in _SHOWN.items() if k in metrics)
+        )
+        return [*lines, *self._compare(metrics, num_resamples=num_resamples)]
+
+    def _compare(self, metrics: Mapping[str, Metric], *, num_resamples: int) -> list[str]:
+        """Compares with baselines and with a threshold that are fitted on other folds of the rows."""
+        examples = [example for example, _ in self._rows]
+        fitted, names = cross_fit_baselines(examples, {prediction.id: prediction for _, prediction in self._rows})
+        scores = {
+            key: classification_metrics(join_outcomes(examples, predictions), num_resamples=num_resamples).metrics
+            for key, predictions in fitted.items()
+        }
+        lines, own = [], metrics[HEADLINE].value
+        others = {key: found[HEADLINE] for key, found in scores.items() if key != REFITTED}
+        if others:
+            best = max(others, key=lambda key: others[key].value)
+            better = "better than the detector" if others[best].value > own else "below the detector"
+            lines.append(
+                f"  strongest simple baseline, fitted on other folds: {names[best]}, macro-F1 "
+                f"{format_percent(others[best])}, {better}"
+            )
+        if REFITTED in scores and (gain := scores[REFITTED][HEADLINE].value - own) >= MIN_GAIN:
+            from faithkit.calibration.thresholds import choose_threshold
+
+            odds = [prediction.score for _, prediction in self._rows]
+            chosen = choose_threshold(odds, [e.label == HALLUCINATED for e in examples]).value  # type: ignore[arg-type]
+            lines.append(
+                f"  threshold={chosen:.3g} is better here: macro-F1 {format_percent(scores[REFITTED][HEADLINE])} where "
+                f"the threshold is chosen on other folds, {100 * gain:+.1f} points"
+            )
+        return lines
+
+
+_SHOWN = {"precision": "precision", "AUROC": "auroc", "macro-F1": HEADLINE}
+
+
+def describe_known_errors(share: Share, called: Any, groups: Any, rates: Mapping[str, Any] | None) -> str:
+    """States which share is hallucinated by the errors that the detector made on rows it was not fitted on.
+
+    Args:
+        share: The share called hallucinated.
+        called: 1 for each row that is called hallucinated.
+        groups: The group of each row.
+        rates: Recall and false alarms of the detector's threshold, and the counts by author that they come from.
+    """
+    if rates is None or share.metric is None:
+        return ""
+    counts = np.array(rates["counts"], np.float64)
+    corrected = corrected_rate(np.asarray(called, np.float64), [str(one) for one in groups], JudgeError(counts))
+    known = (
+        f"On {int(counts.sum()):,} other answers this threshold found {rates['recall']:.0%} of the hallucinated ones "
+        f"and called {rates['false_alarms']:.0%} of the faithful ones hallucinated."
+    )
+    if corrected.metric is None:
+        return f"{known} Such errors do not explain the share here, so it cannot be corrected."
+    return f"{known} With such errors, {format_percent(corrected.metric)} percent of these answers are hallucinated."
+
+
+def describe_next_steps(path: str, predictions: Any, num_judged: int, *, has_labels: bool) -> str:
+    """Names the commands that measure more."""
+    quoted = escape_terminal(shlex.quote(path))
+    if has_labels:
+        evaluate = f"faithkit evaluate benchmark=pairs benchmark.path={quoted}"
+        return f"next: faithkit compare {quoted} 'models=[default,...]'; {evaluate} checkpoint=..."
+    estimate = escape_terminal(shlex.quote(f"pipeline.predictions={predictions}"))
+    number = min(NUM_TO_LABEL, num_judged)
+    return (
+        f"No labels given, so the errors here are not known: label {number} rows with\n"
+        f"  faithkit construct pipeline=estimate {estimate} pipeline.label_next={number}"
+    )
+
+
+NUM_TO_LABEL = 50
