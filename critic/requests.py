@@ -1,9 +1,9 @@
 """Requests to a detector: a response with its knowledge and its history."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from tqdm.auto import tqdm
 
@@ -22,9 +22,8 @@ from faithkit.arguments import (
     wrong,
 )
 from faithkit.errors import UserError
-from faithkit.records import Evidence, Example, Turn, number_passages
+from faithkit.records import Example, Prediction, Turn, number_passages
 
-Result = TypeVar("Result")
 _END = object()
 TURN_BREAK = "\n"  # between turns, as in `question_text`
 
@@ -79,46 +78,12 @@ def read_request(knowledge: Any, response: Any, history: Any, number: int | None
     return Request(join(passages), question, read_text("response", response, place))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedSpan:
-    """Characters `start` to `end` of the response that the knowledge does not support.
-
-    Args:
-        text: These characters.
-        label: The type, or `hallucination` for a tagger without types.
-        score: The mean calibrated probability of its characters.
-    """
-
-    start: int
-    end: int
-    text: str
-    label: str
-    score: float
-    evidence: Evidence | None = None
+SINGLE = "0"  # the id of the result of a single response
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tagged:
-    """The tagger's result for one response.
-
-    Args:
-        label: hallucinated or faithful.
-        score: Calibrated P(response is hallucinated).
-        spans: In the order of the text, without overlaps.
-    """
-
-    label: str
-    score: float
-    spans: list[TaggedSpan] = field(default_factory=list)
-
-    @property
-    def probability(self) -> float:
-        """The score, by the name in a critic's result."""
-        return self.score
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain values for json.dumps."""
-        return asdict(self)
+def number_results(results: Iterable[Prediction], first: int = 0) -> Iterator[Prediction]:
+    """Gives the results of a list the numbers of their responses as ids."""
+    return (replace(one, id=str(number)) for number, one in enumerate(results, first))
 
 
 def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> tuple[int, list[int], list[Request]]:
@@ -138,7 +103,7 @@ def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) ->
 
 
 def stream_results(
-    judge: Callable[[list[Request]], Sequence[Result]],
+    judge: Callable[[list[Request]], Sequence[Prediction]],
     knowledge: Iterable[Any],
     response: Iterable[Any],
     history: Iterable[Any] | None,
@@ -147,7 +112,7 @@ def stream_results(
     chunk_size: int,
     description: str,
     progress: bool,
-) -> Iterator[Result]:
+) -> Iterator[Prediction]:
     """Judges responses chunk by chunk, and yields the results one by one.
 
     Args:
@@ -160,8 +125,10 @@ def stream_results(
     requests = _read_one_by_one({name: read_iterable(name, column) for name, column in given.items()}, join)
     total = len(response) if isinstance(response, Sized) else None
     with tqdm(total=total, desc=description, disable=not read_flag("progress", progress), unit="response") as bar:
+        first = 0
         while chunk := list(islice(requests, chunk_size)):
-            yield from judge(chunk)
+            yield from number_results(judge(chunk), first)
+            first += len(chunk)
             bar.update(len(chunk))
 
 

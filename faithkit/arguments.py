@@ -17,7 +17,8 @@ from faithkit.records import Example, Turn, passage_text
 
 MOST = 2**31 - 1  # of any count: what fits into the arrays that are planned with it
 ASSISTANTS = ("assistant", "bot", "model", "system response", "wizard")  # names of the speaker who answers
-KNOWLEDGE, CONTEXT = "knowledge", "context"
+ALIASES = {"context": "knowledge", "answer": "response"}  # other names of arguments
+QUESTION, HISTORY = "question", "history"
 ALL = "all"  # windows of long knowledge
 TEXT_HINT = 'give a text, such as "The Danube is long."'
 PASSAGES_HINT = 'give a text or a list of passages, such as ["The Danube is long.", "It ends in the Black Sea."]'
@@ -36,7 +37,8 @@ def wrong(name: str, expected: str, value: Any, hint: str, place: str | None = N
 def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Makes a public method explain unknown and missing arguments, when it is called even if it is a generator.
 
-    `context=` is another name of an argument `knowledge`.
+    `context=` and `answer=` are other names of the arguments `knowledge` and `response`; `question=` is the last turn
+    of `history`.
     """
     signature = inspect.signature(method)
     names = [name for name in signature.parameters if name not in ("self", "cls")]
@@ -44,11 +46,15 @@ def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameter
     @wraps(method)
     def explained(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         __tracebackhide__ = True  # pytest shows the caller's line
-        if CONTEXT in kwargs and KNOWLEDGE in names:
-            if KNOWLEDGE in kwargs:
-                problem = f"{method.__qualname__}: {CONTEXT} and {KNOWLEDGE} are two names of one argument"
+        for alias in [name for name in kwargs if name in ALIASES and name not in names]:
+            name = ALIASES[alias]
+            if name in kwargs:
+                problem = f"{method.__qualname__}: {alias} and {name} are two names of one argument"
                 raise UserError(problem, hint="leave one of them out")
-            kwargs[KNOWLEDGE] = kwargs.pop(CONTEXT)
+            if name in names:
+                kwargs[name] = kwargs.pop(alias)
+        if QUESTION in kwargs and HISTORY in names and QUESTION not in names:
+            kwargs[HISTORY] = add_question(kwargs.get(HISTORY), kwargs.pop(QUESTION))
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -62,6 +68,16 @@ def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameter
         return method(*args, **kwargs)
 
     return explained
+
+
+def add_question(history: Any, question: Any) -> Any:
+    """Adds the question of a response, or of each of several responses, to the turns before it."""
+    if question is None or history is None:
+        return history if question is None else question
+    if is_list(question):
+        turns = [None] * len(question) if history is None else history
+        return [add_question(before, asked) for before, asked in zip(turns, question, strict=True)]
+    return [*([history] if isinstance(history, str) else history), question]
 
 
 def explain_overloads(method: Callable[..., Result]) -> Callable[..., Result]:

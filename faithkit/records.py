@@ -14,6 +14,7 @@ from faithkit.errors import UserError, shorten
 HALLUCINATED = "hallucinated"
 FAITHFUL = "faithful"
 UNPARSED = "unparsed"
+UNSURE = "unsure"  # for people: a faithful label whose probability is near the threshold
 WHOLE_KNOWLEDGE = "whole_knowledge"  # in an example's `meta`: the knowledge before it was cut
 LABELS = (FAITHFUL, HALLUCINATED)  # the position is the class index: P(hallucinated) is column 1
 # The types of hallucinated spans in RAGTruth (Niu et al. 2024, section 3). Evident: clear from the source; subtle: a
@@ -158,7 +159,8 @@ class Prediction:
     Args:
         label: hallucinated, faithful or unparsed; None without a judgement, or if the detector abstains.
         score: P(hallucinated), None if the detector gives none.
-        text: The response of a generator, or a detector's text besides its label.
+        text: The response of a generator, or a judge's whole reply.
+        reason: What a judge says besides its label.
         failed: Its request failed, and `text` is the reason: no reply, and never read as one.
     """
 
@@ -167,6 +169,7 @@ class Prediction:
     score: float | None = None
     spans: tuple[Span, ...] = ()
     text: str = ""
+    reason: str = ""
     failed: bool = False
 
     def __post_init__(self) -> None:
@@ -185,10 +188,21 @@ class Prediction:
         """P(hallucinated)."""
         return self.score
 
+    def verdict(self, unsure_from: float | None) -> str | None:
+        """Returns the verdict for people: the label, or unsure for a faithful one that is not far below the threshold.
+
+        Args:
+            unsure_from: The probability from which a faithful label is unsure; None for never.
+        """
+        is_near = unsure_from is not None and self.score is not None and self.score >= unsure_from
+        return UNSURE if self.label == FAITHFUL and is_near else self.label
+
     def to_dict(self) -> dict[str, Any]:
-        """Converts to the five keys of a predictions file, always all of them; a failed one says so in a sixth."""
+        """Converts to the five keys of a predictions file; `reason` and `failed` are added where they hold."""
         spans = [span_to_dict(span) for span in self.spans]
         row = {"id": self.id, "label": self.label, "score": self.score, "spans": spans, "text": self.text}
+        if self.reason:
+            row["reason"] = self.reason
         return {**row, "failed": True} if self.failed else row
 
     @classmethod
@@ -200,6 +214,7 @@ class Prediction:
             score=row.get("score"),
             spans=tuple(span_from_dict(span) for span in row.get("spans") or ()),
             text=row.get("text") or "",
+            reason=row.get("reason") or "",
             failed=row.get("failed") is True,
         )
 

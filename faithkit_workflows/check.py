@@ -1,13 +1,16 @@
 """Check one answer: is it supported by its context, and which parts are not?
 
-faithkit check --context manual.txt "The warranty lasts 36 months."
+faithkit check --context docs/examples/manual.txt "The warranty lasts 36 months."
 faithkit check --context manual.txt --context terms.txt --question "How long is the warranty?" < answer.txt
-faithkit check --context manual.txt --json "..."         label, probability, threshold, model and spans as JSON
+faithkit check --context manual.txt --explain "..."      also how each value of the answer was compared
+faithkit check --context manual.txt --json "..."         verdict, label, probability, threshold, model, spans as JSON
 faithkit check --context manual.txt --fail "..."         exits with 1 if the answer is hallucinated
+faithkit check --context manual.txt --aim precision "..."        fewer false alarms; or recall: more is found
 faithkit check --context manual.txt --checkpoint runs/... "..."          another detector than the default
 
 The context is one file or several, such as retrieved passages; `--context -` reads it from standard input. Without an
-answer on the command line, it is read from standard input. A table of answers: faithkit score FILE.
+answer on the command line, it is read from standard input. Each option can also be written as in the other commands:
+checkpoint=runs/... question="...". A table of answers: faithkit score FILE.
 """
 
 import argparse
@@ -15,7 +18,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from faithkit.cli import DONE, FAILED, run_command
 from faithkit.detector import DEFAULT
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from faithkit.records import Example, Prediction
 
 STANDARD_INPUT = "-"
+KEYS = ("context", "question", "checkpoint", "threshold", "aim")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -35,9 +39,11 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--question", default=None)
     parser.add_argument("--checkpoint", default=DEFAULT)
     parser.add_argument("--threshold", type=float, default=None)
+    parser.add_argument("--aim", choices=("balanced", "recall", "precision"), default=None)
+    parser.add_argument("--explain", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fail", action="store_true")
-    options = parser.parse_args(list(arguments))
+    options = parser.parse_args([_as_option(argument) for argument in arguments])
     if not options.context:
         raise UserError("no context is given", hint='faithkit check --context FILE "answer"; FILE may be -')
     if [options.answer, *options.context].count(STANDARD_INPUT) > 1:
@@ -45,6 +51,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             "only one of answer and context can come from standard input", hint="name a file for the context"
         )
     return options
+
+
+def _as_option(argument: str) -> str:
+    """Writes `checkpoint=X`, as the other commands take it, as `--checkpoint=X`."""
+    name = argument.partition("=")[0]
+    return f"--{argument}" if "=" in argument and name in KEYS else argument
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,8 +84,9 @@ def read_text(path: str, what: str) -> str:
     return text.strip()
 
 
-def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", str]:
-    """Judges the answer, and returns the prediction, the judged row, and a description of the threshold."""
+def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", Any]:
+    """Judges the answer, and returns the result with its evidence, the judged row, and the loaded detector."""
+    from faithkit.evidence import add_evidence
     from faithkit.records import Example, Turn, join_passages, number_passages
     from faithkit_workflows.detectors.loading import kind_of, load_checkpoint, with_threshold
 
@@ -94,33 +107,60 @@ def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", str]:
         response=answer,
     )
     config = {"checkpoint": options.checkpoint, "precision": "32-true"}
-    loaded = with_threshold(load_checkpoint(config), options.threshold, options.checkpoint)
+    loaded = with_threshold(load_checkpoint(config), options.threshold, options.checkpoint, options.aim)
     (prediction,) = loaded.detector.predict_examples([example])
-    return prediction, example, loaded.models[0].threshold or "none"
+    return add_evidence(prediction, passages, answer), example, loaded
 
 
-def show(prediction: "Prediction", example: "Example", threshold: str, options: argparse.Namespace) -> None:
-    """Prints the verdict, and the answer with the unsupported parts in double brackets."""
+def show(prediction: "Prediction", example: "Example", loaded: Any, options: argparse.Namespace) -> None:
+    """Prints the verdict, the answer with the unsupported parts in double brackets, and why they are marked."""
+    from faithkit.evidence import describe_mark
+    from faithkit.pages.page_tables import escape_terminal
+    from faithkit.records import span_to_dict
     from faithkit.reports.span_report import mark_spans
 
+    threshold = loaded.models[0].threshold or "none"
+    verdict = prediction.verdict(getattr(loaded.detector, "unsure_from", None))
     if options.json:
-        spans = [
-            {"start": s.start, "end": s.end, "text": example.response[s.start : s.end], "probability": s.score}
-            for s in prediction.spans
-        ]
-        verdict = {"label": prediction.label, "probability": prediction.score, "spans": spans}
-        print(json.dumps(verdict | {"threshold": threshold, "model": options.checkpoint}, ensure_ascii=False))
+        spans = [span_to_dict(span) | {"probability": span.score} for span in prediction.spans]
+        found = {"verdict": verdict, "label": prediction.label, "probability": prediction.score, "spans": spans}
+        print(json.dumps(found | {"threshold": threshold, "model": options.checkpoint}, ensure_ascii=False))
         return
     probability = "" if prediction.score is None else f", P(hallucinated) {prediction.score:.2f}"
-    print(f"{prediction.label}{probability} (model {options.checkpoint}; threshold {threshold})")
+    print(f"{verdict}{probability} (model {options.checkpoint}; threshold {threshold.partition(',')[0]})")
     print(mark_spans(example.response, prediction.spans))
+    for span in prediction.spans:
+        print(f"  {escape_terminal(describe_mark(span), 400)}")
+    if (rates := getattr(loaded.detector, "rates", None)) is not None:
+        print(
+            f"On answers of other authors this threshold finds {rates['recall']:.0%} of the hallucinated ones, and calls "
+            f"{rates['false_alarms']:.0%} of the faithful ones hallucinated."
+        )
+    if options.explain:
+        print_values(example)
+
+
+def print_values(example: "Example") -> None:
+    """Prints the values of the answer, and the values of the context that each was compared with."""
+    from critic.support.values import compare_values
+    from data_modules.encoding.encoder import question_text
+    from faithkit.pages.page_tables import escape_terminal
+
+    pairs = compare_values(example.knowledge, example.response, question_text(example))
+    print("values of the answer, by the default detector's comparison:" if pairs else "the answer has no value")
+    for pair in pairs:
+        closest = f" {pair.closest.text}" if pair.closest is not None else ""
+        beside = ", near the same words" if pair.closest is not None and pair.shares_head else ""
+        line = f"{pair.value.text} ({pair.value.kind}): {pair.relation}"
+        line += f"; the context has{closest}{beside}" if closest else ""
+        print(f"  {escape_terminal(line, 300)}")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Judges one answer, shows the verdict, and returns the exit code."""
     options = parse(arguments)
-    prediction, example, threshold = judge(options)
-    show(prediction, example, threshold, options)
+    prediction, example, loaded = judge(options)
+    show(prediction, example, loaded, options)
     return FAILED if options.fail and prediction.label == "hallucinated" else DONE
 
 

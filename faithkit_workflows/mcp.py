@@ -30,7 +30,7 @@ def create_server(checkpoint: str) -> Any:
         from mcp.server.mcpserver.exceptions import ToolError
         from mcp.types import ToolAnnotations
 
-        from faithkit_workflows.serve.schemas import DialogueTurn, Passage, Probability, Row, Text, Verdict
+        from faithkit_workflows.serve.schemas import CheckResult, DialogueTurn, Passage, Probability, Row, Text
         from faithkit_workflows.serve.served_model import Asked, ServedModel
 
     model = ServedModel(checkpoint, checkpoint, {"threshold": None, "precision": "32-true", "labels": None})
@@ -46,7 +46,7 @@ def create_server(checkpoint: str) -> Any:
         question: str | None = None,
         history: list[DialogueTurn] | None = None,
         threshold: Probability | None = None,
-    ) -> Verdict:
+    ) -> CheckResult:
         """Checks whether an answer is supported by its context, and which parts of it are not.
 
         Args:

@@ -46,29 +46,25 @@ SPANS_SCHEMA: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
-    """A judge's verdict on a response, with spans and rationale.
+class ParsedReply:
+    """What a judge's reply says.
 
     Args:
         label: hallucinated, faithful, or unparsed if the reply has no verdict.
-        probability: P(hallucinated) of the answer's first token, or the fraction of samples; None if unknown.
         spans: The quoted parts that are found in the response.
         rationale: The reply without its verdict.
-        text: The whole reply, or the reason why there is none.
+        text: The whole reply.
         num_unlocated: Quoted parts that are not found in the response.
-        failed: There is no reply.
     """
 
     label: str
-    probability: float | None = None
     spans: tuple[Span, ...] = ()
     rationale: str = ""
     text: str = ""
     num_unlocated: int = 0
-    failed: bool = False
 
 
-Parse = Callable[[str, str], Judgement]  # from a reply and the judged response
+Parse = Callable[[str, str], ParsedReply]  # from a reply and the judged response
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +87,12 @@ class Asking:
     form: Form | None = None
 
 
-def parse_verdict(text: str, response: str) -> Judgement:
+def parse_verdict(text: str, response: str) -> ParsedReply:
     """Parses a verdict alone."""
-    return Judgement(label=read_verdict(text), text=text)
+    return ParsedReply(label=read_verdict(text), text=text)
 
 
-def parse_judgement(text: str, response: str, words: tuple[str, str] | None = None) -> Judgement:
+def parse_judgement(text: str, response: str, words: tuple[str, str] | None = None) -> ParsedReply:
     """Parses a verdict, quoted parts, and the explanation.
 
     Args:
@@ -106,36 +102,36 @@ def parse_judgement(text: str, response: str, words: tuple[str, str] | None = No
     reply = without_thoughts(text)
     rationale = reply if label == UNPARSED else reply.lstrip(" \t\n\"'`*_").partition(" ")[2].strip()
     if label != HALLUCINATED:  # quotations in a faithful verdict are no hallucinations
-        return Judgement(label=label, rationale=rationale, text=text)
+        return ParsedReply(label=label, rationale=rationale, text=text)
     spans, missed = locate_all(quoted_parts(reply), response)
-    return Judgement(label=label, spans=spans, rationale=rationale, text=text, num_unlocated=missed)
+    return ParsedReply(label=label, spans=spans, rationale=rationale, text=text, num_unlocated=missed)
 
 
-def parse_steps(text: str, response: str, words: tuple[str, str] = CHOICES) -> Judgement:
+def parse_steps(text: str, response: str, words: tuple[str, str] = CHOICES) -> ParsedReply:
     """Parses the verdict in the last line; the lines before it are the explanation."""
     rationale = without_thoughts(text).rpartition("\n")[0].strip()
-    return Judgement(label=read_last_line(text, words), rationale=rationale, text=text)
+    return ParsedReply(label=read_last_line(text, words), rationale=rationale, text=text)
 
 
-def parse_text(text: str, response: str, words: tuple[str, str]) -> Judgement:
+def parse_text(text: str, response: str, words: tuple[str, str]) -> ParsedReply:
     """Parses the verdict by two patterns."""
-    return Judgement(label=read_pattern(text, words), rationale=without_thoughts(text), text=text)
+    return ParsedReply(label=read_pattern(text, words), rationale=without_thoughts(text), text=text)
 
 
-def parse_json(text: str, response: str, header: PromptHeader) -> Judgement:
+def parse_json(text: str, response: str, header: PromptHeader) -> ParsedReply:
     """Parses the keys that a prompt names; the parts of a faithful verdict are no spans."""
     label, parts = read_keys(text, header.verdict, header.spans or [], header.words)
     spans, missed = locate_all(parts if label == HALLUCINATED else [], response)
-    return Judgement(label=label, spans=spans, text=text, num_unlocated=missed)
+    return ParsedReply(label=label, spans=spans, text=text, num_unlocated=missed)
 
 
-def parse_spans(text: str, response: str) -> Judgement:
+def parse_spans(text: str, response: str) -> ParsedReply:
     """Parses a list of parts; an empty list means faithful."""
     parts = read_list(text)
     if parts is None:
-        return Judgement(label=UNPARSED, text=text)
+        return ParsedReply(label=UNPARSED, text=text)
     spans, missed = locate_all(parts, response)
-    return Judgement(label=HALLUCINATED if parts else FAITHFUL, spans=spans, text=text, num_unlocated=missed)
+    return ParsedReply(label=HALLUCINATED if parts else FAITHFUL, spans=spans, text=text, num_unlocated=missed)
 
 
 ASKINGS = {

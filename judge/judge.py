@@ -15,7 +15,7 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from judge.asking import Judgement
+from judge.asking import ParsedReply
 from judge.options import AskOptions
 from judge.prompt import Prompts, PromptTemplate, build_prompts
 from judge.questions import Answered, weigh_or_write
@@ -146,23 +146,23 @@ class Judge:
     @overload
     def judge(
         self, knowledge: str | Sequence[str], response: str, history: Any = None, *, progress: bool = ...
-    ) -> Judgement: ...
+    ) -> Prediction: ...
     @overload
     def judge(
         self, knowledge: Sequence[Any], response: list[str], history: Any = None, *, progress: bool = ...
-    ) -> list[Judgement]: ...
+    ) -> list[Prediction]: ...
     @overload
     def judge(
         self, *, context: str | Sequence[str], response: str, history: Any = None, progress: bool = ...
-    ) -> Judgement: ...
+    ) -> Prediction: ...
     @overload
     def judge(
         self, *, context: Sequence[Any], response: list[str], history: Any = None, progress: bool = ...
-    ) -> list[Judgement]: ...
+    ) -> list[Prediction]: ...
     @arguments.explain_overloads
     def judge(
         self, knowledge: Any, response: Any, history: Any = None, *, progress: bool = True
-    ) -> Judgement | list[Judgement]:
+    ) -> Prediction | list[Prediction]:
         """Judges one response, or a list of responses.
 
         Args:
@@ -172,7 +172,7 @@ class Judge:
         """
         arguments.read_flag("progress", progress)
         if isinstance(response, str):
-            [judgement] = self.judgements([_example(knowledge, response, history, 0)])
+            [judgement] = self.predict_examples([_example(knowledge, response, history, 0)])
             return judgement
         if not is_list(response):
             raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
@@ -180,25 +180,12 @@ class Judge:
         rows = read_columns(columns, "response")
         histories = rows.get("history", [None] * len(rows["response"]))
         every = zip(rows["knowledge"], rows["response"], histories, strict=True)
-        return list(self.judgements([_example(*row, number) for number, row in enumerate(every)], progress=progress))
+        examples = [_example(*row, number) for number, row in enumerate(every)]
+        return list(self.predict_examples(examples, progress=progress))
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields one prediction for each example, in order; `text` is the reply, or the reason for its absence."""
-        examples = read_examples(examples)
-        for example, found in zip(examples, self.judgements(examples, progress=progress), strict=True):
-            yield Prediction(
-                id=example.id,
-                label=found.label,
-                score=found.probability,
-                spans=found.spans,
-                text=found.text,
-                failed=found.failed,
-            )
-
-    @arguments.explain_keywords
-    def judgements(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Judgement]:
-        """Yields the judgements of examples, chunk by chunk; ids may be equal."""
         examples = read_examples(examples)
         arguments.read_flag("progress", progress)
         asking = self.asking
@@ -213,9 +200,7 @@ class Judge:
             title="judging" if progress else None,
         )
         for example, answered in found:
-            judgement = self._make_judgement(example.response, answered)
-            self.num_unlocated += judgement.num_unlocated
-            yield judgement
+            yield self._make_prediction(example, answered)
 
     @property
     def weighs(self) -> bool:
@@ -238,8 +223,8 @@ class Judge:
             max_new_tokens=new_tokens,
         )
 
-    def _make_judgement(self, response: str, answered: Answered) -> Judgement:
-        """Makes the judgement from the result of one prompt."""
+    def _make_prediction(self, example: Example, answered: Answered) -> Prediction:
+        """Makes the prediction from the result of one prompt."""
         weighed, written = answered
         probability = None
         if weighed and weighed.probabilities:
@@ -250,20 +235,30 @@ class Judge:
         if written is None:
             assert weighed is not None, "every prompt has a result"
             if probability is None:
-                return Judgement(label=UNPARSED, text=weighed.problem, failed=True)
-            return Judgement(label=self.calibration.label(probability), probability=probability)
+                return Prediction(id=example.id, label=UNPARSED, text=weighed.problem, failed=True)
+            return Prediction(id=example.id, label=self.calibration.label(probability), score=probability)
         if not written.texts:
-            return Judgement(label=UNPARSED, text=written.problem, failed=True)
-        found = [self.asking.parse(text, response) for text in written.texts]
-        if len(found) == 1:
-            return replace(found[0], probability=probability)
-        votes = Counter(one.label for one in found)
+            return Prediction(id=example.id, label=UNPARSED, text=written.problem, failed=True)
+        replies = [self.asking.parse(text, example.response) for text in written.texts]
+        chosen = replies[0]
+        votes = Counter(one.label for one in replies)
         parsed = votes[HALLUCINATED] + votes[FAITHFUL]
-        if not parsed:
-            return found[0]
-        label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
-        chosen = next(one for one in found if one.label == label)
-        return replace(chosen, probability=votes[HALLUCINATED] / parsed)
+        if len(replies) > 1 and parsed:
+            label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
+            chosen = next(one for one in replies if one.label == label)
+            probability = votes[HALLUCINATED] / parsed
+        return self._read_reply(example, chosen, probability)
+
+    def _read_reply(self, example: Example, reply: ParsedReply, probability: float | None) -> Prediction:
+        self.num_unlocated += reply.num_unlocated
+        return Prediction(
+            id=example.id,
+            label=reply.label,
+            score=probability,
+            spans=tuple(replace(span, text=example.response[span.start : span.end]) for span in reply.spans),
+            text=reply.text,
+            reason=reply.rationale,
+        )
 
 
 def _example(knowledge: Any, response: Any, history: Any, number: int) -> Example:

@@ -46,8 +46,8 @@ def main() -> None:
     chosen = np.linspace(0, len(every) - 1, options.single).astype(int).tolist()
 
     def weigh(judge: Judge, places: range | list[int]) -> Verdicts:
-        found = judge.judgements([every[place] for place in places])
-        return {place: (one.label, one.probability or 0.0) for place, one in zip(places, found, strict=True)}
+        found = judge.predict_examples([every[place] for place in places])
+        return {place: (str(one.label), one.probability or 0.0) for place, one in zip(places, found, strict=True)}
 
     sides: dict[str, Callable[[], Verdicts]] = {
         ALONE: lambda: {place: verdict for place in chosen for verdict in weigh(judge, [place]).values()},

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from importlib.metadata import version
 from pathlib import Path
@@ -36,6 +36,7 @@ from faithkit.errors import UserError
 from faithkit.files.hashes import hash_files
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.packages import needs_package
+from faithkit.records import Prediction
 from faithkit.weights.load import load_model, load_tokenizer
 from faithkit.weights.resolve import loading
 
@@ -184,7 +185,7 @@ def _critic_outputs(folder: str, precision: str) -> Outputs:
     logits, _ = window_logits(critic.model, critic.encoder, columns, critic.batch_tokens)
     begin = time.process_time()
     scores = critic.score(list(knowledge), response)
-    return logits, [s.probability for s in scores], [str(s.label) for s in scores], time.process_time() - begin
+    return logits, *_columns(scores), time.process_time() - begin
 
 
 def _tagger_outputs(folder: str, precision: str) -> Outputs:
@@ -194,7 +195,11 @@ def _tagger_outputs(folder: str, precision: str) -> Outputs:
     logits = token_logits(tagger.model, tagger.encoder, tagger.encoder.encode_texts(*sides), tagger.batch_tokens)
     begin = time.process_time()
     tagged = tagger.tag(requests)
-    return logits, [t.score for t in tagged], [t.label for t in tagged], time.process_time() - begin
+    return logits, *_columns(tagged), time.process_time() - begin
+
+
+def _columns(results: Sequence[Prediction]) -> tuple[list[float], list[str]]:
+    return [one.score or 0.0 for one in results], [str(one.label) for one in results]
 
 
 def _check(described: dict[str, Any], folder: Path) -> None:

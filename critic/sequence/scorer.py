@@ -5,7 +5,7 @@ length is read in overlapping windows (`max_windows` of them, or all), and a res
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
-from critic.requests import History, Knowledge, Request, read_requests, stream_results
+from critic.requests import SINGLE, History, Knowledge, Request, number_results, read_requests, stream_results
 from critic.runtime.last_layer import first_token_only
 from critic.runtime.model_inputs import allow_packing_on_gpu
 from critic.runtime.onnx_model import ONNX
@@ -71,23 +71,6 @@ def _number(key: Any, names: Sequence[str]) -> int | None:
             return names.index(key.lower())
         key = int(key) if key.isdecimal() else None
     return key if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(names) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The critic's result for one response.
-
-    Args:
-        label: hallucinated or faithful; None if the critic abstains (`abstain_at`).
-        probability: Calibrated P(hallucinated).
-    """
-
-    label: str | None
-    probability: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns plain values for json.dumps."""
-        return {"label": self.label, "probability": self.probability}
 
 
 class Thresholds(TypedDict, total=False):
@@ -235,7 +218,7 @@ class Critic:
     @overload
     def score(
         self, knowledge: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
-    ) -> Score: ...
+    ) -> Prediction: ...
     @overload
     def score(
         self,
@@ -243,11 +226,11 @@ class Critic:
         response: list[str],
         history: Sequence[History] | None = None,
         **thresholds: Unpack[Thresholds],
-    ) -> list[Score]: ...
+    ) -> list[Prediction]: ...
     @overload
     def score(
         self, *, context: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
-    ) -> Score: ...
+    ) -> Prediction: ...
     @overload
     def score(
         self,
@@ -256,7 +239,7 @@ class Critic:
         response: list[str],
         history: Sequence[History] | None = None,
         **thresholds: Unpack[Thresholds],
-    ) -> list[Score]: ...
+    ) -> list[Prediction]: ...
     @arguments.explain_overloads
     def score(
         self,
@@ -266,7 +249,7 @@ class Critic:
         *,
         threshold: float | None = None,
         abstain_at: float | None = None,
-    ) -> Score | list[Score]:
+    ) -> Prediction | list[Prediction]:
         """Scores one response, or a list of responses.
 
         The scores of a list equal those of single calls, up to float rounding.
@@ -285,7 +268,7 @@ class Critic:
         """
         single, requests = read_requests(knowledge, response, history, join_passages)
         scores = self._scores(requests, *read_cuts(threshold, abstain_at))
-        return scores[0] if single else scores
+        return scores[0] if single else list(number_results(scores))
 
     predict = score  # as a tagger has it
 
@@ -299,7 +282,7 @@ class Critic:
         threshold: float | None = None,
         abstain_at: float | None = None,
         progress: bool = True,
-    ) -> Iterator[Score]:
+    ) -> Iterator[Prediction]:
         """Yields the scores of any number of responses, as `score` computes them, without holding them all.
 
         It reads a few thousand items at a time, so the iterables may be generators of any length.
@@ -319,12 +302,15 @@ class Critic:
             progress=progress,
         )
 
-    def _scores(self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None) -> list[Score]:
+    def _scores(
+        self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None
+    ) -> list[Prediction]:
         probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
         scores = []
         for probability in map(float, probabilities):
             label = self.calibration.label(probability, threshold)
-            scores.append(Score(None if is_unsure(label, probability, abstain_at) else label, probability))
+            abstains = is_unsure(label, probability, abstain_at)
+            scores.append(Prediction(id=SINGLE, label=None if abstains else label, score=probability))
         return scores
 
     @arguments.explain_keywords

@@ -8,6 +8,7 @@ what it was fitted on, and its figures on rows that it was not fitted on (`faith
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from tqdm.auto import tqdm
 
 from critic.logistic import sigmoid
-from critic.requests import Request, Tagged, TaggedSpan, read_requests, request_of
+from critic.requests import SINGLE, Request, number_results, read_requests, request_of
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.support.alignment import Alignment, Floats
 from critic.support.bert_encoder import WEIGHTS, load_bert
@@ -123,7 +124,7 @@ class SupportDetector:
     @arguments.explain_keywords
     def predict(
         self, knowledge: Any, response: Any, history: Any = None, *, threshold: float | None = None
-    ) -> Tagged | list[Tagged]:
+    ) -> Prediction | list[Prediction]:
         """Checks one response, or a list of responses.
 
         Args:
@@ -138,7 +139,7 @@ class SupportDetector:
         threshold = arguments.read_probability("threshold", threshold)
         single, requests = read_requests(knowledge, response, history, join_passages)
         checked = self.check(requests, threshold=threshold)
-        return checked[0] if single else checked
+        return checked[0] if single else list(number_results(checked))
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
@@ -147,13 +148,9 @@ class SupportDetector:
         for begin in tqdm(range(0, len(examples), CHUNK), "checking", disable=quiet, unit="chunk"):
             chunk = examples[begin : begin + CHUNK]
             for example, checked in zip(chunk, self.check([request_of(one) for one in chunk]), strict=True):
-                spans = tuple(
-                    Span(start=s.start, end=s.end, label=s.label, score=s.score, text=s.text, evidence=s.evidence)
-                    for s in checked.spans
-                )
-                yield Prediction(id=example.id, label=checked.label, score=checked.score, spans=spans)
+                yield replace(checked, id=example.id)
 
-    def check(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Tagged]:
+    def check(self, requests: Sequence[Request], *, threshold: float | None = None) -> list[Prediction]:
         """Computes label, probability and spans of each response; a faithful one has no span."""
         threshold = self.model.threshold if threshold is None else threshold
         return [
@@ -162,7 +159,7 @@ class SupportDetector:
             for result in self._check_chunk(requests[begin : begin + CHUNK], threshold)
         ]
 
-    def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Tagged]:
+    def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Prediction]:
         aligned = encode_and_align(self.encoder, [(r.knowledge or "", r.question, r.response) for r in requests])
         results = []
         for request, alignment in zip(requests, aligned, strict=True):
@@ -172,11 +169,12 @@ class SupportDetector:
             if places and features[:, VALUE].any():
                 score = max(score, self.model.value_probability)
             is_hallucinated = bool(places) and score >= threshold
-            spans = self._mark(request.response, alignment, logits) if is_hallucinated else []
-            results.append(Tagged(label=HALLUCINATED if is_hallucinated else FAITHFUL, score=score, spans=spans))
+            spans = self._mark(request.response, alignment, logits) if is_hallucinated else ()
+            label = HALLUCINATED if is_hallucinated else FAITHFUL
+            results.append(Prediction(id=SINGLE, label=label, score=score, spans=spans))
         return results
 
-    def _mark(self, response: str, alignment: Alignment, logits: Floats) -> list[TaggedSpan]:
+    def _mark(self, response: str, alignment: Alignment, logits: Floats) -> tuple[Span, ...]:
         """Marks values that the context does not have, and in other sentences the words above the span threshold."""
         words, places = alignment.words, alignment.places
         pairs = [pair for pair in alignment.pairs if pair.is_unsupported]
@@ -195,8 +193,8 @@ class SupportDetector:
             gaps = [place - before - 1 for before, place in zip([-9, *chosen], chosen, strict=False)]
             characters = [(words[place].start, words[place].end) for place in chosen]
             found += find_spans(characters, [words[place].sentence for place in chosen], gaps, logits[rest], cut)
-        return [
-            TaggedSpan(
+        return tuple(
+            Span(
                 start=start,
                 end=end,
                 text=response[start:end],
@@ -205,7 +203,7 @@ class SupportDetector:
                 evidence=_find_evidence(alignment, start, end, logits),
             )
             for start, end, score in sorted(found)
-        ]
+        )
 
     @property
     def device(self) -> torch.device:

@@ -20,7 +20,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from critic.support.normal_forms import NUMBER, read_words
+from critic.support.normal_forms import NAME, NUMBER, WORD, read_words
 from critic.support.value_reader import (
     CODE,
     DAY,
@@ -102,9 +102,11 @@ def _compare(
         value.kind == TITLE and _occurs(value, question)
     ):
         return Pair(value, ASKED, None, False)
-    rivals = [other for other in ranked if other.kind == value.kind and _is_rival(value, other)]
+    heads = value.heads or _content_norms(question)  # a short answer is about what was asked
+    rivals = [other for other in alike if other.kind == value.kind and _is_rival(value, other)]
+    rivals.sort(key=lambda other: (-len(heads & other.heads), other.name != value.name, other.start))
     closest = next((other for other in rivals if other in free), None)  # not one that the answer has too
-    shares_head = closest is not None and bool(value.heads & closest.heads)
+    shares_head = closest is not None and bool(heads & closest.heads)
     if not value.is_unit and (_is_inside_range(value, alike, context) or _is_computed(value, [*known, *asked], cues)):
         return Pair(value, COMPUTED, closest, shares_head)
     is_count = value.kind == PLAIN and isinstance(value.amount, float) and value.amount <= SMALL
@@ -113,6 +115,10 @@ def _compare(
     if not rivals and (value.is_unit or (isinstance(value.amount, tuple) and value.amount[4])):
         return None
     return Pair(value, DIFFERENT if rivals else ABSENT, closest, shares_head)
+
+
+def _content_norms(text: str) -> frozenset[str]:
+    return frozenset(word.norm for word in read_words(text) if word.kind in (WORD, NAME))
 
 
 def _occurs(value: Value, text: str) -> bool:

@@ -12,12 +12,12 @@ from tqdm.auto import tqdm
 
 from critic.load_checkpoint import load_checkpoint
 from critic.requests import (
+    SINGLE,
     History,
     Knowledge,
     Request,
-    Tagged,
-    TaggedSpan,
     dialogue_requests,
+    number_results,
     read_requests,
     request_of,
     stream_results,
@@ -50,7 +50,7 @@ def mark_responses(
     labels: Mapping[int, str],
     threshold: float | None,
     span_threshold: float | None = None,
-) -> list[Tagged]:
+) -> list[Prediction]:
     """Computes label, score and spans of each response; spans match the label, unless they have a separate threshold.
 
     Args:
@@ -69,12 +69,12 @@ def mark_responses(
     # Spans of each response.
     labels_to_match = is_hallucinated if span_threshold is None else None
     found = calibration.spans(answers, probability, labels_to_match, span_threshold)
-    spans: list[list[TaggedSpan]] = [[] for _ in requests]
+    spans: list[list[Span]] = [[] for _ in requests]
     for begin, stop, first, last in zip(found.start, found.end, found.first, found.last, strict=True):
         tokens = slice(first, last + 1)
         response = int(answers.owner[first])
         spans[response].append(
-            TaggedSpan(
+            Span(
                 start=int(begin),
                 end=int(stop),
                 text=requests[response].response[begin:stop],
@@ -84,7 +84,12 @@ def mark_responses(
         )
 
     return [
-        Tagged(label=HALLUCINATED if hallucinated else FAITHFUL, score=float(score), spans=of_response)
+        Prediction(
+            id=SINGLE,
+            label=HALLUCINATED if hallucinated else FAITHFUL,
+            score=float(score),
+            spans=tuple(of_response),
+        )
         for score, hallucinated, of_response in zip(scores, is_hallucinated, spans, strict=True)
     ]
 
@@ -214,7 +219,7 @@ class Tagger:
     @overload
     def predict(
         self, knowledge: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
-    ) -> Tagged: ...
+    ) -> Prediction: ...
     @overload
     def predict(
         self,
@@ -222,11 +227,11 @@ class Tagger:
         response: list[str],
         history: Sequence[History] | None = None,
         **thresholds: Unpack[Thresholds],
-    ) -> list[Tagged]: ...
+    ) -> list[Prediction]: ...
     @overload
     def predict(
         self, *, context: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
-    ) -> Tagged: ...
+    ) -> Prediction: ...
     @overload
     def predict(
         self,
@@ -235,7 +240,7 @@ class Tagger:
         response: list[str],
         history: Sequence[History] | None = None,
         **thresholds: Unpack[Thresholds],
-    ) -> list[Tagged]: ...
+    ) -> list[Prediction]: ...
     @arguments.explain_overloads
     def predict(
         self,
@@ -245,7 +250,7 @@ class Tagger:
         *,
         threshold: float | None = None,
         span_threshold: float | None = None,
-    ) -> Tagged | list[Tagged]:
+    ) -> Prediction | list[Prediction]:
         """Tags one response, or a list of responses.
 
         Args:
@@ -263,7 +268,7 @@ class Tagger:
         """
         single, requests = read_requests(knowledge, response, history, number_passages)
         tagged = self.tag(requests, threshold=threshold, span_threshold=span_threshold)
-        return tagged[0] if single else tagged
+        return tagged[0] if single else list(number_results(tagged))
 
     @arguments.explain_keywords
     def stream(
@@ -275,7 +280,7 @@ class Tagger:
         threshold: float | None = None,
         span_threshold: float | None = None,
         progress: bool = True,
-    ) -> Iterator[Tagged]:
+    ) -> Iterator[Prediction]:
         """Yields the results for any number of responses, as `predict` computes them, without holding them all.
 
         It reads about a thousand items at a time, so the iterables may be generators of any length.
@@ -295,16 +300,16 @@ class Tagger:
         )
 
     @arguments.explain_keywords
-    def predict_dialogue(self, knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> list[Tagged | None]:
+    def predict_dialogue(self, knowledge: Knowledge, turns: Sequence[tuple[str, str]]) -> list[Prediction | None]:
         """Tags each turn of the assistant with the turns before it as history; returns None for other turns.
 
         Args:
             turns: (speaker, text): [("user", "Who wrote it?"), ("assistant", "It is anonymous.")].
         """
         count, places, requests = dialogue_requests(knowledge, turns)
-        result: list[Tagged | None] = [None] * count
+        result: list[Prediction | None] = [None] * count
         for place, tagged in zip(places, self.tag(requests), strict=True):
-            result[place] = tagged
+            result[place] = replace(tagged, id=str(place))
         return result
 
     @arguments.explain_keywords
@@ -319,12 +324,11 @@ class Tagger:
         """Yields the predictions of tokenised examples, the columns of `SpanEncoder`."""
         requests = [request_of(example) for example in examples]
         for example, tagged in zip(examples, self._tag_columns(requests, columns), strict=True):
-            spans = tuple(Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in tagged.spans)
-            yield Prediction(id=example.id, label=tagged.label, score=tagged.score, spans=spans)
+            yield replace(tagged, id=example.id)
 
     def tag(
         self, requests: Sequence[Request], *, threshold: float | None = None, span_threshold: float | None = None
-    ) -> list[Tagged]:
+    ) -> list[Prediction]:
         """Computes label, score and spans of each response, with the thresholds of `predict`."""
         thresholds = (
             arguments.read_probability("threshold", threshold),
@@ -367,7 +371,7 @@ class Tagger:
         columns: Mapping[str, Any],
         threshold: float | None = None,
         span_threshold: float | None = None,
-    ) -> list[Tagged]:
+    ) -> list[Prediction]:
         labels, logits = self.model.config.id2label, self._logits(columns)
         return mark_responses(requests, columns, logits, self.calibration, labels, threshold, span_threshold)
 

@@ -11,8 +11,8 @@ from typing import Any
 from faithkit import arguments
 from faithkit.detector import DEFAULT
 from faithkit.packages import missing_package
-from faithkit.records import FAITHFUL, HALLUCINATED, TEXT_KEYS, UNPARSED
-from faithkit_workflows.detectors.assertions import check, find_detector, is_failure, probability_of
+from faithkit.records import FAITHFUL, HALLUCINATED, TEXT_KEYS, UNPARSED, Prediction
+from faithkit_workflows.detectors.assertions import check, find_detector, is_failure
 
 _ONE_AT_A_TIME = Lock()  # tools call from several threads, and a detector is used by one
 
@@ -108,13 +108,13 @@ def _read_passage(passage: Any) -> Any:
     return passage if isinstance(passage, str) else next((text for text in found if isinstance(text, str)), passage)
 
 
-def read_verdict(found: Any, answer: str, threshold: float | None = None) -> Verdict:
+def read_verdict(found: Prediction, answer: str, threshold: float | None = None) -> Verdict:
     """Reads the result of any detector about an answer; a threshold replaces the detector's label."""
-    label, probability = found.label, probability_of(found)
+    label, probability = found.label, found.probability
     if label != UNPARSED:
         label = HALLUCINATED if is_failure(found, threshold) else FAITHFUL
     score = {FAITHFUL: 1.0, HALLUCINATED: 0.0}.get(label) if probability is None else 1 - probability
-    spans = getattr(found, "spans", ()) if label == HALLUCINATED else ()
+    spans = found.spans if label == HALLUCINATED else ()
     texts = tuple(answer[span.start : span.end] for span in spans)
     return Verdict(score=score, label=label, probability=probability, unsupported=texts)
 

@@ -1,6 +1,6 @@
 """Checks responses with any detector: `faithkit.check`; and fails a test by it: `faithkit.assert_faithful`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from os import PathLike
 from typing import Any, overload
@@ -9,22 +9,51 @@ from faithkit import arguments
 from faithkit.arguments import is_list, read_passages, read_turns
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span, Turn, join_passages, number_passages
+from faithkit.evidence import add_evidence, describe_mark
+from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn, join_passages, number_passages
 
 MAX_SHOWN = 10  # failing responses in a message
 MAX_CHARACTERS = 600  # of a text in the message
-Row = tuple[Any, str, Any]  # the verdict, the response, its knowledge
+Row = tuple[Prediction, str, Any]  # the verdict, the response, its knowledge
 METHODS = ("score", "predict", "judge")  # of a critic, a tagger and a judge
 
 
 @overload
 def check(
-    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
-) -> Any: ...
+    knowledge: Any, response: str, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
+) -> Prediction: ...
 @overload
 def check(
-    *, context: Any, response: Any, history: Any = None, by: Any = DEFAULT, threshold: float | None = None
-) -> Any: ...
+    knowledge: Any, response: Iterable[str], history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
+) -> list[Prediction]: ...
+@overload
+def check(
+    *, context: Any, response: str, history: Any = None, by: Any = DEFAULT, threshold: float | None = None
+) -> Prediction: ...
+@overload
+def check(
+    *, context: Any, response: Iterable[str], history: Any = None, by: Any = DEFAULT, threshold: float | None = None
+) -> list[Prediction]: ...
+@overload
+def check(
+    *,
+    context: Any,
+    answer: str,
+    question: str | None = None,
+    history: Any = None,
+    by: Any = DEFAULT,
+    threshold: float | None = None,
+) -> Prediction: ...
+@overload
+def check(
+    *,
+    context: Any,
+    answer: Iterable[str],
+    question: Iterable[str | None] | None = None,
+    history: Any = None,
+    by: Any = DEFAULT,
+    threshold: float | None = None,
+) -> list[Prediction]: ...
 @arguments.explain_overloads
 def check(
     knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
@@ -32,23 +61,32 @@ def check(
     """Checks one response, or a list of responses, with a detector that is loaded once per process.
 
         from faithkit import check
-        check(knowledge="The warranty lasts 24 months.", response="It lasts 36 months.").spans
+        check(context="The warranty lasts 24 months.", answer="It lasts 36 months.", question="How long?").spans
 
     Args:
-        knowledge: The context: a text, or a list of passages; for a list of responses a list of these.
-        response: A text, or a list of texts.
-        history: The question, or the turns before the response.
+        knowledge: Also `context`: a text, or a list of passages; for a list of responses a list of these.
+        response: Also `answer`: a text, or a list of texts.
+        history: The turns before the response; `question` is the last of them.
         by: A checkpoint of a detector, or a loaded detector. The default needs no training.
         threshold: Probability from which a response is labelled hallucinated; None takes the detector's threshold.
 
     Returns:
-        The detector's result, or a list of results: a label, a probability, and spans if the detector marks them.
+        The result, or a list of results: a label, a probability, and spans with their evidence if the detector marks
+        them.
 
     Raises:
         UserError: There is no such detector, or an argument is not a text.
     """
     threshold = arguments.read_probability("threshold", threshold)
-    return _judge(find_detector(by), knowledge, response, history, threshold)
+    if not isinstance(response, str) and is_list(response):
+        knowledge, response = (list(column) if is_list(column) else column for column in (knowledge, response))
+    found = _judge(find_detector(by), knowledge, response, history, threshold)
+    if isinstance(response, str):
+        return add_evidence(found, read_passages("knowledge", knowledge), response)
+    return [
+        add_evidence(one, read_passages("knowledge", of_row), text) if one.spans else one
+        for one, of_row, text in zip(found, knowledge, response, strict=True)
+    ]
 
 
 @overload
@@ -58,6 +96,16 @@ def assert_faithful(
 @overload
 def assert_faithful(
     *, context: Any, response: Any, history: Any = None, by: Any = DEFAULT, threshold: float | None = None
+) -> None: ...
+@overload
+def assert_faithful(
+    *,
+    context: Any,
+    answer: Any,
+    question: Any = None,
+    history: Any = None,
+    by: Any = DEFAULT,
+    threshold: float | None = None,
 ) -> None: ...
 @arguments.explain_overloads
 def assert_faithful(
@@ -72,9 +120,9 @@ def assert_faithful(
     with control characters escaped. A list of responses is judged in one call, which is much faster than a loop.
 
     Args:
-        knowledge: A text, or a list of passages; for a list of responses a list of these.
-        response: A text, or a list of texts.
-        history: The turns before the response.
+        knowledge: Also `context`: a text, or a list of passages; for a list of responses a list of these.
+        response: Also `answer`: a text, or a list of texts.
+        history: The turns before the response; `question` is the last of them.
         by: A checkpoint of a detector, which is loaded once per process; or a loaded detector. The default needs no
             training.
         threshold: Probability from which a response fails; None takes the detector's label. A verdict without a
@@ -170,32 +218,29 @@ def _predict_texts(detector: Any, knowledge: Any, response: Any, history: Any) -
     return predictions[0] if isinstance(response, str) else predictions
 
 
-def probability_of(verdict: Any) -> float | None:
-    """Returns P(hallucinated) of any detector's result; None if it gives none."""
-    return verdict.score if isinstance(verdict, Prediction) else verdict.probability
-
-
-def is_failure(verdict: Any, threshold: float | None) -> bool:
+def is_failure(verdict: Prediction, threshold: float | None) -> bool:
     """Reports whether a response counts as hallucinated, or has no verdict that can be parsed."""
-    probability = probability_of(verdict)
+    probability = verdict.probability
     if verdict.label == UNPARSED or threshold is None or probability is None:
         return verdict.label in (HALLUCINATED, UNPARSED)
     return bool(probability >= threshold)
 
 
-def _explain(number: int, verdict: Any, response: str, knowledge: str | Sequence[str] | None) -> list[str]:
+def _explain(number: int, verdict: Prediction, response: str, knowledge: str | Sequence[str] | None) -> list[str]:
     """Returns one line each for the verdict, the response with its spans, the knowledge, and a judge's reason."""
     from faithkit.pages.page_tables import escape_terminal
     from faithkit.reports.span_report import mark_spans
 
-    probability = probability_of(verdict)
+    probability = verdict.probability
     shown = "no probability" if probability is None else f"P(hallucinated) {probability:.3f}"
-    spans = [Span(start=s.start, end=s.end, label=s.label, score=s.score) for s in getattr(verdict, "spans", ())]
     text = knowledge if isinstance(knowledge, str) else " | ".join(knowledge or ["(none)"])
-    reason = getattr(verdict, "rationale", "") or (verdict.text if verdict.label == UNPARSED else "")
+    passages = read_passages("knowledge", knowledge) if knowledge else []
+    marks = [describe_mark(span) for span in add_evidence(verdict, passages, response).spans]
+    reason = verdict.reason or (verdict.text if verdict.label == UNPARSED else "")
     return [
         f"{number}. {verdict.label}, {shown}",
-        f"   response:  {mark_spans(response, spans, max_characters=MAX_CHARACTERS)}",
+        f"   response:  {mark_spans(response, verdict.spans, max_characters=MAX_CHARACTERS)}",
         f"   knowledge: {escape_terminal(text, MAX_CHARACTERS)}",
+        *(f"   mark:      {escape_terminal(mark, MAX_CHARACTERS)}" for mark in marks),
         *([f"   reason:    {escape_terminal(reason, MAX_CHARACTERS)}"] if reason else []),
     ]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from faithkit.records import HALLUCINATED, LABELS
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import DialogueTurn, JsonRequest, Passage, Probability, Row, Text, Verdict
+from faithkit_workflows.serve.schemas import CheckResult, DialogueTurn, JsonRequest, Passage, Probability, Row, Text
 from faithkit_workflows.serve.service import Service
 
 Score = Annotated[float, Field(ge=0, le=1)]
@@ -186,7 +186,7 @@ class ChatReply(BaseModel):
 def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[str, Any]]) -> None:
     """Adds the routes."""
 
-    async def check_lettuce(request: Request, body: LettuceRequest) -> tuple[Row, Verdict]:
+    async def check_lettuce(request: Request, body: LettuceRequest) -> tuple[Row, CheckResult]:
         row = Row(knowledge=list(body.contexts), response=body.answer, question=body.question)
         _, (verdict,) = await service.check([row], None, request.scope["state"], field="")
         return row, verdict
@@ -238,7 +238,7 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         return StreamingResponse(_chunks(reply), media_type="text/event-stream") if body.stream else reply
 
 
-def _lettuce_spans(verdict: Verdict, answer: str) -> list[LettuceSpan]:
+def _lettuce_spans(verdict: CheckResult, answer: str) -> list[LettuceSpan]:
     """Returns the spans; a model without spans marks the whole answer that it calls hallucinated."""
     if verdict.label == HALLUCINATED and not verdict.spans:
         return [LettuceSpan(start=0, end=len(answer), text=answer, hallucination_score=_score(verdict))]
@@ -253,7 +253,7 @@ def _lettuce_spans(verdict: Verdict, answer: str) -> list[LettuceSpan]:
     ]
 
 
-def _lettuce_tokens(verdict: Verdict, answer: str) -> list[LettuceToken]:
+def _lettuce_tokens(verdict: CheckResult, answer: str) -> list[LettuceToken]:
     spans = _lettuce_spans(verdict, answer)
     tokens = []
     for found in re.finditer(r"\s*\S+|\s+$", answer):
@@ -262,7 +262,7 @@ def _lettuce_tokens(verdict: Verdict, answer: str) -> list[LettuceToken]:
     return tokens
 
 
-def _score(verdict: Verdict) -> float:
+def _score(verdict: CheckResult) -> float:
     if verdict.probability is not None:
         return verdict.probability
     return float(verdict.label == HALLUCINATED)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from faithkit.records import Example, Turn
 
@@ -55,8 +55,13 @@ Knowledge = Annotated[
 class Row(OwnRequest):
     """A response with its knowledge."""
 
-    knowledge: Knowledge = Field(description="The context that the response must rest on: a text, or passages.")
-    response: Text = Field(description="The answer to check.")
+    knowledge: Knowledge = Field(
+        validation_alias=AliasChoices("knowledge", "context"),
+        description="The context that the answer must rest on: a text, or passages; also named context.",
+    )
+    response: Text = Field(
+        validation_alias=AliasChoices("response", "answer"), description="The answer to check; also named answer."
+    )
     question: str | None = Field(default=None, description="What the response answers.")
     history: Annotated[list[DialogueTurn], Field(max_length=MAX_TURNS)] | None = Field(
         default=None, description="The turns before the response, the oldest first; the question comes last."
@@ -118,11 +123,12 @@ Check = Annotated[
 ]
 
 
-class ClosestPassage(BaseModel):
-    """The sentence of the knowledge that shares most words with the sentence of a span."""
+class SpanEvidence(BaseModel):
+    """Why a span is marked, and the sentence of the context that it was compared with."""
 
     id: str = Field(description="The passage's id; its number, from 0, where it has none.")
-    text: str
+    text: str = Field(description="The sentence; empty where none is close.")
+    reason: str = Field(description="Such as: the context says 24 months; not in the context.")
     start: int = Field(description="The first character within the passage.")
     end: int
 
@@ -135,19 +141,22 @@ class MarkedSpan(BaseModel):
     text: str
     type: str
     probability: float | None
-    closest_passage: ClosestPassage | None
+    evidence: SpanEvidence
 
 
-class Verdict(BaseModel):
+class CheckResult(BaseModel):
     """The verdict on one response."""
 
     label: Literal["faithful", "hallucinated", "unparsed"]
+    verdict: Literal["faithful", "unsure", "hallucinated", "unparsed"] = Field(
+        description="For people: the label, or unsure where a faithful one is not far below the threshold."
+    )
     probability: float | None = Field(description="P(hallucinated); null where the model gives none.")
     threshold: float | None = Field(description="From which the label is hallucinated; null where there is none.")
     spans: list[MarkedSpan]
 
 
-class OneReply(Verdict):
+class OneReply(CheckResult):
     """The reply for one response."""
 
     model: str
@@ -157,7 +166,7 @@ class OneReply(Verdict):
 class ManyReply(BaseModel):
     """The reply for several responses, in their order."""
 
-    verdicts: list[Verdict]
+    verdicts: list[CheckResult]
     model: str
     request_id: str
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from faithkit.errors import UserError
+from faithkit.evidence import add_evidence
 from faithkit.records import Example, Prediction, join_passages, number_passages
-from faithkit.words import sentence_places, unicode_content_words
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import ClosestPassage, MarkedSpan, Row, Verdict
+from faithkit_workflows.serve.schemas import CheckResult, MarkedSpan, Row, SpanEvidence
 
 log = logging.getLogger("faithkit")
 WARM_UP = Row(knowledge="The warranty lasts 24 months.", response="It lasts 36 months.", question="How long?")
@@ -73,9 +73,9 @@ class ServedModel:
             self._detector, self.problem, self.created = loaded.detector, None, int(time.time())
             log.info("model %s is ready (%.1f s)", self.name, time.perf_counter() - began)
 
-    def judge(self, asked: Sequence[Asked]) -> list[Verdict | Exception]:
+    def judge(self, asked: Sequence[Asked]) -> list[CheckResult | Exception]:
         """Judges a batch; where it fails, each row alone, so that others do not fail with it."""
-        detector, found = self._detector, dict[int, Verdict | Exception]()
+        detector, found = self._detector, dict[int, CheckResult | Exception]()
         for threshold in dict.fromkeys(one.row.threshold for one in asked):
             places = [place for place, one in enumerate(asked) if one.row.threshold == threshold]
             try:
@@ -102,18 +102,22 @@ def _with_threshold(detector: Any, threshold: float | None) -> Any:
     return changed
 
 
-def _judge_each(detector: Any, asked: Sequence[Asked]) -> list[Verdict | Exception]:
-    threshold = getattr(detector, "threshold", None)
+def _judge_each(detector: Any, asked: Sequence[Asked]) -> list[CheckResult | Exception]:
+    threshold, unsure_from = getattr(detector, "threshold", None), getattr(detector, "unsure_from", None)
     try:
         predictions = list(detector.predict_examples([one.example for one in asked]))
-        return [make_verdict(one.row, found, threshold) for one, found in zip(asked, predictions, strict=True)]
+        return [
+            make_result(one.row, found, threshold, unsure_from) for one, found in zip(asked, predictions, strict=True)
+        ]
     except Exception as error:
         if len(asked) == 1:
             return [error]
     return [verdict for one in asked for verdict in _judge_each(detector, [one])]
 
 
-def make_verdict(row: Row, prediction: Prediction, threshold: float | None) -> Verdict:
+def make_result(
+    row: Row, prediction: Prediction, threshold: float | None, unsure_from: float | None = None
+) -> CheckResult:
     """Makes the reply to a row.
 
     Raises:
@@ -121,44 +125,22 @@ def make_verdict(row: Row, prediction: Prediction, threshold: float | None) -> V
     """
     if prediction.failed or prediction.label is None:
         raise Problem("no_verdict", "the model gave no verdict", "try again, or choose another model")
-    closest = find_closest(row, [span.start for span in prediction.spans])
+    passages = row.passages()
+    completed = add_evidence(prediction, [text for _, text in passages], row.response)
     spans = [
         MarkedSpan(
             start=span.start,
             end=span.end,
-            text=row.response[span.start : span.end],
+            text=span.text,
             type=span.label,
             probability=span.score,
-            closest_passage=passage,
+            evidence=SpanEvidence(
+                id=passages[found.passage][0], text=found.text, reason=found.reason, start=found.start, end=found.end
+            ),
         )
-        for span, passage in zip(prediction.spans, closest, strict=True)
+        for span in completed.spans
+        if (found := span.evidence) is not None
     ]
     label: Any = prediction.label
-    return Verdict(label=label, probability=prediction.score, threshold=threshold, spans=spans)
-
-
-def find_closest(row: Row, starts: Sequence[int]) -> list[ClosestPassage | None]:
-    """Finds for each span the sentence of the knowledge that shares most content words with the span's sentence.
-
-    Args:
-        starts: The first character of each span.
-
-    Returns:
-        None where no word is shared.
-    """
-    if not starts:
-        return []
-    places = [(id_, text, *place) for id_, text in row.passages() for place in sentence_places(text)]
-    words = [set(unicode_content_words(text[begin:end])) for _, text, begin, end in places]
-    own = sentence_places(row.response)
-    found: list[ClosestPassage | None] = []
-    for start in starts:
-        begin, end = next((one for one in own if one[0] <= start < one[1]), (0, len(row.response)))
-        of_span = set(unicode_content_words(row.response[begin:end]))
-        best = max(range(len(places)), key=lambda place: len(of_span & words[place]), default=None)
-        if best is None or not of_span & words[best]:
-            found.append(None)
-            continue
-        id_, text, begin, end = places[best]
-        found.append(ClosestPassage(id=id_, text=text[begin:end], start=begin, end=end))
-    return found
+    verdict: Any = prediction.verdict(unsure_from)
+    return CheckResult(label=label, verdict=verdict, probability=prediction.score, threshold=threshold, spans=spans)

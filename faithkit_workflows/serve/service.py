@@ -9,7 +9,7 @@ from typing import Any
 from faithkit_workflows.serve.batcher import Batcher
 from faithkit_workflows.serve.keys import RateLimiter, read_keys
 from faithkit_workflows.serve.problems import Problem
-from faithkit_workflows.serve.schemas import Row, Verdict
+from faithkit_workflows.serve.schemas import CheckResult, Row
 from faithkit_workflows.serve.served_model import Asked, ServedModel
 from faithkit_workflows.serve.telemetry import Telemetry
 from faithkit_workflows.settings.serving import ServeSettings
@@ -35,7 +35,7 @@ class Service:
         self._batchers = {name: self._make_batcher(model) for name, model in self.models.items()}
         self.read_keys()
 
-    def _make_batcher(self, model: ServedModel) -> Batcher[Asked, Verdict]:
+    def _make_batcher(self, model: ServedModel) -> Batcher[Asked, CheckResult]:
         from faithkit.detector import BUILT_IN, JUDGE
 
         workers = self.settings.workers or max(MIN_WORKERS, os.cpu_count() or 1)
@@ -104,7 +104,7 @@ class Service:
 
     async def check(
         self, rows: Sequence[Row], model: str | None, state: Mapping[str, Any], *, field: str = "rows"
-    ) -> tuple[str, list[Verdict]]:
+    ) -> tuple[str, list[CheckResult]]:
         """Judges rows, and returns the model's name and the verdicts.
 
         Args:

@@ -15,7 +15,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from faithkit.packages import needs_package
-from faithkit_workflows.serve.schemas import Verdict
+from faithkit_workflows.serve.schemas import CheckResult
 
 access_log = logging.getLogger("faithkit.access")
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -56,7 +56,7 @@ class Telemetry:
         self.stages.labels(JUDGE).observe(seconds)
         self.stages.labels(QUEUE).observe(waited)
 
-    def record_verdicts(self, model: str, verdicts: list[Verdict]) -> None:
+    def record_verdicts(self, model: str, verdicts: list[CheckResult]) -> None:
         """Counts verdicts, and adds them to the trace as events."""
         for verdict in verdicts:
             self.verdicts.labels(model, verdict.label).inc()

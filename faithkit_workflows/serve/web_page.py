@@ -26,7 +26,7 @@ EXAMPLES = (
         "context": "Adults take one tablet twice a day with food. Do not take this medicine with alcohol. Children "
         "under 12 must not take it.",
         "question": "How do I take it?",
-        "answer": "Adults take one tablet twice a day with food. It can be taken with alcohol.",
+        "answer": "Take this medicine with alcohol.",
     },
 )
 

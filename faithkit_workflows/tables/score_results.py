@@ -16,10 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from data_modules.datasets.pair_columns import field_of
+from faithkit.evidence import add_evidence, describe_mark
 from faithkit.files.atomic import atomic_file, disk_errors
 from faithkit.pages.page import FACTS, AnswerSet, write_page
 from faithkit.pages.page_tables import add_fields, escape_terminal, new_field_table
-from faithkit.records import HALLUCINATED, LABELS, Example, Prediction
+from faithkit.records import HALLUCINATED, LABELS, Example, Prediction, split_passages
 from faithkit.reports.span_report import STYLES, color_spans, mark_spans
 from faithkit.weights.used_model import UsedModel
 from faithkit_workflows.tables.shares import Share, ShareCounter
@@ -98,6 +99,9 @@ def worst_table(rows: KeptRows) -> Table | None:
         fields["answer"] = color_spans(
             mark_spans(example.response, spans, context=60, max_characters=400), STYLES["gold"]
         )
+        if prediction.spans:
+            completed = add_evidence(prediction, split_passages(example.knowledge), example.response)
+            fields["why"] = "; ".join(describe_mark(span, max_characters=60) for span in completed.spans[:3])
         add_fields(table, fields, max_characters=150)
     return table
 
@@ -200,9 +204,10 @@ class TestCases:
 
 
 def _failure(example: Example, prediction: Prediction) -> str:
-    parts = [f"“{example.response[span.start : span.end]}”" for span in prediction.spans]
+    completed = add_evidence(prediction, split_passages(example.knowledge), example.response)
+    parts = [describe_mark(span) for span in completed.spans]
     probability = "" if prediction.score is None else f" with probability {prediction.score:.2f}"
-    message = f"hallucinated{probability}{': unsupported: ' if parts else ''}{', '.join(parts)}"
+    message = f"hallucinated{probability}{': unsupported: ' if parts else ''}{'; '.join(parts)}"
     text = escape(NOT_IN_XML.sub("", mark_spans(example.response, prediction.spans)))
     return f'<failure type="hallucinated" message={_quote(message)}>{text}</failure>'
 

@@ -17,10 +17,11 @@ from data_modules.reading.saved_datasets import arrow_schema
 from data_modules.reading.table_files import text_format
 from data_modules.reading.workbooks import XLSX
 from faithkit.errors import UserError
+from faithkit.evidence import add_evidence
 from faithkit.files.atomic import atomic_file, disk_errors, dumps, write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
-from faithkit.records import Example, Prediction
+from faithkit.records import Example, Prediction, split_passages
 from faithkit_workflows.tables.user_table import UserTable
 
 ADDED = VERDICT
@@ -107,8 +108,16 @@ def _verdict(example: Example | None, prediction: Prediction | None, added: Sequ
         return dict.fromkeys(added)
     text = prediction.text if ANSWER in added else example.response
     spans = [
-        {"start": s.start, "end": s.end, "text": text[s.start : s.end], "label": s.label, "score": s.score}
-        for s in prediction.spans
+        {
+            "start": s.start,
+            "end": s.end,
+            "text": text[s.start : s.end],
+            "label": s.label,
+            "score": s.score,
+            "reason": s.evidence.reason if s.evidence else "",
+            "evidence": s.evidence.text if s.evidence else "",
+        }
+        for s in add_evidence(prediction, split_passages(example.knowledge), text).spans
     ]
     found = {ANSWER: text, "label": prediction.label, "probability": prediction.score, "spans": spans}
     return {name: found[name] for name in added}
@@ -198,7 +207,7 @@ def scored_schema(rows: UserTable, added: Sequence[str] = ADDED) -> Any:
     names = names_added(rows, added)
     existing = arrow_schema(rows.table) or pa.schema([(name, _arrow_type(kinds)) for name, kinds in rows.kinds.items()])
     places: list[Any] = [("start", pa.int64()), ("end", pa.int64()), ("text", pa.string()), ("label", pa.string())]
-    spans = pa.list_(pa.struct([*places, ("score", pa.float64())]))
+    spans = pa.list_(pa.struct([*places, ("score", pa.float64()), ("reason", pa.string()), ("evidence", pa.string())]))
     types = {ANSWER: pa.string(), "label": pa.string(), "probability": pa.float64(), "spans": spans}
     return pa.schema([*existing, *(pa.field(names[name], types[name]) for name in added)])
 

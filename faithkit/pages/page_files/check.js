@@ -15,7 +15,7 @@ function markAnswer(text, spans) {
   spans.forEach((span, place) => {
     addText(paragraph, characters.slice(last, span.start).join(""));
     const mark = addText(make("mark", "called"), characters.slice(span.start, span.end).join(""));
-    const near = span.closest_passage ? `closest in the context: ${span.closest_passage.text}` : "nothing in the context is close";
+    const near = span.evidence.text ? `${span.evidence.reason}: ${span.evidence.text}` : span.evidence.reason;
     mark.tabIndex = 0;
     mark.dataset.tip = `not supported${span.probability === null ? "" : `, probability ${number(span.probability)}`}\n${near}`;
     mark.dataset.spans = place;
@@ -29,9 +29,10 @@ function markAnswer(text, spans) {
 function listSpans(spans, passages) {
   element("spans").replaceChildren(...spans.map((span, place) => {
     const line = make("li", "", make("mark", "called", "not supported"), " ", addText(make("q", ""), span.text));
-    const near = span.closest_passage;
-    const where = near && passages.length > 1 ? `passage ${Number(near.id) + 1}: ` : "";
-    line.append(" · closest in the context: ", where, near ? addText(make("q", ""), near.text) : "nothing");
+    const { id, text, reason } = span.evidence;
+    const where = text && passages.length > 1 ? ` in passage ${Number(id) + 1}` : "";
+    line.append(" · ", addText(make("b", ""), reason), where);
+    if (text) line.append(": ", addText(make("q", ""), text));
     line.dataset.span = place;
     return line;
   }));
@@ -39,8 +40,8 @@ function listSpans(spans, passages) {
 }
 
 function showVerdict(verdict, body, seconds) {
-  element("label").className = `badge ${verdict.label === "faithful" ? "right" : "wrong"}`;
-  setText("label", verdict.label);
+  element("label").className = `badge ${{ faithful: "right", unsure: "unsure" }[verdict.verdict] ?? "wrong"}`;
+  setText("label", verdict.verdict);
   setText("probability", verdict.probability === null ? "–" : verdict.probability.toFixed(3));
   setText("seconds", `· ${verdict.model} · ${(1000 * seconds).toFixed(0)} ms`);
   element("bar").style.setProperty("width", `${100 * (verdict.probability ?? 0)}%`);
@@ -111,6 +112,9 @@ element("form").addEventListener("submit", (event) => {
   event.preventDefault();
   check();
 });
+element("form").addEventListener("invalid", () => { // the browser sends nothing: the last verdict is of other texts
+  element("result").hidden = true;
+}, true);
 element("form").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("form").requestSubmit();
 });

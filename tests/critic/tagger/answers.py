@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from critic.requests import Tagged
-from faithkit.records import SPAN_TYPES
+from faithkit.records import SPAN_TYPES, Prediction
 
 CONTEXT = ["the river is long", "the city is old and the king lives in it " * 12, "music", "a dog and a cat " * 8]
 QUESTION = ["who plays music", "", "who lives in the city " * 20, "what is it"]
@@ -18,13 +17,13 @@ ANSWER = [
 ]
 
 
-def assert_same(first: Tagged, second: Tagged, atol: float = 1e-6) -> None:
+def assert_same(first: Prediction, second: Prediction, atol: float = 1e-6) -> None:
     assert first.score == pytest.approx(second.score, abs=atol) and first.label == second.label
     assert [replace(span, score=0) for span in first.spans] == [replace(span, score=0) for span in second.spans]
     np.testing.assert_allclose([s.score for s in first.spans], [s.score for s in second.spans], atol=atol)
 
 
-def check(tagged: Tagged, answer: str) -> None:
+def check(tagged: Prediction, answer: str) -> None:
     assert tagged.label in ("faithful", "hallucinated") and 0 <= tagged.score <= 1
     end = 0
     for span in tagged.spans:
