@@ -1,7 +1,8 @@
 """Concludes from paired differences whether one system is better than another, in words.
 
-The interval decides: one that contains 0 shows no difference. Fewer than `MIN_ROWS` rows or `MIN_GROUPS` groups show
-nothing, whatever the interval is, since it is rough there.
+The interval decides. One that contains 0 shows that two systems are level only if it lies within `SMALLEST`, the
+smallest difference that matters in practice; a wider one comes from too few rows to tell. Fewer than `MIN_ROWS` rows or
+`MIN_GROUPS` groups show nothing, whatever the interval is, since it is rough there.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any
 from faithkit.statistics.bootstrap import Difference
 
 MIN_ROWS, MIN_GROUPS = 30, 10
+SMALLEST = 5.0  # points
 STRONGEST = "the strongest simple baseline"
 
 
@@ -40,13 +42,19 @@ class Test:
     scale: float = 100
 
     @property
+    def has_few_rows(self) -> bool:
+        """Whether the interval is rough."""
+        return self.difference.n < MIN_ROWS or self.difference.num_groups < MIN_GROUPS
+
+    @property
     def verdict(self) -> Verdict:
         """Decides by the interval, in the direction of the metric."""
         one = self.difference
-        if one.n < MIN_ROWS or one.num_groups < MIN_GROUPS:
+        if self.has_few_rows:
             return Verdict.TOO_FEW
         if one.low <= 0 <= one.high:
-            return Verdict.LEVEL
+            is_narrow = self.scale * max(-one.low, one.high) <= SMALLEST
+            return Verdict.LEVEL if is_narrow else Verdict.TOO_FEW
         return Verdict.BETTER if (one.value > 0) == (one.higher_is_better is not False) else Verdict.WORSE
 
     @property
@@ -81,8 +89,11 @@ def conclude(name: str, test: Test, *others: Test, title: str = "") -> Conclusio
     size = f"{rows:,} rows{f' in {groups:,} groups' if groups != rows else ''}"
     other = f"{test.other}, {title}" if title else test.other
     if verdict is Verdict.TOO_FEW:
-        needed = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed"
-        return Conclusion(verdict, f"{verdict} whether {name} is better than {other}: {size}; {needed}")
+        reason = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed"
+        if not test.has_few_rows:
+            wide = next(one for one in (test, *others) if one.verdict is verdict)
+            reason = f"{wide.text} includes 0 and differences of more than {SMALLEST:g} points"
+        return Conclusion(verdict, f"{verdict} whether {name} is better than {other}: {size}; {reason}")
     figures = [test.text, *(one.text + f" against {one.other}" * (one.other != test.other) for one in others)]
     return Conclusion(verdict, f"{name} is {verdict} {other}, on {size}: {'; '.join(figures)}")
 

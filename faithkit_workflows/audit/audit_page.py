@@ -18,7 +18,7 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.span_report import mark_spans
-from faithkit_workflows.audit.faults import FAILURES
+from faithkit_workflows.audit.faults import FAILURES, find_weaknesses
 from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 from faithkit_workflows.audit.protocol import VERSION, Audit
@@ -27,17 +27,18 @@ PAGE, ANSWERS_PAGE = "audit.html", "answers.html"
 MAX_EXAMPLES = 3  # of each kind
 MAX_CHARACTERS, MAX_NAME = 240, 40
 SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC"}
+NO_FAULT_BUT_WEAK = "No fault of method, but weak: it judges consistently, and misses much of what is wrong."
 NO_FAULT = "No fault that this protocol knows was found. This does not show that the detector is right."
 LABELS_HINT = "No labelled rows were given, so accuracy, calibration and the threshold are not measured: add rows=FILE."
 
 
 def describe_faults(audit: Audit) -> list[str]:
-    """Names each fault with its figure; says so if there is none."""
+    """Names each fault with its figure, then the weaknesses; says so if there is none."""
     if not audit.answers:
         return [f"{FAILURES}: the detector gave no verdict at all: {audit.figures.reason}"]
-    if audit.faults:
-        return [f"{fault.name}: {fault.text}" for fault in audit.faults]
-    return [NO_FAULT]
+    weaknesses = find_weaknesses(audit.figures)
+    faults = [f"{fault.name}: {fault.text}" for fault in audit.faults]
+    return [*(faults or [NO_FAULT_BUT_WEAK if weaknesses else NO_FAULT]), *weaknesses]
 
 
 def describe_detection(audit: Audit) -> list[str]:

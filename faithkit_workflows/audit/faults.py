@@ -20,6 +20,7 @@ MIN_MOVED = 0.05  # of rows whose verdict depends on the batch, or on chance
 MAX_CHANGED, MAX_CHANGED_LOW = 0.15, 0.05  # share of labels that change, and the low end of its interval
 UNMOVED, MIN_COPIES = 0.8, 8  # share of copies with the verdict of their original, and how many there must be
 MAX_AUROC, MAX_COPIES, MAX_ALARMS, MIN_MARKED = 0.6, 0.1, 0.2, 0.5
+MAX_FOUND = 0.5  # the upper bound of the share of changes of a type that are found, in a weak type
 MAX_ERROR, MAX_GAIN, MAX_FAILED = 0.1, 0.02, 0.01
 
 
@@ -69,6 +70,25 @@ def find_faults(figures: Figures) -> list[Fault]:
         counts = f"{figures.num_failed:,} of {figures.num_asked:,} rows have no verdict"
         found.append(Fault(FAILURES, f"{counts}, most often: {figures.reason}."))
     return found
+
+
+def find_weaknesses(figures: Figures) -> list[str]:
+    """Names the types of change that are mostly missed, and simple baselines that are not clearly worse.
+
+    They are no faults of method: a detector without any can still be of little use.
+    """
+    found = figures.detection.found
+    weak = sorted((name for name, rate in found.items() if (rate.high or 1) < MAX_FOUND), key=lambda n: found[n].value)
+    lines = []
+    if weak:
+        lines.append(f"weak on: {', '.join(f'{name} ({100 * found[name].value:.0f}%)' for name in weak)}")
+    own, overlap = figures.detection.score, figures.overlap.score
+    if own is not None and overlap is not None and overlap.value >= own.value:
+        shares = f"{100 * overlap.value:.0f}% of the changes, it {100 * own.value:.0f}%"
+        lines.append(f"no better than word overlap: answers with a word that the context lacks are {shares}")
+    if figures.accuracy is not None and figures.accuracy.conclusion.verdict in (Verdict.LEVEL, Verdict.TOO_FEW):
+        lines.append(f"labelled rows: {figures.accuracy.conclusion.text}")
+    return lines
 
 
 def _shortcuts(figures: Figures) -> Iterator[Fault]:

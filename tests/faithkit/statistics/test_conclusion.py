@@ -46,13 +46,25 @@ def verdict_of(examples: list[Example], right: int, *, fits_tested: bool = True)
     return found.conclusion.verdict, found.conclusion.text
 
 
-@pytest.mark.parametrize(("right", "verdict"), [(10, Verdict.BETTER), (7, Verdict.LEVEL), (3, Verdict.WORSE)])
+@pytest.mark.parametrize(("right", "verdict"), [(10, Verdict.BETTER), (3, Verdict.WORSE)])
 def test_the_interval_of_the_difference_decides(right: int, verdict: Verdict) -> None:
     found, text = verdict_of(rows(100), right)
     assert found is verdict
     assert text.startswith(
         f"the model is {verdict} word overlap, the strongest simple baseline, on 100 rows: macro-F1 "
     )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(-0.218, 0.187, Verdict.TOO_FEW), (-0.04, 0.03, Verdict.LEVEL), (0.001, 0.2, Verdict.BETTER)],
+)
+def test_only_a_narrow_interval_around_0_shows_that_systems_are_level(
+    low: float, high: float, verdict: Verdict
+) -> None:
+    found = Difference(value=(low + high) / 2, low=low, high=high, p_value=0.5, n=200, num_groups=100)
+    assert Test(metric="macro-F1", other="b", difference=found).verdict is verdict
+    assert conclude("a", Test(metric="macro-F1", other="b", difference=found)).verdict is verdict
 
 
 def test_few_rows_or_groups_decide_nothing() -> None:
