@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from faithkit.cli import DONE, FAILED, run_command
-from faithkit.detector import DEFAULT
-from faithkit.errors import UserError
+from faithkit.detector import DEFAULT, DETECTORS, OTHER_DETECTORS
+from faithkit.errors import UserError, raise_problems
 
 if TYPE_CHECKING:
     from faithkit.records import Example, Prediction
@@ -75,6 +75,9 @@ def read_text(path: str, what: str) -> str:
 def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", str]:
     """Judges the answer, and returns the prediction, the judged row, and a description of the threshold."""
     from faithkit.records import Example, Turn, join_passages, number_passages
+    from faithkit_workflows.settings.engines import check_checkpoint
+
+    raise_problems(check_checkpoint("--checkpoint", options.checkpoint, *DETECTORS))
     from faithkit_workflows.detectors.loading import kind_of, load_checkpoint, with_threshold
 
     passages = [read_text(path, "context") for path in options.context]
@@ -114,6 +117,7 @@ def show(prediction: "Prediction", example: "Example", threshold: str, options: 
     probability = "" if prediction.score is None else f", P(hallucinated) {prediction.score:.2f}"
     print(f"{prediction.label}{probability} (model {options.checkpoint}; threshold {threshold})")
     print(mark_spans(example.response, prediction.spans))
+    print(OTHER_DETECTORS)
 
 
 def main(arguments: Sequence[str]) -> int:

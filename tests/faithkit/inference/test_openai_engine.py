@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import THREAD_NAME, OpenAiEngine, run_concurrently
 from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.text import USER, Form, Message, Request
+from faithkit.packages import install_hint
 from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, questions
 from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering, refusal
 from tests.running import ROOT
@@ -224,7 +226,7 @@ def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monk
 
 def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(UserError, match=r'pip install "faithkit\[openai\]"'):
+    with pytest.raises(UserError, match=re.escape(install_hint("openai"))):
         OpenAiEngine(MODEL, ServerOptions(base_url="http://localhost:1/v1"))
 
 
