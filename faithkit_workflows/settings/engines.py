@@ -12,6 +12,7 @@ from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError, nearest
 from faithkit.files.saved_config import read_config
+from faithkit.inference.openai_server import check_client
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions
 from faithkit.packages import missing
@@ -32,7 +33,10 @@ GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 LOCAL_KEYS = tuple(f"engine.{key}" for key in LOCAL_OPTIONS)
 SERVER_KEYS = tuple(
     f"engine.{key}"
-    for key in ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
+    for key in (
+        *("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "max_tokens_field"),
+        "price",
+    )
 )
 SUFFIXES = (".yaml", ".yml")  # of a file that describes a detector
 FILE_HINT = "its keys are those of evaluate.py: checkpoint, engine, judge, cascade"
@@ -265,7 +269,9 @@ def _check_known(key: str, path: str) -> Iterator[UserError]:
     if known is None:
         return
     if known.reads in LANGUAGE_MODELS:
-        yield from missing("engine=openai", f"{key}={path}") if "://" in place else ()
+        if "://" in place:
+            yield from missing("engine=openai", f"{key}={path}")
+            yield from check_client()
     if known.claims == SENTENCES or known.windows is not None:
         yield from missing("a detector that divides texts into sentences", f"{key}={name}")
 
@@ -274,6 +280,8 @@ def check_engine(name: str | None) -> Iterator[UserError]:
     """Yields a problem for an engine whose package is not installed."""
     if name in (VLLM, OPENAI):
         yield from missing(f"engine={name}")
+    if name == OPENAI:
+        yield from check_client()
 
 
 def check_model(key: str, engine: str | None, model: str | None) -> Iterator[UserError]:
