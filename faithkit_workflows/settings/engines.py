@@ -268,10 +268,9 @@ def _check_known(key: str, path: str) -> Iterator[UserError]:
     known = known_detectors().get(name)
     if known is None:
         return
-    if known.reads in LANGUAGE_MODELS:
-        if "://" in place:
-            yield from missing("engine=openai", f"{key}={path}")
-            yield from check_client()
+    if known.reads in LANGUAGE_MODELS and "://" in place:
+        yield from missing("engine=openai", f"{key}={path}")
+        yield from check_client()
     if known.claims == SENTENCES or known.windows is not None:
         yield from missing("a detector that divides texts into sentences", f"{key}={name}")
 
