@@ -27,10 +27,9 @@ from torch.utils.data import IterableDataset, get_worker_info
 from data_modules.data_options import DataOptions
 from data_modules.encoding.batching import PADDING_ROW, collate_batch
 from data_modules.encoding.encoder import Columns, Encoder, merge_rows, take_rows
-from data_modules.encoding.encoding_cache import content_hash
 from data_modules.encoding.ragged import Ragged
 from data_modules.pinned_shards import PinnedShard, first_rows, pin_shards
-from data_modules.reading.dataset import Source
+from data_modules.reading.dataset import Source, content_hash
 from data_modules.reading.rows import ReadReport
 from data_modules.reading.shards import some_names
 from faithkit.errors import UserError

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from faithkit import signals
 from faithkit.errors import MAX_LINES, LimitExceeded, UserError, shorten
-from faithkit.packages import missing_name, missing_package
+from faithkit.packages import missing_name, missing_package, require
 from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys
 from faithkit.signals import Interrupted
 
@@ -113,7 +113,9 @@ def _run(main: Callable[[Any], None], config_name: str, settings: str, sweep: st
             from omegaconf import OmegaConf
 
             print(OmegaConf.to_yaml(line.compose(), resolve=line.options.resolve), end="")
-        elif not line.options.multirun:
+            return
+        require(f"faithkit {config_name}")
+        if not line.options.multirun:
             run_job(line, {})
         elif sweep is not None:
             gc.enable()

@@ -99,6 +99,7 @@ class DetectorKind:
         return getattr(import_module(module), name)
 
 
+OTHER_DETECTORS = "another detector: faithkit models"  # the last line of `faithkit check` and `faithkit score`
 BUILT_IN = {
     kind.name: kind
     for kind in (

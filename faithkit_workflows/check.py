@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from faithkit.cli import DONE, FAILED, run_command
-from faithkit.detector import DEFAULT
-from faithkit.errors import UserError
+from faithkit.detector import DEFAULT, DETECTORS, OTHER_DETECTORS
+from faithkit.errors import UserError, raise_problems
 
 if TYPE_CHECKING:
     from faithkit.records import Example, Prediction
@@ -88,6 +88,9 @@ def judge(options: argparse.Namespace) -> tuple["Prediction", "Example", Any]:
     """Judges the answer, and returns the result with its evidence, the judged row, and the loaded detector."""
     from faithkit.evidence import add_evidence
     from faithkit.records import Example, Turn, join_passages, number_passages
+    from faithkit_workflows.settings.engines import check_checkpoint
+
+    raise_problems(check_checkpoint("--checkpoint", options.checkpoint, *DETECTORS))
     from faithkit_workflows.detectors.loading import kind_of, load_checkpoint, with_threshold
 
     passages = [read_text(path, "context") for path in options.context]
@@ -136,6 +139,7 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
         print(f"On other answers this threshold finds {found} of the hallucinated ones, with {alarms} false alarms.")
     if options.explain:
         print_values(example)
+    print(OTHER_DETECTORS)
 
 
 def print_values(example: "Example") -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_command
 from faithkit.errors import UserError
+from faithkit.packages import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -269,6 +270,7 @@ def _figures(
 def main(arguments: Sequence[str]) -> None:
     """Fits a detector, writes it, and prints its figures."""
     options = read_options(arguments)
+    require("fitting a detector")
     model = fit_detector(options.files, options.licence)
     model.write(Path(options.out))
     figures = model.description["cross_validation"]

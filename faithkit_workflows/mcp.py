@@ -14,9 +14,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from faithkit.cli import run_command
-from faithkit.detector import DEFAULT
-from faithkit.errors import UserError
-from faithkit.packages import needs_package
+from faithkit.detector import DEFAULT, DETECTORS
+from faithkit.errors import UserError, raise_problems
+from faithkit.packages import require
 
 
 def create_server(checkpoint: str) -> Any:
@@ -25,14 +25,15 @@ def create_server(checkpoint: str) -> Any:
     Raises:
         UserError: The checkpoint cannot be loaded.
     """
-    with needs_package("the tool for agents"):
-        from mcp.server.mcpserver import MCPServer
-        from mcp.server.mcpserver.exceptions import ToolError
-        from mcp.types import ToolAnnotations
+    from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.types import ToolAnnotations
 
-        from faithkit_workflows.serve.schemas import CheckResult, DialogueTurn, Passage, Probability, Row, Text
-        from faithkit_workflows.serve.served_model import Asked, ServedModel
+    from faithkit_workflows.serve.schemas import CheckResult, DialogueTurn, Passage, Probability, Row, Text
+    from faithkit_workflows.serve.served_model import Asked, ServedModel
+    from faithkit_workflows.settings.engines import check_checkpoint
 
+    raise_problems(check_checkpoint("--checkpoint", checkpoint, *DETECTORS))
     model = ServedModel(checkpoint, checkpoint, {"threshold": None, "precision": "32-true", "labels": None})
     model.load()
     if model.problem is not None:
@@ -70,7 +71,9 @@ def main(arguments: Sequence[str]) -> None:
     """Serves until standard input ends."""
     parser = argparse.ArgumentParser(prog="faithkit mcp", add_help=False, allow_abbrev=False)
     parser.add_argument("--checkpoint", default=DEFAULT)
-    create_server(parser.parse_args(list(arguments)).checkpoint).run("stdio")
+    checkpoint = parser.parse_args(list(arguments)).checkpoint
+    require("faithkit mcp")
+    create_server(checkpoint).run("stdio")
 
 
 def run() -> None:

@@ -4,6 +4,7 @@ faithkit models                     all models, one line each
 faithkit models judge               the models for a task: critic, tagger, generator, judge
 faithkit models known               trained detectors of others, which checkpoint= takes by name
 faithkit models critic-dialogue     one model: every figure with its source, and the command that trains it
+faithkit models critic_general      a recipe of experiment=: what it trains, on which files, with which commands
 """
 
 import re
@@ -13,10 +14,12 @@ from typing import Any
 
 from faithkit.cli import run_command
 from faithkit.errors import UserError, choice_hint
+from faithkit.settings.config_files import CONFIGS, choices_of
 from faithkit.weights.known_detectors import LANGUAGE_MODELS, KnownDetector, known_detectors
 from faithkit.weights.local import LOCAL, known_models
 
 WIDTH = 80
+EXPERIMENT = "experiment"
 KNOWN = "known"  # the task of detectors of others
 Model = dict[str, Any]  # a row of models.toml
 LINE = "{:<17} {:>6}  {:<8} {:<13} {}"
@@ -40,9 +43,11 @@ def parse(arguments: Sequence[str]) -> tuple[list[Model], list[KnownDetector]]:
         return [models[asked]] if asked in models else [], [known[asked]] if asked in known else []
     if asked == KNOWN:
         return [], list(known.values())
+    if asked in choices_of(EXPERIMENT):
+        return [], []
     if asked in tasks:
         return [model for model in models.values() if model["task"] == asked], []
-    problem, names = f"there is no model and no task {asked!r}", [*tasks, *models, *known]
+    problem, names = f"there is no model and no task {asked!r}", [*tasks, *models, *known, *choices_of(EXPERIMENT)]
     raise UserError(problem, hint=choice_hint(asked, names))
 
 
@@ -106,11 +111,22 @@ def known_detail(known: KnownDetector) -> Iterator[str]:
     yield from _lines("rule", known.rule)
 
 
+def recipe(name: str) -> Iterator[str]:
+    """Formats an experiment: the comment of its file, which has its commands."""
+    yield f"{name}: a recipe, which has no weights to download and must be trained"
+    for line in (CONFIGS / EXPERIMENT / f"{name}.yaml").read_text(encoding="utf-8").splitlines()[1:]:
+        if not line.startswith("#"):
+            return
+        yield line.removeprefix("# ").removeprefix("#")
+
+
 def main(arguments: Sequence[str]) -> None:
     """Prints all models, those of a task, or one."""
     models, known = parse(arguments)
     names = [*(model["name"] for model in models), *(one.name for one in known)]
-    if names == list(arguments):
+    if not names:
+        lines = [*recipe(arguments[0])]
+    elif names == list(arguments):
         lines = [*detail(models[0])] if models else [*known_detail(known[0])]
     else:
         lines = [*(overview(models) if models else ()), *([""] if models and known else ())]

@@ -69,6 +69,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
         The share of all rows.
     """
     from faithkit.calibration.score_calibration import drop_unsure_labels
+    from faithkit.detector import OTHER_DETECTORS
     from faithkit.environment import environment
     from faithkit.files.jsonl import stream_predictions, write_jsonl
     from faithkit.metrics.results import full_names, write_results
@@ -134,6 +135,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     print(f"rows with verdicts: {escape_terminal(str(output))}")
     print_renamed_columns(names_added(rows))
     print_summary(run, ReportOptions())
+    print(OTHER_DETECTORS)
     return shares[0]
 
 

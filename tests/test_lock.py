@@ -10,6 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from faithkit.inference.openai_server import OLDEST_CLIENT
 from faithkit.packages import EXTRAS
 from tests.running import ROOT
 from tests.test_install import NOT_FOR_SCORING
@@ -63,6 +64,11 @@ def test_all_has_every_extra_that_fits_together() -> None:
     for package, extra in EXTRAS.items():
         names = {canonicalize_name(Requirement(line).name) for line in extras.get(extra, PROJECT["dependencies"])}
         assert distributions.get(package, package.replace("_", "-")) in names
+
+
+def test_the_oldest_client_is_that_of_the_extra() -> None:
+    (client,) = (one for one in map(Requirement, PROJECT["optional-dependencies"]["openai"]) if one.name == "openai")
+    assert str(client.specifier) == f">={'.'.join(map(str, OLDEST_CLIENT))}"
 
 
 def test_scoring_takes_the_versions_of_the_other_locks_without_what_training_needs() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 
 from construction.chain.steps import KEY, Row, Source
 from data_modules.build import build_source
-from data_modules.encoding.encoding_cache import content_hash
 from data_modules.reading.dataset import Source as Dataset
-from data_modules.reading.dataset import read_examples, resolve_split
+from data_modules.reading.dataset import content_hash, read_examples, resolve_split
 from data_modules.reading.dialogues import write_history
 from data_modules.reading.fields import WIZARD
 from data_modules.reading.rows import ReadReport

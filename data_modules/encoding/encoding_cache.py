@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.encoder import Columns, EncodedSplit, Encoder
 from data_modules.encoding.ragged import Ragged
-from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.dataset import Source, content_hash, read_examples
 from data_modules.reading.rows import ReadReport
 from faithkit.files.cache import DamagedEntry, cache_dir, cache_entry
 from faithkit.provenance.row_keys import RowKeys, group_hash, row_keys
@@ -157,18 +157,6 @@ def _open(folder: Path, name: str, split: str) -> EncodedSplit:
     except (OSError, ValueError, KeyError) as error:  # of a file that is too large for a checksum
         raise DamagedEntry(str(error)) from error
     return EncodedSplit(name, split, *rows, counts, rejects, fingerprint)
-
-
-def content_hash(source: Source, split: str) -> str:
-    """Hashes all that the records of a split depend on: the bytes of its files and the settings of its layout."""
-    digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([source.name, split, dict(source.layout())], sort_keys=True, default=str).encode())
-    for path in source.files().get(split, ()):
-        digest.update(path.name.encode())  # the name is part of the ids
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
 
 
 def _key(source: Source, split: str, encoder: Encoder, on_bad_row: str, num_rows: int | None) -> str:

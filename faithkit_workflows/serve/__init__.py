@@ -23,7 +23,6 @@ def main(cfg: Any) -> None:
     """Starts the server, and returns when it has been told to end."""
     from omegaconf import OmegaConf
 
-    from faithkit.packages import needs_package
     from faithkit.settings.check import check_settings
     from faithkit_workflows.settings.serving import ServeSettings
 
@@ -32,8 +31,8 @@ def main(cfg: Any) -> None:
     print(
         f"starting on {settings.host}:{settings.port}: {', '.join(settings.checkpoints())}", file=sys.stderr, flush=True
     )
-    with needs_package("the HTTP service"):
-        from faithkit_workflows.serve.server import serve
+    from faithkit_workflows.serve.server import serve
+
     serve(settings)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from faithkit.detector import DETECTORS
 from faithkit.errors import UserError
+from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import Detection
@@ -38,6 +39,8 @@ class AuditSettings(blocks.ExtensibleScript):
 
         if "://" not in self.target and ":" not in self.target:
             yield from engines.check_checkpoint("target", self.target, *DETECTORS)
+        if self.rows is not None or self.benchmark is not None:
+            yield from missing("accuracy beside simple baselines")
         if self.documents is not None and not Path(self.documents).expanduser().exists():
             hint = preflight.suggest_path("documents", Path(self.documents), "a folder of texts")
             yield UserError("documents: no such file or folder", place=self.documents, hint=hint)

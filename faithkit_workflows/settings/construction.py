@@ -14,6 +14,7 @@ from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
 from faithkit.inference.text import OPENAI
 from faithkit.inference.text_engines import EngineOptions
+from faithkit.packages import NEEDS, missing
 from faithkit.records import HALLUCINATED
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
@@ -335,6 +336,10 @@ class ConstructSettings(blocks.ExtensibleScript):
     )
 
     def preflight(self, script: Any) -> Iterator[UserError]:
+        if (use := f"pipeline={self.pipeline.name}") in NEEDS:
+            yield from missing(use)
+        if getattr(self.pipeline, "near_duplicates", None) is not None and not self.dry_run:
+            yield from missing("near_duplicates", "pipeline.near_duplicates")
         if self.pipeline.asks:
             yield from engines.check_model("engine.model", self.engine.name, self.engine.model)
             for key, name, model in self._writers():

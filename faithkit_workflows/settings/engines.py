@@ -12,15 +12,18 @@ from data_modules.reading.files import is_address, is_glob
 from faithkit.detector import JUDGE, detector_kinds, kind_in_name
 from faithkit.errors import UserError, nearest
 from faithkit.files.saved_config import read_config
+from faithkit.inference.openai_server import check_client
 from faithkit.inference.text import AUTO, OPENAI, TRANSFORMERS, VLLM
 from faithkit.inference.text_engines import LOCAL_OPTIONS, EngineOptions
+from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.settings.check import check_settings, options
 from faithkit.targets import check_names
-from faithkit.weights.known_detectors import known_detectors
-from faithkit.weights.resolve import HUB_NAME, PATH_STARTS
+from faithkit.weights.known_detectors import LANGUAGE_MODELS, SENTENCES, known_detectors
+from faithkit.weights.local import LOCAL
+from faithkit.weights.resolve import HUB_NAME, PATH_STARTS, TYPO, hub_file
 from faithkit_workflows.settings import preflight
-from faithkit_workflows.settings.preflight import check_output_folder, check_package
+from faithkit_workflows.settings.preflight import check_output_folder
 from judge.options import AskOptions
 
 RAY = "ray"
@@ -30,7 +33,10 @@ GENERATOR_ENGINES = (AUTO, TRANSFORMERS, VLLM, RAY)
 LOCAL_KEYS = tuple(f"engine.{key}" for key in LOCAL_OPTIONS)
 SERVER_KEYS = tuple(
     f"engine.{key}"
-    for key in ("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "price")
+    for key in (
+        *("base_url", "api_key_variable", "concurrency", "max_retries", "timeout_seconds", "max_tokens_field"),
+        "price",
+    )
 )
 SUFFIXES = (".yaml", ".yml")  # of a file that describes a detector
 FILE_HINT = "its keys are those of evaluate.py: checkpoint, engine, judge, cascade"
@@ -220,10 +226,21 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
 
     Where a judge is accepted, every other kind of detector is too, and a file that describes one.
     """
-    if path is None or (JUDGE in kinds and kind_in_name(path)):
+    if path is None:
         return
-    place = Path(path).expanduser()
+    if JUDGE in kinds and kind_in_name(path):
+        yield from _check_known(key, path)
+        return
+    place, is_detector = Path(path).expanduser(), JUDGE in kinds and "generator" not in kinds
+    if is_detector and path in LOCAL and LOCAL[path].kind != "causal":  # known before it is downloaded
+        problem = f"{key}={path} is no detector: {LOCAL[path].description}"
+        yield UserError(problem, hint="`faithkit models` lists detectors")
+        return
     if not place.exists():
+        if is_detector and "/" not in path and (close := nearest(path, detector_kinds(), 1, alike=TYPO)):
+            if hub_file(path) is None:
+                yield UserError(f"{key}: there is no detector {path!r}", hint=f"did you mean {close[0]}?")
+            return
         has_neighbours = place.parent != Path() and place.parent.is_dir()  # runs/typo is not a hub name if runs/ exists
         if path.startswith(PATH_STARTS) or not HUB_NAME.fullmatch(path) or has_neighbours:
             hint = preflight.suggest_path(key, place, "a run's folder or a hub name")
@@ -245,10 +262,25 @@ def check_checkpoint(key: str, path: str | None, *kinds: str) -> Iterator[UserEr
         yield UserError(f"{key} is a {kind}, not {expected}", place=path, hint=f"set {key} to a run of {expected}")
 
 
+def _check_known(key: str, path: str) -> Iterator[UserError]:
+    """Yields a problem for the packages of a detector of others."""
+    name, _, place = path.partition(":")
+    known = known_detectors().get(name)
+    if known is None:
+        return
+    if known.reads in LANGUAGE_MODELS and "://" in place:
+        yield from missing("engine=openai", f"{key}={path}")
+        yield from check_client()
+    if known.claims == SENTENCES or known.windows is not None:
+        yield from missing("a detector that divides texts into sentences", f"{key}={name}")
+
+
 def check_engine(name: str | None) -> Iterator[UserError]:
     """Yields a problem for an engine whose package is not installed."""
     if name in (VLLM, OPENAI):
-        yield from check_package(f"engine={name}", name)
+        yield from missing(f"engine={name}")
+    if name == OPENAI:
+        yield from check_client()
 
 
 def check_model(key: str, engine: str | None, model: str | None) -> Iterator[UserError]:
@@ -268,7 +300,7 @@ def check_answering(settings: Any) -> Iterator[UserError]:
     except UserError as error:
         yield error
     if settings.ray.engine == VLLM:
-        yield from check_package("ray.engine=vllm", VLLM)
+        yield from missing("engine=vllm", "ray.engine=vllm")
     yield from check_shards(settings, table["path"])
 
 
@@ -291,7 +323,7 @@ def check_shards(settings: Any, data: str) -> Iterator[UserError]:
 
 def check_cluster(address: str | None) -> Iterator[UserError]:
     """Yields problems for a missing Ray, and for an address that is not one of a cluster."""
-    yield from check_package("engine=ray", RAY)
+    yield from missing("engine=ray")
     if address is None or address in ("auto", "local"):
         return
     host, _, port = address.rpartition(":")

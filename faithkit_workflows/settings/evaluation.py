@@ -9,6 +9,7 @@ from faithkit.detector import DETECTORS
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.text import OPENAI
+from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.settings.types import Ineffective
 from faithkit_workflows.settings import blocks, engines, preflight
@@ -221,11 +222,15 @@ class EvaluateSettings(blocks.ExtensibleScript):
         block: Any = self.benchmark
         if isinstance(block, Transfer):
             return
+        if getattr(block, "fit_on", None):
+            yield from missing("benchmark.fit_on")
+        if isinstance(block, Domains):
+            yield from missing("benchmark=domains")
         yield from preflight.check_file("predictions", self.predictions)
         yield from preflight.check_file("against", self.against)
         yield from preflight.check_output_file("html", self.html)
         if isinstance(block, Responses):
-            yield from preflight.check_package("a benchmark of responses", "sacrebleu")
+            yield from missing("a benchmark of responses")
             yield from engines.check_checkpoint("checkpoint", self.checkpoint, "generator")
         elif _detects(self) or (isinstance(block, Rates) and not self.engine.name):
             yield from engines.check_checkpoint("checkpoint", self.checkpoint, *DETECTORS)

@@ -18,7 +18,7 @@ from data_modules.reading.files import is_address, is_glob
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, nearest, shorten
 from faithkit.files.model_folder import SIDECAR, find_folder
-from faithkit.packages import is_missing, missing_package
+from faithkit.packages import missing
 from faithkit.weights.local import LOCAL
 from faithkit.weights.resolve import CONFIGS, resolve
 
@@ -26,6 +26,7 @@ DEVICE_FILES = ("/dev/nvidia[0-9]*", "/dev/dxg", "/dev/kfd")  # of CUDA, of Wind
 WANDB_HOST = "api.wandb.ai"
 MAX_NAME_BYTES = 255  # on every usual file system
 TARGET = "_target_"
+TABLES = {".parquet": "a Parquet file", ".xlsx": "an .xlsx workbook"}  # that need a package
 # Datasets of the user's files: without a path, the embedded corpus must not silently replace them.
 USER_DATASETS = {"pairs": "a table of your own", "spans": "a file of your own"}
 
@@ -41,6 +42,8 @@ def check_file(key: str, path: str | None) -> Iterator[UserError]:
         yield UserError(f"{key}: no such file", place=path, hint=suggest_path(key, place))
     elif not os.access(place, os.R_OK):
         yield UserError(f"{key}: this file cannot be read", place=path, hint=f"chmod u+r {path}")
+    elif place.suffix in TABLES:
+        yield from missing(TABLES[place.suffix], f"{key}={path}")
 
 
 def check_output_file(key: str, path: str | None) -> Iterator[UserError]:
@@ -82,6 +85,8 @@ def check_output_table(key: str, path: str | None, source: str) -> Iterator[User
         found = f"has the unknown format {place.suffix!r}" if place.suffix else "names no format"
         hint = f"let it end in {', '.join(WRITTEN[:-1])} or {WRITTEN[-1]}"
         yield UserError(f"{key} {found}", place=path, hint=hint)
+    if place.suffix == ".parquet":
+        yield from missing("a Parquet file", f"{key}={path}")
     if os.path.realpath(place) == os.path.realpath(rows) or (
         place.exists() and rows.exists() and place.samefile(rows)  # by another spelling, or a link of either kind
     ):
@@ -98,9 +103,12 @@ def check_columns(
     from data_modules.reading.saved_datasets import SAVE, saved_splits
     from data_modules.reading.table_files import read_table
 
-    if Path(path).is_dir() and not saved_splits(Path(path)):
-        yield UserError("path is a folder, and no saved dataset", place=path, hint=SAVE)
-    if not Path(path).is_file():
+    if Path(path).is_dir():
+        if not saved_splits(Path(path)):
+            yield UserError("path is a folder, and no saved dataset", place=path, hint=SAVE)
+        yield from missing("a saved dataset", "path")
+    place = Path(path)
+    if not place.is_file() or (place.suffix in TABLES and [*missing(TABLES[place.suffix])]):
         return
     try:
         first = next(iter(read_table(Path(path), ReadReport("skip", ""), encoding)), None)
@@ -152,22 +160,16 @@ def check_weights(key: str, name: str | None) -> Iterator[UserError]:
             yield UserError(f"{key}: {error.problem}", hint=error.hint)
 
 
-def check_package(setting: str, package: str) -> Iterator[UserError]:
-    """Yields a problem for an optional package that a setting needs and that is not installed."""
-    if is_missing(package):
-        yield missing_package(setting, package)
-
-
 def check_precision(key: str, precision: str) -> Iterator[UserError]:
     """Yields a problem for a precision that needs a package which is not installed."""
     if precision == "onnx":
-        yield from check_package(f"{key}=onnx", "onnxruntime")
+        yield from missing("precision=onnx", f"{key}=onnx")
 
 
 def check_plots(key: str, plots: bool) -> Iterator[UserError]:
     """Yields a problem where plots are asked for without the package that draws them."""
     if plots:
-        yield from check_package(f"{key}=true", "matplotlib")
+        yield from missing("plots", f"{key}=true")
 
 
 def check_class(key: str, target: str) -> Iterator[UserError]:
@@ -208,8 +210,12 @@ def check_accelerator(key: str, accelerator: str) -> Iterator[UserError]:
 
 def check_loggers(key: str, loggers: Any) -> Iterator[UserError]:
     """Yields problems for loggers without their package or account."""
+    if any(one is not None for one in (loggers.csv, loggers.tensorboard, loggers.wandb)):
+        yield from missing("a logger", key)
     if loggers.tensorboard is not None:
-        yield from check_package(f"{key}=tensorboard", "tensorboard")
+        yield from missing("logger=tensorboard", f"{key}=tensorboard")
+    if loggers.wandb is not None:
+        yield from missing("logger=wandb", f"{key}=wandb")
     if loggers.wandb is not None and not loggers.wandb.offline and not has_wandb_account():
         problem = f"{key}=wandb has no account: WANDB_API_KEY is not set, and `wandb login` was never run"
         yield UserError(problem, hint="logger.wandb.offline=true needs none; or run `wandb login`")
@@ -309,6 +315,8 @@ def _check_rows(key: str, source: Any, path: str, split: str | None) -> Iterator
         hint = suggest_path(field, place, "a folder or file")
         hint += "; docs/data.md has its download" if source.address and "docs/data.md" not in hint else ""
         yield UserError("no such file or folder", place=path, hint=hint)
+    elif problems := [*missing(TABLES[place.suffix], key)] if place.suffix in TABLES else []:
+        yield from problems
     elif not source.train_only:
         if split is not None:
             resolve_split(source, split)
@@ -356,5 +364,7 @@ def suggest_path(key: str, place: Path, wanted: str = "a file") -> str:
         names = [neighbour.name for neighbour in islice(place.parent.iterdir(), 2000)]
     except (OSError, ValueError):
         names = []
-    close = nearest(place.name, names, 1)
-    return f"did you mean {key}={place.parent / close[0]}?" if close else f"set {key} to {wanted} that exists"
+    # A common ending makes no names alike: nothere.csv is no mistyped header.csv.
+    stems = {Path(name).stem: name for name in sorted(names, key=lambda name: Path(name).suffix == place.suffix)}
+    close = nearest(place.stem, stems, 1, alike=0.75)
+    return f"did you mean {key}={place.parent / stems[close[0]]}?" if close else f"set {key} to {wanted} that exists"

@@ -8,12 +8,13 @@ from pydantic import BeforeValidator, Field
 
 from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
+from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
 from faithkit_workflows.reproduction.all_tables import ALL, LIST, NAMES
 from faithkit_workflows.reproduction.paper_prompts import check_prompts
 from faithkit_workflows.settings import blocks
-from faithkit_workflows.settings.preflight import check_package, read_kind, suggest_path
+from faithkit_workflows.settings.preflight import read_kind, suggest_path
 
 PLAIN, GRAPH, INT8_GRAPH, ONE_LOGIT = FORMATS = ("transformers", "onnx", "onnx_int8", "one_logit")
 
@@ -33,7 +34,7 @@ class ReportSettings(blocks.Script):
 
     def preflight(self, script: Any) -> Iterator[UserError]:
         if self.runs is not None and self.html is not None:
-            yield from check_package("html", "matplotlib")
+            yield from missing("plots", "html")
 
 
 class ExportSettings(blocks.Script):
@@ -72,8 +73,8 @@ class ExportSettings(blocks.Script):
             if kind in (GENERATOR, JUDGE):
                 problem = f"format={self.format} is for encoders, and this is a {kind}"
                 yield UserError(problem, place=self.checkpoint, hint="leave format out")
-            for package in ("onnx", "onnxscript", "onnxruntime") if self.format != ONE_LOGIT else ():
-                yield from check_package(f"format={self.format}", package)
+            if self.format != ONE_LOGIT:
+                yield from missing("format=onnx", f"format={self.format}")
         if self.push_to is not None and not self.dry_run and not has_token():
             problem = "push_to needs a token of the hub: HF_TOKEN is not set, and `hf auth login` was never run"
             yield UserError(problem, hint="dry_run=true needs none")
@@ -112,5 +113,7 @@ class ReproduceSettings(blocks.Script):
     seed: types.Seed
 
     def preflight(self, script: Any) -> Iterator[UserError]:
+        if not self.dry_run and LIST not in self.table:
+            yield from missing("faithkit train", "table")
         if not self.dry_run and any(name == ALL or "figure" in name for name in self.table):
-            yield from check_package("table", "matplotlib")
+            yield from missing("plots", "table")

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_groups
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
+from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.settings.check import with_options
 from faithkit.settings.types import Ineffective
@@ -213,4 +214,4 @@ class TrainSettings(blocks.ExtensibleScript):
         yield from preflight.check_weights("model.weights", getattr(model, "weights", None))
         yield from preflight.check_prompts("model", getattr(model, "ask", None), getattr(model, "prompts", None))
         if getattr(model, "lora_rank", None) is not None:
-            yield from preflight.check_package("model.lora_rank", "peft")
+            yield from missing("model.lora_rank")

@@ -20,12 +20,12 @@ from faithkit.embedded_name import mark_embedded
 from faithkit.errors import UserError, raise_problems
 from faithkit.files.run_folder import log_to
 from faithkit.files.run_lock import is_locked, run_lock
+from faithkit.packages import missing
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
 from faithkit.runs.sweeps import DONE, FAILED, INTERRUPTED, SweepJob, SweepRecord, write_sweep
 from faithkit.settings.command_line import CommandLine
-from faithkit_workflows.settings.preflight import check_package
 from faithkit_workflows.settings.training import JOBLIB, OPTUNA, Sweep
 from faithkit_workflows.sweep.launching import Launcher, TrainJob, build_launcher
 from faithkit_workflows.sweep.sweep_search import OptunaSearch, Plan, grid_jobs, open_record, read_plan, stored_command
@@ -204,9 +204,9 @@ def is_interval(override: Any) -> bool:
 
 
 def _missing_packages(options: Sweep) -> list[UserError]:
-    found = [] if options.search != OPTUNA else list(check_package("sweep=optuna", "optuna"))
+    found = [] if options.search != OPTUNA else list(missing("sweep=optuna"))
     launcher = "joblib" if options.launcher == JOBLIB else "submitit"
-    return [*found, *check_package(f"sweep.launcher={options.launcher}", launcher)]
+    return [*found, *missing(f"sweep.launcher={launcher}", f"sweep.launcher={options.launcher}")]
 
 
 def _check_search(plan: Plan, monitors: list[tuple[str, str]]) -> None:

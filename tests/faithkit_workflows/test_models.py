@@ -110,3 +110,9 @@ def test_a_wrong_name_is_explained(arguments: list[str], words: str) -> None:
 def test_a_page_names_every_model() -> None:
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     assert [model["name"] for model in MODELS if f"`{model['name']}`" not in page] == []
+
+
+def test_a_recipe_is_shown_with_the_command_that_trains_it() -> None:
+    done = run_models("critic_general")
+    assert done.returncode == 0 and "python train.py experiment=critic_general data_dir=DIR" in done.stdout
+    assert "did you mean critic_general?" in run_models("critic_genral").stderr

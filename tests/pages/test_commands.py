@@ -12,6 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from faithkit.__main__ import COMMANDS
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
+from faithkit_workflows.settings.engines import is_detector_file, read_detector_file
 from tests.pages.reading import PAGES, STARTS, Command, commands, prose
 from tests.running import QUICK, ROOT
 
@@ -84,6 +86,13 @@ def check_pytest(first: str, arguments: list[str], monkeypatch: pytest.MonkeyPat
         assert word.startswith("-") or is_value or (ROOT / word).exists() or word.endswith("test_answers.py"), word
 
 
+def check_detector_file(text: str, redirection: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, redirection[0].removeprefix(">"))
+        path.write_text(text, encoding="utf-8")
+        assert is_detector_file(str(path)) and read_detector_file(str(path))["engine"]["model"]
+
+
 def check_harness(first: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     options = dict(zip([first, *arguments][::2], [first, *arguments][1::2], strict=True))
     path = options["--include_path"].strip("$(`)").split()
@@ -110,6 +119,8 @@ def checker(words: list[str]) -> tuple[Callable[[str, list[str], pytest.MonkeyPa
             return check_make, rest
         case ["pip", *rest] | ["uv", "pip", *rest]:
             return check_pip, rest
+        case ["echo", *rest]:
+            return check_detector_file, rest
         case ["uv", "venv"]:
             return check_pip, ["install"]
         case ["pytest", *rest]:

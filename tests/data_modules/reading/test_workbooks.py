@@ -17,6 +17,7 @@ from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
 from data_modules.reading import workbooks
 from data_modules.reading.rows import ReadReport, Row, read_rows
 from faithkit.errors import UserError
+from faithkit.packages import install_hint
 from tests.data_modules.official.judgements import DIAHALU
 from tests.data_modules.official_rows import make, read
 
@@ -137,7 +138,7 @@ def test_without_openpyxl_the_extra_is_named(tmp_path: Path, monkeypatch: pytest
         return real(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    assert 'pip install "faithkit[xlsx]"' in refusal(path)
+    assert install_hint("openpyxl") in refusal(path)
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40).filter(

@@ -11,10 +11,9 @@ import pytest
 from data_modules.build import build_mix, build_source
 from data_modules.data_module import DataModule
 from data_modules.data_options import DataOptions
-from data_modules.encoding.encoding_cache import content_hash
 from data_modules.encoding.pair_encoder import PairEncoder
 from data_modules.encoding.tokens import load_tokenizer
-from data_modules.reading.dataset import Source, read_examples
+from data_modules.reading.dataset import Source, content_hash, read_examples
 from data_modules.reading.exclude import DROPPED, Excluded
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import SplitPlan

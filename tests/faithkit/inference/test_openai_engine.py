@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import subprocess
 import sys
 import threading
@@ -13,10 +14,12 @@ from typing import Any
 import pytest
 
 from faithkit.errors import UserError
+from faithkit.inference import openai_server
 from faithkit.inference.decoding import Decoding
 from faithkit.inference.openai_engine import THREAD_NAME, OpenAiEngine, run_concurrently
 from faithkit.inference.openai_server import ServerOptions
 from faithkit.inference.text import USER, Form, Message, Request
+from faithkit.packages import install_hint
 from tests.faithkit.inference.asking import GREEDY, SECRET, engine_for, questions
 from tests.faithkit.inference.server import HALF, LIMITED, MODEL, ChatServer, Fault, answering, refusal
 from tests.running import ROOT
@@ -224,8 +227,40 @@ def test_a_wrong_argument_is_refused(options: dict[str, Any], problem: str, monk
 
 def test_a_missing_package_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(UserError, match=r'pip install "faithkit\[openai\]"'):
+    with pytest.raises(UserError, match=re.escape(install_hint("openai"))):
         OpenAiEngine(MODEL, ServerOptions(base_url="http://localhost:1/v1"))
+
+
+def test_an_older_client_is_refused_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_server, "version", lambda package: "2.9.0")
+    with pytest.raises(UserError, match=r"openai 3\.54 or newer, and this is 2\.9\.0") as raised:
+        OpenAiEngine(MODEL, ServerOptions(base_url="http://localhost:1/v1"))
+    assert 'pip install "openai[aiohttp]>=3.54"' in str(raised.value.hint)
+
+
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens", "none"])
+def test_the_limit_of_a_reply_has_the_name_that_is_set(field: str) -> None:
+    with ChatServer() as server:
+        engine = engine_for(server, max_tokens_field=field)
+        assert all(reply.texts for reply in engine.generate(questions(1), GREEDY))
+        list(engine.weigh(questions(1), ["Yes", "No"]))
+    limits = [{name: body[name] for name in body if name.startswith("max_")} for body in server.asked]
+    assert limits == ([{}, {}] if field == "none" else [{field: 5}, {field: 1}])
+
+
+@pytest.mark.parametrize("param", ["max_tokens", None])
+def test_a_refused_limit_names_the_setting(param: str | None) -> None:
+    words = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+
+    def refuses(body: dict[str, Any]) -> Fault | None:
+        return refusal(400, words, param=param, code="unsupported_parameter") if "max_tokens" in body else None
+
+    with ChatServer(always=refuses) as server:
+        with pytest.raises(UserError, match="refuses max_tokens") as raised:
+            list(engine_for(server).generate(questions(1), GREEDY))
+        assert "engine.max_tokens_field=max_completion_tokens" in str(raised.value.hint)
+        engine = engine_for(server, max_tokens_field="max_completion_tokens")
+        assert next(iter(engine.generate(questions(1), GREEDY))).texts
 
 
 def test_the_client_is_imported_only_with_the_engine() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from faithkit.packages import install_hint
 from tests.faithkit_workflows.serve.running_server import ROW, run_server
 from tests.running import ROOT
 
@@ -80,4 +81,4 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(default_fi
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     problem = f"error: {VARIABLE} needs the package opentelemetry"
     assert done.returncode == 2 and problem in done.stderr
-    assert 'hint: pip install "faithkit[traces]"' in done.stderr and "serves" not in done.stderr
+    assert f"hint: {install_hint('opentelemetry')}" in done.stderr and "serves" not in done.stderr
