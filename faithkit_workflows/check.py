@@ -135,8 +135,8 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
     for span in prediction.spans:
         print(f"  {escape_terminal(describe_mark(span), 400)}")
     if (rates := getattr(loaded.detector, "rates", None)) is not None:
-        found, alarms = f"{rates['recall']:.0%}", f"{rates['false_alarms']:.0%}"
-        print(f"On other answers this threshold finds {found} of the hallucinated ones, with {alarms} false alarms.")
+        recall, alarms = f"{rates['recall']:.0%}", f"{rates['false_alarms']:.0%}"
+        print(f"On other answers this threshold finds {recall} of the hallucinated ones, with {alarms} false alarms.")
     if options.explain:
         print_values(example)
     print(OTHER_DETECTORS)

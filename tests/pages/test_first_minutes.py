@@ -1,0 +1,102 @@
+"""What README and the service's page show first is what the program answers."""
+
+import csv
+import json
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import faithkit
+from critic.support.detector import FILE, hash_weights
+from critic.support.word_model import WordModel
+from faithkit_workflows.serve.web_page import EXAMPLES
+from tests.running import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+SAMPLES = ROOT / "docs" / "examples"
+LABELS = {"a wrong number": "hallucinated", "a supported answer": "faithful", "a contradiction": "hallucinated"}
+
+
+def faithkit_command(*arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "faithkit", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def block(start: str) -> str:
+    """Returns README's code block that contains a text."""
+    return next(text for text in re.findall(r"```\w*\n(.*?)```", README, re.DOTALL) if start in text)
+
+
+@pytest.fixture(scope="module")
+def by(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The shipped model on a tiny encoder."""
+    path = tmp_path_factory.mktemp("default") / "tiny.json"
+    replace(WordModel.read(FILE), encoder=str(tiny_bert), encoder_sha256=hash_weights(str(tiny_bert))).write(path)
+    return f"default:{path}"
+
+
+def test_a_value_that_the_context_lacks_is_marked_whatever_the_encoder_is(by: str) -> None:
+    found = faithkit.check(context="The Danube flows through ten countries.", answer="It flows through twelve.", by=by)
+    [span] = found.spans
+    assert found.label == "hallucinated" and (span.text, span.evidence and span.evidence.reason) == (
+        "twelve",
+        "the context says ten",
+    )
+    manual = (SAMPLES / "manual.txt").read_text(encoding="utf-8")
+    found = faithkit.check(
+        context=manual.split("\n\n"), answer="The warranty lasts 36 months.", question="How long?", by=by
+    )
+    [span] = found.spans
+    assert span.text == "36 months" and span.evidence is not None
+    assert manual.split("\n\n")[span.evidence.passage][span.evidence.start : span.evidence.end] == span.evidence.text
+    assert "24 months" in span.evidence.reason and "24 months" in span.evidence.text
+
+
+def test_the_commands_of_readme_name_sample_files() -> None:
+    for command in re.findall(r"^faithkit (?:check|score) .*$", README, re.MULTILINE):
+        files = [word for word in shlex.split(command, comments=True) if word.endswith((".txt", ".csv"))]
+        assert files and all((ROOT / file).is_file() for file in files), command
+
+
+@pytest.mark.network
+def test_readme_shows_what_check_prints() -> None:
+    printed = faithkit_command("check", "--context", "docs/examples/manual.txt", "The warranty lasts 36 months.")
+    assert printed == block("The warranty lasts [[36 months")
+
+
+@pytest.mark.network
+def test_readme_shows_what_python_gives() -> None:
+    found = faithkit.check(context="The Danube flows through ten countries.", answer="It flows through twelve.")
+    shown = block("found.label, found.probability")
+    assert f"# ('{found.label}', {found.probability:.2f})" in shown
+    [span] = found.spans
+    assert span.evidence is not None and f"# ('{span.text}', '{span.evidence.reason}')" in shown
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("example", EXAMPLES, ids=[example["name"] for example in EXAMPLES])
+def test_a_button_of_the_page_shows_what_it_says(example: dict[str, str]) -> None:
+    found = faithkit.check(
+        context=example["context"].split("\n\n"), answer=example["answer"], question=example["question"]
+    )
+    assert found.label == LABELS[example["name"]]
+    assert bool(found.spans) == (found.label == "hallucinated")
+
+
+@pytest.mark.network
+def test_the_sample_table_is_judged_as_it_is_labelled(tmp_path: Path) -> None:
+    faithkit_command("score", "docs/examples/answers.csv", f"run_dir={tmp_path / 'run'}", "seed=0")
+    with (tmp_path / "run" / "answers.scored.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["faithkit_label"] for row in rows] == [row["label"] for row in rows]
+    for row in rows:
+        for span in json.loads(row["faithkit_spans"]):
+            assert span["text"] in row["answer"] and span["evidence"] in row["context"] and span["reason"]
