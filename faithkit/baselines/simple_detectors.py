@@ -206,7 +206,7 @@ def _relabel(prediction: Prediction, threshold: float) -> Prediction:
 
 
 def cross_fit_baselines(
-    rows: Sequence[Example], predictions: Mapping[str, Prediction] | None = None
+    rows: Sequence[Example], predictions: Mapping[str, Prediction] | None = None, *, learn: bool = True
 ) -> tuple[dict[str, dict[str, Prediction]], dict[str, str]]:
     """Predicts each fold of rows by baselines that were fitted on the other folds, by key, with the baselines' names.
 
@@ -215,12 +215,13 @@ def cross_fit_baselines(
 
     Args:
         predictions: A model's, which get another threshold, fitted in the same way.
+        learn: Also fits boosted trees, which need scikit-learn.
     """
     found, names = {MAJORITY: majority_predictions(rows)}, {MAJORITY: "majority"}
     known = predictions or {}
     for others, held in folds_by_group(rows):
         of_model = {row.id: known[row.id] for row in others if row.id in known}
-        data = BaselineData(rows=others, name="other folds", learn=True, model_predictions=of_model)
+        data = BaselineData(rows=others, name="other folds", learn=learn, model_predictions=of_model)
         for one in predict_baselines(held, data, {row.id: known[row.id] for row in held if row.id in known}):
             if one.key != MAJORITY:
                 found.setdefault(one.key, {}).update(one.predictions)

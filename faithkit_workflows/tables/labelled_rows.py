@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,11 @@ class LabelledRows:
     def _compare(self, metrics: Mapping[str, Metric], *, num_resamples: int) -> list[str]:
         """Compares with baselines and with a threshold that are fitted on other folds of the rows."""
         examples = [example for example, _ in self._rows]
-        fitted, names = cross_fit_baselines(examples, {prediction.id: prediction for _, prediction in self._rows})
+        predictions = {prediction.id: prediction for _, prediction in self._rows}
+        fitted, names = cross_fit_baselines(examples, predictions, learn=find_spec("sklearn") is not None)
         scores = {
-            key: classification_metrics(join_outcomes(examples, predictions), num_resamples=num_resamples).metrics
-            for key, predictions in fitted.items()
+            key: classification_metrics(join_outcomes(examples, of_baseline), num_resamples=num_resamples).metrics
+            for key, of_baseline in fitted.items()
         }
         lines, own = [], metrics[HEADLINE].value
         others = {key: found[HEADLINE] for key, found in scores.items() if key != REFITTED}

@@ -13,6 +13,7 @@ import pytest
 
 from faithkit import packages, runs
 from faithkit.cli import explain
+from faithkit.detector import OTHER_DETECTORS
 from faithkit.errors import UserError
 from faithkit.metrics.responses.ngrams import tokenize
 from faithkit.packages import EXTRAS, NEEDS, install_hint, is_missing, missing_package, needs_package
@@ -154,6 +155,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("score . checkpoint=critic engine=ray out=out", "ray"),
         ("check --context rows.csv --checkpoint minicheck-flan-t5-large x", "nltk"),
         ("check --context rows.csv --checkpoint critic x", None),
+        ("check --context rows.csv --checkpoint critic --json x", None),
         ("fit_support rows.csv --out detector.json", "sklearn"),
         ("reproduce list", None),
         ("models", None),
@@ -181,6 +183,8 @@ runpy.run_module("faithkit_workflows.{name}", run_name="__main__", alter_sys=Tru
     done = subprocess.run(started, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
     if named is None:
         assert done.returncode == 0, done.stderr
+        ends_so = name in ("check", "score") and "--json" not in arguments
+        assert (done.stdout.splitlines()[-1] == OTHER_DETECTORS) is ends_so
         return
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert re.search(rf"needs the packages? {named}\b.*\n?.*pip install ", done.stderr), done.stderr
