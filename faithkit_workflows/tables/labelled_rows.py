@@ -1,6 +1,7 @@
 """States how right the verdicts on a table are: by its labels, or by the errors that the detector made elsewhere."""
 
 import shlex
+from array import array
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -28,13 +29,21 @@ class LabelledRows:
 
     def __init__(self) -> None:
         self._rows: list[tuple[Example, Prediction]] = []
-        self.num_rows = 0
+        self._groups, self._calls = array("Q"), array("b")  # of the faithful rows
+        self.num_rows = self._num_wrong = self._num_found = 0
 
     def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
         """Adds a row that has a label and a verdict; other rows are left out."""
         if example is None or prediction is None or example.label is None or prediction.label not in LABELS:
             return
         self.num_rows += 1
+        is_called = prediction.label == HALLUCINATED
+        if example.label == FAITHFUL:
+            self._groups.append(group_hash(example.group))
+            self._calls.append(is_called)
+        else:
+            self._num_wrong += 1
+            self._num_found += is_called
         if len(self._rows) < MAX_ROWS:
             self._rows.append((example, prediction))
 
@@ -47,19 +56,14 @@ class LabelledRows:
         """
         if not self._rows:
             return []
-        gold = [example.label == HALLUCINATED for example, _ in self._rows]
-        wrong, right = sum(gold), len(gold) - sum(gold)
-        found = sum(p.label == HALLUCINATED for (_, p), is_wrong in zip(self._rows, gold, strict=True) if is_wrong)
-        alarmed = [(e, p.label == HALLUCINATED) for e, p in self._rows if e.label == FAITHFUL]
         lines = [f"By the {self.num_rows:,} labels in the column {escape_terminal(str(column), 60)}:"]
-        if wrong:
-            recall = format_percent(metrics["recall"])
-            lines.append(f"  {found:,} of {wrong:,} hallucinated answers are found: recall {recall} percent")
-        if right:
-            groups = np.array([group_hash(e.group) for e, _ in alarmed], np.uint64)
-            calls = np.array([called for _, called in alarmed], np.int8)
-            alarms = proportion_from_counts(count_group_kinds(groups, calls), num_resamples=num_resamples)
-            shown = f"{int(calls.sum()):,} of {right:,} faithful answers are called hallucinated"
+        if wrong := self._num_wrong:
+            shown = f"{self._num_found:,} of {wrong:,} hallucinated answers are found"
+            lines.append(f"  {shown}: recall {format_percent(metrics['recall'])} percent")
+        if right := len(self._calls):
+            counts = count_group_kinds(np.frombuffer(self._groups, np.uint64), np.frombuffer(self._calls, np.int8))
+            alarms = proportion_from_counts(counts, num_resamples=num_resamples)
+            shown = f"{sum(self._calls):,} of {right:,} faithful answers are called hallucinated"
             lines.append(f"  {shown}: false alarms {format_percent(alarms)} percent")
         if not wrong or not right:
             return lines
