@@ -3,6 +3,7 @@
 Nothing heavy is imported here: `--help` must answer before torch could load.
 """
 
+import argparse
 import errno
 import gc
 import os
@@ -10,7 +11,7 @@ import re
 import secrets
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,16 +19,20 @@ from pkgutil import resolve_name
 from typing import Any, NoReturn
 
 from faithkit import signals
-from faithkit.errors import MAX_LINES, LimitExceeded, UserError, shorten
+from faithkit.arguments import ALIASES
+from faithkit.errors import MAX_LINES, LimitExceeded, UserError, nearest, shorten
 from faithkit.packages import missing_name, missing_package, require
-from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys
+from faithkit.settings.config_files import CONFIGS, choices_of, documented_keys, top_keys
 from faithkit.signals import Interrupted
 
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
+# Columns of tables by the words of the other commands.
+COLUMN_ALIASES = dict(ALIASES)
+COLUMN_ALIAS = re.compile(rf"^columns\.({'|'.join(COLUMN_ALIASES)})=")
 SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep that a job belongs to
 
 HELP_END = """
-Any value of the configuration can be set: key=value, for a list key=[a,b]; `--cfg job` prints the whole of it.
+Any value of the configuration can be set: key=value or --key value, for a list key=[a,b]; `--cfg job` prints all.
   seed=1 run_dir=PATH resume=RUN debug=true      mean the same in every script
 Exit codes: 0 done, 1 a requested limit is exceeded, 2 a mistake to correct (debug=true shows the traceback),
 130 interrupted and resumable.
@@ -52,6 +57,90 @@ def run_command(main: Callable[[list[str]], int | None], doc: str | None) -> NoR
             _end(error, debug=False)
 
 
+class CommandParser(argparse.ArgumentParser):
+    """Reads the options of a command as `--name VALUE` and as `name=VALUE`, and explains wrong ones."""
+
+    def __init__(self, command: str):
+        super().__init__(prog=command, add_help=False, allow_abbrev=False)
+        self._is_flag: dict[str, bool] = {}
+
+    def add_argument(self, *names: str, **options: Any) -> Any:
+        """Adds an argument, as argparse does."""
+        action = super().add_argument(*names, **options)
+        self._is_flag |= dict.fromkeys(action.option_strings, action.nargs == 0)
+        return action
+
+    def parse_args(self, arguments: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
+        """Reads a command line.
+
+        Raises:
+            UserError: An option is unknown, or its value is missing or wrong.
+        """
+        end = list(arguments).index("--") if "--" in arguments else len(arguments)
+        given = [option for argument in arguments[:end] for option in self._as_option(argument)]
+        options, others = self.parse_known_args([*given, *arguments[end:]])
+        if others:
+            close = nearest(others[0].partition("=")[0], list(self._is_flag), 1) if others[0].startswith("-") else []
+            hint = f"did you mean {close[0]}?" if close else f"{self.prog} --help"
+            raise UserError(f"unknown option {shorten(others[0])}", hint=hint)
+        return options
+
+    def _as_option(self, argument: str) -> list[str]:
+        name, is_pair, value = argument.partition("=")
+        is_flag = self._is_flag.get(f"--{name}") if is_pair else None
+        if is_flag is None:
+            return [argument]
+        if not is_flag:
+            return [f"--{argument}"]
+        if value not in ("true", "false"):
+            raise UserError(f"{name} is {shorten(value)}", hint=f"{name}=true or {name}=false")
+        return [f"--{name}"] * (value == "true")
+
+    def error(self, message: str) -> NoReturn:
+        """Explains a wrong option."""
+        raise UserError(message, hint=f"{self.prog} --help")
+
+
+def as_keys(arguments: Sequence[str], config_name: str) -> list[str]:
+    """Writes options that are keys of a script, `--checkpoint X` or `--checkpoint=X`, as `checkpoint=X`.
+
+    Raises:
+        UserError: A value is missing.
+    """
+    keys, flags = top_keys(config_name)
+    written, given = list[str](), iter(arguments)
+    for argument in given:
+        option = re.fullmatch(r"--([\w.-]+)(=.*)?", argument, re.DOTALL)
+        key = option[1].replace("-", "_") if option else ""
+        if option is None or key.partition(".")[0] not in keys:
+            written.append(argument)
+        elif option[2]:
+            written.append(f"{key}{option[2]}")
+        elif key in flags:
+            written.append(f"{key}=true")
+        elif (value := next(given, "--")).startswith("--"):
+            raise UserError(f"--{option[1]} has no value", hint=f"--{option[1]} VALUE, or {key}=VALUE")
+        else:
+            written.append(f"{key}={value}")
+    return [COLUMN_ALIAS.sub(lambda found: f"columns.{COLUMN_ALIASES[found[1]]}=", one) for one in written]
+
+
+def as_override(arguments: Sequence[str], key: str = "path") -> list[str]:
+    """Takes the first argument that is no `key=value` for the data, which Hydra knows as path=DATA, or as another key.
+
+    Only other keys are before it: behind an option it could be the option's value.
+    """
+    for place, argument in enumerate(arguments):
+        name, is_pair, _ = argument.partition("=")
+        if is_pair and "/" not in name:  # no key has a slash, and day=1/ is a usual folder
+            continue
+        if argument.startswith("-"):
+            break
+        quoted = argument.replace("\\", "\\\\").replace("'", "\\'")
+        return [*arguments[:place], f"{key}='{quoted}'", *arguments[place + 1 :]]
+    return list(arguments)
+
+
 def run_script(
     main: Callable[[Any], None],
     config_name: str,
@@ -60,6 +149,7 @@ def run_script(
     settings: str,
     *,
     sweep: str | None = None,
+    prepare: Callable[[Sequence[str]], list[str]] = list,
 ) -> None:
     """Runs a script's `main` on its checked configuration, and ends the process with the documented exit code.
 
@@ -71,11 +161,16 @@ def run_script(
         settings: The script's `ScriptSettings`, as `package.module:Class`.
         sweep: The function that carries out a sweep, as `package.module:function`; without one, the jobs of a sweep
             run one after the other in this process.
+        prepare: Changes the arguments, once their options are written as keys.
     """
     with _interruptible():
         if any(argument in ("--help", "-h") for argument in sys.argv[1:]):
             _print_help(help_text(doc, groups, config_name))
             sys.exit(DONE)
+        try:
+            sys.argv[1:] = prepare(as_keys(sys.argv[1:], config_name))
+        except UserError as error:
+            _end(error, debug=False)
         _run(main, config_name, settings, sweep)
 
 

@@ -4,23 +4,24 @@ faithkit check --context docs/examples/manual.txt "The warranty lasts 36 months.
 faithkit check --context manual.txt --context terms.txt --question "How long is the warranty?" < answer.txt
 faithkit check --context manual.txt --explain "..."      also how each value of the answer was compared
 faithkit check --context manual.txt --json "..."         verdict, label, probability, threshold, model, spans as JSON
+faithkit check context=manual.txt question="How long?" answer="36 months."          options can be written so, too
 faithkit check --context manual.txt --fail "..."         exits with 1 if the answer is hallucinated
 faithkit check --context manual.txt --aim precision "..."        fewer false alarms; or recall: more is found
 faithkit check --context manual.txt --checkpoint runs/... "..."          another detector than the default
 
 The context is one file or several, such as retrieved passages; `--context -` reads it from standard input. Without an
-answer on the command line, it is read from standard input. Each option can also be written as in the other commands:
-checkpoint=runs/... question="...". A table of answers: faithkit score FILE.
+answer on the command line, it is read from standard input. A table of answers: faithkit score FILE.
 """
 
 import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from faithkit.cli import DONE, FAILED, run_command
+from faithkit.cli import DONE, FAILED, CommandParser, run_command
 from faithkit.detector import DEFAULT, DETECTORS, OTHER_DETECTORS
 from faithkit.errors import UserError, raise_problems
 
@@ -28,14 +29,14 @@ if TYPE_CHECKING:
     from faithkit.records import Example, Prediction
 
 STANDARD_INPUT = "-"
-KEYS = ("context", "question", "checkpoint", "threshold", "aim")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Reads the command line."""
-    parser = _Parser(prog="faithkit check", add_help=False, allow_abbrev=False)
-    parser.add_argument("answer", nargs="?", default=STANDARD_INPUT)
-    parser.add_argument("--context", action="append", default=[], metavar="FILE")
+    parser = CommandParser("faithkit check")
+    parser.add_argument("positional", nargs="?", default=None, metavar="answer")
+    parser.add_argument("--answer", "--response", default=None)
+    parser.add_argument("--context", "--knowledge", action="append", default=[], metavar="FILE")
     parser.add_argument("--question", default=None)
     parser.add_argument("--checkpoint", default=DEFAULT)
     parser.add_argument("--threshold", type=float, default=None)
@@ -43,7 +44,12 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--explain", action="store_true")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--fail", action="store_true")
-    options = parser.parse_args([_as_option(argument) for argument in arguments])
+    options = parser.parse_args(arguments)
+    if options.positional is not None:
+        if options.answer is not None:
+            raise UserError("the answer is given twice", hint="leave --answer out, or the text without an option")
+        options.answer = options.positional
+    options.answer = STANDARD_INPUT if options.answer is None else options.answer
     if not options.context:
         raise UserError("no context is given", hint='faithkit check --context FILE "answer"; FILE may be -')
     if [options.answer, *options.context].count(STANDARD_INPUT) > 1:
@@ -51,17 +57,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             "only one of answer and context can come from standard input", hint="name a file for the context"
         )
     return options
-
-
-def _as_option(argument: str) -> str:
-    """Writes `checkpoint=X`, as the other commands take it, as `--checkpoint=X`."""
-    name = argument.partition("=")[0]
-    return f"--{argument}" if "=" in argument and name in KEYS else argument
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UserError(message, hint="faithkit check --help")
 
 
 def read_text(path: str, what: str) -> str:
@@ -119,13 +114,22 @@ def show(prediction: "Prediction", example: "Example", loaded: Any, options: arg
     """Prints the verdict, the answer with the unsupported parts in double brackets, and why they are marked."""
     from faithkit.evidence import describe_mark
     from faithkit.pages.page_tables import escape_terminal
-    from faithkit.records import span_to_dict
     from faithkit.reports.span_report import mark_spans
 
     threshold = loaded.models[0].threshold or "none"
     verdict = prediction.verdict(getattr(loaded.detector, "unsure_from", None))
     if options.json:
-        spans = [span_to_dict(span) | {"probability": span.score} for span in prediction.spans]
+        spans = [
+            {
+                "start": span.start,
+                "end": span.end,
+                "text": span.text,
+                "type": span.type,
+                "probability": span.probability,
+                "evidence": asdict(span.evidence) if span.evidence else None,
+            }
+            for span in prediction.spans
+        ]
         found = {"verdict": verdict, "label": prediction.label, "probability": prediction.score, "spans": spans}
         print(json.dumps(found | {"threshold": threshold, "model": options.checkpoint}, ensure_ascii=False))
         return

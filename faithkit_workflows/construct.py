@@ -11,7 +11,6 @@ faithkit construct resume=runs/... retry_failed=true           ask again only fo
 faithkit construct resume=runs/... pipeline.max_words=60      other settings: what depends on them is made again
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -110,8 +109,8 @@ def with_resumed_pipeline(arguments: Sequence[str]) -> list[str]:
 
 def run() -> None:
     """The command line."""
-    sys.argv[1:] = with_resumed_pipeline(sys.argv[1:])
-    run_script(main, "construct", __doc__ or "", GROUPS, "faithkit_workflows.settings.construction:ConstructSettings")
+    settings = "faithkit_workflows.settings.construction:ConstructSettings"
+    run_script(main, "construct", __doc__ or "", GROUPS, settings, prepare=with_resumed_pipeline)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ An agent's configuration names the command: {"command": "faithkit", "args": ["mc
 context, an answer and a question, and returns label, probability, threshold and the parts that are not supported.
 """
 
-import argparse
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from faithkit.cli import run_command
+from faithkit.cli import CommandParser, run_command
 from faithkit.detector import DEFAULT, DETECTORS
 from faithkit.errors import UserError, raise_problems
 from faithkit.packages import require
@@ -69,9 +68,9 @@ def create_server(checkpoint: str) -> Any:
 
 def main(arguments: Sequence[str]) -> None:
     """Serves until standard input ends."""
-    parser = argparse.ArgumentParser(prog="faithkit mcp", add_help=False, allow_abbrev=False)
+    parser = CommandParser("faithkit mcp")
     parser.add_argument("--checkpoint", default=DEFAULT)
-    checkpoint = parser.parse_args(list(arguments)).checkpoint
+    checkpoint = parser.parse_args(arguments).checkpoint
     require("faithkit mcp")
     create_server(checkpoint).run("stdio")
 

@@ -6,19 +6,18 @@ contexts, passages, documents, source; answer, response, output; question, query
 faithkit score my.csv checkpoint=runs/...                shows the worst rows; adds label, probability, spans; a page
 faithkit score my.jsonl checkpoint=runs/... by=model     also the hallucinated share by the values of a column,
                                                          or of several columns: by=[model,topic]
-faithkit score my.csv checkpoint=runs/... columns.knowledge=source columns.response=answer
+faithkit score my.csv checkpoint=runs/... columns.context=source columns.answer=reply
 faithkit score my.csv checkpoint=runs/... fail_over=0.05     exit code 1 if more are called hallucinated; junit.xml
 faithkit score resume=runs/...                           resume after any interruption
 faithkit score FOLDER checkpoint=runs/... engine=ray out=SCORED      all shards of a folder on a cluster, by Ray
 """
 
 import logging
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from faithkit.cli import run_script
+from faithkit.cli import as_override, run_script
 
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
@@ -187,19 +186,10 @@ def _judge(path: Path, name: str, rows: "UserTable", loaded: "LoadedDetector", c
     loaded.log_usage()
 
 
-def as_override(arguments: Sequence[str], key: str = "path") -> list[str]:
-    """Takes a first argument that is no `key=value` for the data, which Hydra knows as path=DATA, or as another key."""
-    name, is_pair, _ = arguments[0].partition("=") if arguments else ("", "=", "")
-    if (not is_pair or "/" in name) and not name.startswith("-"):  # no key has a slash, and day=1/ is a usual folder
-        quoted = arguments[0].replace("\\", "\\\\").replace("'", "\\'")
-        return [f"{key}='{quoted}'", *arguments[1:]]
-    return list(arguments)
-
-
 def run() -> None:
     """The command line."""
-    sys.argv[1:] = as_override(sys.argv[1:])
-    run_script(main, "score", __doc__ or "", GROUPS, "faithkit_workflows.settings.prediction:ScoreSettings")
+    settings = "faithkit_workflows.settings.prediction:ScoreSettings"
+    run_script(main, "score", __doc__ or "", GROUPS, settings, prepare=as_override)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,12 @@ from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseExce
 from faithkit.errors import UserError, join_problems, nearest, raise_problems, shorten
 from faithkit.files.run_folder import SWEEP_FILE, script_of
 from faithkit.settings.check import check_settings, find_problems
+from faithkit.settings.config_files import top_keys
 from faithkit.settings.overrides import NO_CHOICE, compose_config, parse_overrides, repeated_keys, sweep_values
 
 MAX_CHECKED_JOBS = 100  # of a sweep, before its first job runs: about ten seconds
 OPTIONS = ("--help", "--multirun", "--cfg", "--resolve")
-OPTION_HINT = "keys are set as key=value; see --help"
+OPTION_HINT = "keys are set as key=value or --key value; see --help"
 
 
 @dataclass
@@ -65,7 +66,8 @@ class CommandLine:
             if not other.startswith("-"):
                 hint = "write all key=value before the options"
                 raise UserError(f"{shorten(other)} is after an option", hint=hint)
-            close = nearest(other, OPTIONS, 1)
+            keys = (f"--{key}" for key in top_keys(self.config_name, self.configs)[0])
+            close = nearest(other, [*OPTIONS, *sorted(keys)], 1)
             raise UserError(
                 f"unknown option {shorten(other)}", hint=f"did you mean {close[0]}?" if close else OPTION_HINT
             )

@@ -13,6 +13,13 @@ def choices_of(group: str, configs: Path = CONFIGS) -> list[str]:
     return sorted(path.stem for path in (configs / group).glob("[!_]*.yaml"))
 
 
+def top_keys(config_name: str, configs: Path = CONFIGS) -> tuple[frozenset[str], frozenset[str]]:
+    """Lists the first parts of all keys of an entry file, groups too; and those that are true or false."""
+    text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")
+    keys = re.findall(r"^(?:  - )?(?:optional |override )?/?(\w+):", text, re.MULTILINE)
+    return frozenset(keys) - {"defaults"}, frozenset(re.findall(r"^(\w+): (?:true|false)\b", text, re.MULTILINE))
+
+
 def documented_keys(config_name: str, configs: Path = CONFIGS) -> list[tuple[str, str, str]]:
     """Lists the keys of an entry file that a comment explains: name, default and help."""
     text = (configs / f"{config_name}.yaml").read_text(encoding="utf-8")

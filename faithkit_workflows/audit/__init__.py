@@ -11,10 +11,10 @@ faithkit audit resume=runs/...                               continue after an i
 It writes audit.html, audit.json and all answers into a run's folder. docs/auditing.md explains the result.
 """
 
-import sys
+from functools import partial
 from typing import Any
 
-from faithkit.cli import run_script
+from faithkit.cli import as_override, run_script
 
 # What a resumed run may change: the limits.
 MAY_CHANGE = ("max_seconds", "row_seconds", "batch_size", "api_key_variable")
@@ -45,8 +45,5 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """Runs the command line."""
-    from faithkit_workflows.score import as_override
-
-    sys.argv[1:] = as_override(sys.argv[1:], key="target")
     settings = "faithkit_workflows.settings.auditing:AuditSettings"
-    run_script(main, "audit", __doc__ or "", GROUPS, settings)
+    run_script(main, "audit", __doc__ or "", GROUPS, settings, prepare=partial(as_override, key="target"))

@@ -12,10 +12,9 @@ compare.json, answers.jsonl and label_first.csv into a run's folder. docs/compar
 `faithkit report` compares runs, by the other modules of this package.
 """
 
-import sys
 from typing import Any
 
-from faithkit.cli import run_script
+from faithkit.cli import as_override, run_script
 
 # What a resumed run may change: the limits, and what is counted.
 MAY_CHANGE = ("max_seconds", "row_seconds", "batch_size", "api_key_variable", "num_to_label")
@@ -49,7 +48,4 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """Runs the command line."""
-    from faithkit_workflows.score import as_override
-
-    sys.argv[1:] = as_override(sys.argv[1:])
-    run_script(main, "compare", __doc__ or "", (), SETTINGS)
+    run_script(main, "compare", __doc__ or "", (), SETTINGS, prepare=as_override)

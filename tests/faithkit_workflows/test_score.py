@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from faithkit.cli import as_override
 from faithkit.errors import UserError
 from faithkit.records import Prediction, Span
-from faithkit_workflows.score import as_override
 from faithkit_workflows.settings.preflight import check_columns
 from faithkit_workflows.tables.scored_rows import write_scored
 from faithkit_workflows.tables.shares import ShareCounter

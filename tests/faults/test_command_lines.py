@@ -28,6 +28,9 @@ WRONG = [
     ("train", "batch_size=4", "batch_size: there is no such key|model.batch_size"),
     ("train", "data.parts.0.path=x", "data.parts is a list"),
     ("train", "--frobnicate", "unknown option '--frobnicate'"),
+    ("train", "--seed", "--seed has no value|seed=VALUE"),
+    ("score", "--chekpoint {critic}", "unknown option '--chekpoint'|did you mean --checkpoint"),
+    ("score", "--checkpoint {critic} /nowhere.csv", "no such file|/nowhere.csv"),
     ("train", "seed", "'seed' has no value|seed=VALUE"),
     ("train", "sеed=3", "cannot be read"),  # a Cyrillic letter
     ("train", "seed=${{nope}}", "nope"),

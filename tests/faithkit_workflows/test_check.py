@@ -1,0 +1,105 @@
+"""`faithkit check`: one answer, its verdict, and the evidence of each mark."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from faithkit.records import HALLUCINATED, UNTYPED, Example, Prediction, Span
+from faithkit_workflows import check
+
+CONTEXT, ANSWER = "The bag is red.\n", "The bag is blue."
+Run = Callable[..., int]
+
+
+class Marking:
+    """Marks the last word."""
+
+    def predict_examples(self, examples: list[Example], *, progress: bool = False) -> list[Prediction]:
+        [example] = examples
+        question = "".join(turn.text for turn in example.history)
+        end = len(example.response) - 1
+        span = Span(start=example.response.rindex(" ") + 1, end=end, label=UNTYPED, score=0.75)
+        return [Prediction(id=example.id, label=HALLUCINATED, score=0.9, spans=(span,), text=question)]
+
+    def set_threshold(self, threshold: float) -> None:
+        self.threshold = threshold
+
+
+MARKING = f"{__name__}:Marking:"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    monkeypatch.setattr(Marking, "load", classmethod(lambda cls, path, **options: cls()), raising=False)
+    monkeypatch.chdir(tmp_path)
+    Path("bag.txt").write_text(CONTEXT)
+    Path("other.txt").write_text("It is old.")
+
+    def run(*arguments: str) -> int:
+        monkeypatch.setattr("sys.argv", ["faithkit check", *arguments])
+        with pytest.raises(SystemExit) as exit_code:
+            check.run()
+        return int(exit_code.value.code or 0)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--context", "other.txt", "--context", "bag.txt", "--checkpoint", MARKING, "--threshold", ".5", ANSWER],
+        ["context=other.txt", "context=bag.txt", f"checkpoint={MARKING}", "threshold=0.5", f"answer={ANSWER}"],
+        [
+            "--knowledge=other.txt",
+            "knowledge=bag.txt",
+            f"--checkpoint={MARKING}",
+            "threshold=0.5",
+            "--response",
+            ANSWER,
+        ],
+    ],
+)
+def test_options_have_two_forms_and_json_has_the_result(
+    run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments, "json=true", "fail=false", "question=Which?") == 0
+    evidence = {
+        "text": "The bag is red.",
+        "start": 0,
+        "end": 15,
+        "passage": 1,
+        "reason": "the closest sentence of the context",
+    }
+    span = {"start": 11, "end": 15, "text": "blue", "type": UNTYPED, "probability": 0.75, "evidence": evidence}
+    found = json.loads(capsys.readouterr().out)
+    assert {name: found[name] for name in ("label", "probability", "spans", "model")} == {
+        **{"label": HALLUCINATED, "probability": 0.9, "spans": [span], "model": MARKING}
+    }
+    assert run(*arguments, "--fail") == 1
+
+
+def test_the_text_quotes_the_sentence_of_each_mark(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--context", "bag.txt", "--checkpoint", MARKING, ANSWER) == 0
+    assert capsys.readouterr().out.splitlines()[1:-1] == [
+        "The bag is [[blue|0.75]].",
+        '  "blue": the closest sentence of the context - "The bag is red."',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--contxt", "bag.txt", "a"], "unknown option '--contxt'\n  hint: did you mean --context?"),
+        (["context=bag.txt", "answer=a", "b"], "the answer is given twice"),
+        (["context=bag.txt", "json=yes", "a"], "json is 'yes'\n  hint: json=true or json=false"),
+        (["a", "--context"], "expected one argument"),
+        (["a"], "no context is given"),
+    ],
+)
+def test_a_wrong_command_is_explained(
+    run: Run, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    assert words in capsys.readouterr().err
