@@ -65,7 +65,8 @@ def test_options_have_two_forms_and_json_has_the_result(
     run: Run, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*arguments, "json=true", "fail=false", "question=Which?") == 0
-    evidence = {
+    reason = "the closest sentence of the context"
+    evidence = {"text": "The bag is red.", "start": 0, "end": 15, "passage": 1, "reason": reason}
         "text": "The bag is red.",
         "start": 0,
         "end": 15,
