@@ -35,6 +35,7 @@ AIMS = ("macro_f1", "f1")  # of a report's headline by label, and of one by span
 HEADLINE = AIMS[0]
 NUM_FOLDS = 5  # for fitting and testing on the same rows
 BASELINES, OVERLAP, LENGTH = "baselines", "word_overlap", "response_length"  # keys of a model's folder
+MAJORITY = "majority"  # the key of the constant
 REFITTED = "refitted"  # the key of the model at another threshold
 MEDIAN = "the tested rows without labels, their median"
 
@@ -129,13 +130,10 @@ def predict_baselines(
     Args:
         predictions: The model's, which get another threshold if `data` has its predictions of the fitting rows.
     """
-    positives = sum(example.label == HALLUCINATED for example in examples)
-    majority = HALLUCINATED if 2 * positives > len(examples) else FAITHFUL
-    constant = {example.id: Prediction(id=example.id, label=majority) for example in examples}
     threshold, rule = data.fit_overlap(), data.length or fit_length(data.rows)
     overlap, length = overlap_predictions(examples, threshold=threshold), length_predictions(examples, rule)
     found = [
-        ("majority", "majority", constant, "the tested rows"),
+        (MAJORITY, "majority", majority_predictions(examples), "the tested rows"),
         ("overlap", "word overlap", overlap, MEDIAN if threshold is None else data.name),
         ("length", "response length", length, MEDIAN if rule is None else data.name),
         ("random", "random", random_predictions(examples), "nothing: a coin for each row"),
@@ -148,6 +146,13 @@ def predict_baselines(
     if data.model_predictions and predictions and (refitted := refit_threshold(predictions, data)) is not None:
         baselines.append(refitted)
     return baselines
+
+
+def majority_predictions(examples: Sequence[Example]) -> dict[str, Prediction]:
+    """Gives every example the more frequent label of all; faithful if both are equally frequent."""
+    positives = sum(example.label == HALLUCINATED for example in examples)
+    label = HALLUCINATED if 2 * positives > len(examples) else FAITHFUL
+    return {example.id: Prediction(id=example.id, label=label) for example in examples}
 
 
 def folds_by_group(rows: Sequence[Example]) -> Iterator[tuple[list[Example], list[Example]]]:
@@ -205,18 +210,19 @@ def cross_fit_baselines(
 ) -> tuple[dict[str, dict[str, Prediction]], dict[str, str]]:
     """Predicts each fold of rows by baselines that were fitted on the other folds, by key, with the baselines' names.
 
-    Baselines that some fold lacks are left out.
+    Baselines that some fold lacks are left out. The majority is one label for all rows: labels that differ by fold
+    are no constant, and would have a macro-F1 that no constant can reach.
 
     Args:
         predictions: A model's, which get another threshold, fitted in the same way.
     """
-    found: dict[str, dict[str, Prediction]] = {}
-    names: dict[str, str] = {}
+    found, names = {MAJORITY: majority_predictions(rows)}, {MAJORITY: "majority"}
     known = predictions or {}
     for others, held in folds_by_group(rows):
         of_model = {row.id: known[row.id] for row in others if row.id in known}
         data = BaselineData(rows=others, name="other folds", learn=True, model_predictions=of_model)
         for one in predict_baselines(held, data, {row.id: known[row.id] for row in held if row.id in known}):
-            found.setdefault(one.key, {}).update(one.predictions)
-            names[one.key] = one.name
+            if one.key != MAJORITY:
+                found.setdefault(one.key, {}).update(one.predictions)
+                names[one.key] = one.name
     return {key: of_rows for key, of_rows in found.items() if len(of_rows) == len(rows)}, names

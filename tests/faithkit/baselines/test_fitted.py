@@ -9,6 +9,7 @@ from faithkit.baselines.simple_detectors import (
     MEDIAN,
     BaselineData,
     baseline_thresholds,
+    cross_fit_baselines,
     fit_counted_features_by_folds,
     predict_baselines,
     read_baseline_thresholds,
@@ -155,3 +156,20 @@ def test_a_coin_is_thrown_for_each_row_by_itself() -> None:
     assert again == {example.id: found[example.id] for example in TESTED[::2]}
     assert 0.3 < sum(one.label == "hallucinated" for one in found.values()) / len(found) < 0.7
     assert 0.3 < macro_f1(found) < 0.7
+
+
+def test_the_cross_fitted_majority_is_one_label_for_all_rows() -> None:
+    # Five groups of four: the majority of each fold is its own, that of all 20 rows (12 faithful) is one.
+    labels = ["ffff", "fffh", "hhhf", "hhhf", "ffhf"]
+    letters = {"f": "faithful", "h": "hallucinated"}
+    names = [(group, place) for group in range(5) for place in range(4)]
+    rows = [
+        replace(one, id=f"{group}{place}", group=str(group), label=letters[labels[group][place]])
+        for one, (group, place) in zip(ROWS, names, strict=False)
+    ]
+    found, shown = cross_fit_baselines(rows)
+    assert shown["majority"] == "majority"
+    assert {one.label for one in found["majority"].values()} == {"faithful"}
+    scored = classification_metrics(join_outcomes(rows, found["majority"])).metrics
+    assert scored["macro_f1"].value == pytest.approx((2 * 12 / (20 + 12) + 0) / 2)
+    assert scored["macro_f1"].value == pytest.approx(scored["majority_macro_f1"].value)
