@@ -1,7 +1,11 @@
 """Concludes from paired differences whether one system is better than another, in words.
 
-The interval decides: one that contains 0 shows no difference. Fewer than `MIN_ROWS` rows or `MIN_GROUPS` groups show
-nothing, whatever the interval is, since it is rough there.
+The interval decides. One without 0 shows a difference. One that contains 0 shows that two systems are equivalent only
+if it lies within the smallest difference of interest, `SMALLEST`; a wider one shows that there are too few rows to
+decide. Fewer than `MIN_ROWS` rows or `MIN_GROUPS` groups decide nothing, whatever the interval is, since it is rough
+there.
+
+Schuirmann 1987 (equivalence by two one-sided tests; the 95% interval used here is stricter than their 90%).
 """
 
 from collections.abc import Mapping
@@ -12,6 +16,7 @@ from typing import Any
 from faithkit.statistics.bootstrap import Difference
 
 MIN_ROWS, MIN_GROUPS = 30, 10
+SMALLEST = 0.05  # the smallest difference of interest, of metrics from 0 to 1: five points of percent
 STRONGEST = "the strongest simple baseline"
 
 
@@ -19,8 +24,8 @@ class Verdict(StrEnum):
     """What a difference shows, the least favourable first."""
 
     WORSE = "worse than"
-    TOO_FEW = "too few rows to tell"
-    LEVEL = "level with"
+    TOO_FEW = "too few rows to decide"
+    LEVEL = "equivalent to"
     BETTER = "better than"
 
 
@@ -29,7 +34,8 @@ class Test:
     """A metric of a system minus that of another.
 
     Args:
-        scale: What the difference is multiplied by, 100 for points of percent.
+        scale: What the difference is multiplied by, 100 for points of percent. Of other metrics, such as perplexity,
+            no smallest difference of interest is known, so that they never show that systems are equivalent.
     """
 
     __test__ = False  # pytest: this is not a test
@@ -43,10 +49,11 @@ class Test:
     def verdict(self) -> Verdict:
         """Decides by the interval, in the direction of the metric."""
         one = self.difference
-        if one.n < MIN_ROWS or one.num_groups < MIN_GROUPS:
+        if not has_enough_rows(one):
             return Verdict.TOO_FEW
         if one.low <= 0 <= one.high:
-            return Verdict.LEVEL
+            is_small = self.scale == 100 and max(-one.low, one.high) <= SMALLEST
+            return Verdict.LEVEL if is_small else Verdict.TOO_FEW
         return Verdict.BETTER if (one.value > 0) == (one.higher_is_better is not False) else Verdict.WORSE
 
     @property
@@ -55,6 +62,11 @@ class Test:
         one = self.difference
         value, low, high = (self.scale * number for number in (one.value, one.low, one.high))
         return f"{self.metric} {value:+.1f} [{low:.1f}, {high:.1f}]"
+
+
+def has_enough_rows(difference: Difference) -> bool:
+    """Reports whether an interval is not too rough to decide anything."""
+    return difference.n >= MIN_ROWS and difference.num_groups >= MIN_GROUPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +92,15 @@ def conclude(name: str, test: Test, *others: Test, title: str = "") -> Conclusio
     rows, groups = test.difference.n, test.difference.num_groups
     size = f"{rows:,} rows{f' in {groups:,} groups' if groups != rows else ''}"
     other = f"{test.other}, {title}" if title else test.other
+    figures = "; ".join(
+        [test.text, *(one.text + f" against {one.other}" * (one.other != test.other) for one in others)]
+    )
     if verdict is Verdict.TOO_FEW:
-        needed = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed"
-        return Conclusion(verdict, f"{verdict} whether {name} is better than {other}: {size}; {needed}")
-    figures = [test.text, *(one.text + f" against {one.other}" * (one.other != test.other) for one in others)]
-    return Conclusion(verdict, f"{name} is {verdict} {other}, on {size}: {'; '.join(figures)}")
+        is_rough = not has_enough_rows(test.difference)
+        reason = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed" if is_rough else figures
+        return Conclusion(verdict, f"{verdict} whether {name} is better than {other}: {size}; {reason}")
+    within = f" within {100 * SMALLEST:.0f} points" if verdict is Verdict.LEVEL else ""
+    return Conclusion(verdict, f"{name} is {verdict} {other}{within}, on {size}: {figures}")
 
 
 def read_verdict(meta: Mapping[str, Any]) -> Verdict | None:

@@ -46,13 +46,45 @@ def verdict_of(examples: list[Example], right: int, *, fits_tested: bool = True)
     return found.conclusion.verdict, found.conclusion.text
 
 
-@pytest.mark.parametrize(("right", "verdict"), [(10, Verdict.BETTER), (7, Verdict.LEVEL), (3, Verdict.WORSE)])
+@pytest.mark.parametrize(("right", "verdict"), [(10, Verdict.BETTER), (3, Verdict.WORSE)])
 def test_the_interval_of_the_difference_decides(right: int, verdict: Verdict) -> None:
     found, text = verdict_of(rows(100), right)
     assert found is verdict
     assert text.startswith(
         f"the model is {verdict} word overlap, the strongest simple baseline, on 100 rows: macro-F1 "
     )
+
+
+def difference(low: float, high: float, n: int = 200) -> Difference:
+    numbers = {"p_value": 0.5, "n": n, "num_groups": n, "higher_is_better": True}
+    return Difference(value=(low + high) / 2, low=low, high=high, **numbers)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (-0.218, 0.187, Verdict.TOO_FEW),  # neither direction is excluded, nor a difference of interest
+        (-0.051, 0.02, Verdict.TOO_FEW),
+        (-0.05, 0.05, Verdict.LEVEL),
+        (0.001, 0.03, Verdict.BETTER),
+        (-0.3, -0.001, Verdict.WORSE),
+    ],
+)
+def test_only_an_interval_within_the_smallest_difference_of_interest_shows_equivalence(
+    low: float, high: float, verdict: Verdict
+) -> None:
+    test = Test(metric="macro-F1", other="b", difference=difference(low, high))
+    found = conclude("a", test)
+    assert test.verdict is found.verdict is verdict and test.text in found.text
+    assert ("within 5 points" in found.text) == (verdict is Verdict.LEVEL)
+    perplexity = Test(metric="perplexity", other="b", difference=difference(low, high), scale=1)
+    assert perplexity.verdict is not Verdict.LEVEL, "its smallest difference of interest is not known"
+
+
+def test_a_wide_interval_is_no_equivalence_of_a_model_and_a_baseline() -> None:
+    found, text = verdict_of(rows(100), 7)
+    assert found is Verdict.TOO_FEW and text.startswith("too few rows to decide whether the model is better than ")
+    assert "100 rows; macro-F1 " in text
 
 
 def test_few_rows_or_groups_decide_nothing() -> None:
