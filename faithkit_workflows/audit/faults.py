@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from faithkit.pages.page_tables import format_percent
-from faithkit.statistics.conclusion import Verdict
+from faithkit.statistics.conclusion import Conclusion, Verdict
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.invariances import AGAIN, DESCRIPTIONS, ORDER, SINGLE, Invariance
 from faithkit_workflows.audit.measures import Accuracy, Detection
@@ -19,6 +19,7 @@ EXPLAINED = 0.95  # AUROC of length or overlap for the detector's labels
 MIN_MOVED = 0.05  # of rows whose verdict depends on the batch, or on chance
 MAX_CHANGED, MAX_CHANGED_LOW = 0.15, 0.05  # share of labels that change, and the low end of its interval
 UNMOVED, MIN_COPIES = 0.8, 8  # share of copies with the verdict of their original, and how many there must be
+MAX_RECALL = 0.5  # the upper bound of the interval for a type of change that a detector is weak on
 MAX_AUROC, MAX_COPIES, MAX_ALARMS, MIN_MARKED = 0.6, 0.1, 0.2, 0.5
 MAX_ERROR, MAX_GAIN, MAX_FAILED = 0.1, 0.02, 0.01
 
@@ -38,6 +39,7 @@ class Figures:
     Args:
         called: The share of unchanged rows and copies that are called hallucinated, variants aside.
         overlap: What calling each answer with an unknown word hallucinated makes of the same changed copies.
+        against_overlap: Whether the detector finds more changed copies than this baseline.
         explained: AUROC of length and overlap for the detector's labels.
         num_asked, num_failed: Rows that were asked for, and those without a verdict.
         reason: The most frequent one.
@@ -46,6 +48,7 @@ class Figures:
     called: Metric | None
     detection: Detection
     overlap: Detection
+    against_overlap: Conclusion | None
     invariance: Invariance
     explained: dict[str, float]
     accuracy: Accuracy | None
@@ -69,6 +72,12 @@ def find_faults(figures: Figures) -> list[Fault]:
         counts = f"{figures.num_failed:,} of {figures.num_asked:,} rows have no verdict"
         found.append(Fault(FAILURES, f"{counts}, most often: {figures.reason}."))
     return found
+
+
+def find_weaknesses(detection: Detection) -> dict[str, Metric]:
+    """Finds the types of change of which surely less than half are called hallucinated, the weakest first."""
+    weak = {name: rate for name, rate in detection.found.items() if rate.high is not None and rate.high < MAX_RECALL}
+    return dict(sorted(weak.items(), key=lambda item: item[1].value))
 
 
 def _shortcuts(figures: Figures) -> Iterator[Fault]:
