@@ -91,6 +91,14 @@ async function check() {
   const passages = element("context").value.split(/\n\s*\n/).filter((text) => text.trim());
   const body = { knowledge: passages, response: element("answer").value, model: element("model").value };
   if (element("question").value.trim()) body.question = element("question").value;
+  const empty = ["context", "answer"].find((id) => !element(id).value.trim());
+  if (empty) {
+    lastRequest += 1; // the verdict of an earlier request is of other texts
+    setText("check", "Check");
+    showProblem(`The ${empty} is empty.`, body);
+    element(empty).focus();
+    return;
+  }
   if (await send(body)) element("result").focus();
 }
 
