@@ -12,9 +12,11 @@ faithkit evaluate resume=runs/...                                            con
 """
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
+from faithkit.errors import UserError
 
 if TYPE_CHECKING:
     from faithkit.files.run_folder import RunFolder
@@ -37,6 +39,7 @@ MAY_CHANGE = (
     *("engine.timeout_seconds", "engine.price", "engine.memory_fraction", "engine.num_gpus", "trainer", "trainer.*"),
 )
 log = logging.getLogger("faithkit")
+UNPARSED_RATE = "test/[^/]+/unparsed_rate"  # of a whole test set
 GROUPS = ("benchmark", "engine", "decoding", "scale", "trainer", "logger")
 
 
@@ -57,7 +60,11 @@ def main(cfg: Any) -> None:
 
 
 def work(run: "RunFolder", config: dict[str, Any]) -> None:
-    """Evaluates, passes the results to the loggers, and suggests the next commands."""
+    """Evaluates, passes the results to the loggers, and suggests the next commands.
+
+    Raises:
+        UserError: None of the replies could be read as a verdict.
+    """
     from faithkit.reports.write_reports import ReportOptions, print_summary, suggest_after_evaluation
 
     if config.get("logger"):
@@ -70,8 +77,12 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
             data = {"fingerprints": read_test_rows(run.metrics)}
             loggers.log_results(Finished(run=run, step=0, metrics=scored.metrics, samples=scored.samples, data=data))
     else:
-        evaluate(run, config)
+        scored = evaluate(run, config)
     print_summary(run, ReportOptions.of(config), suggest_after_evaluation(run, config["checkpoint"]))
+    rates = [metric.value for name, metric in scored.metrics.items() if re.fullmatch(UNPARSED_RATE, name)]
+    if rates and min(rates) == 1:
+        hint = f"the replies are in {run.predictions}; use another model or judge.ask"
+        raise UserError("none of the replies could be read as a verdict, so no figure is of the model", hint=hint)
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":

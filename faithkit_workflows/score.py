@@ -70,7 +70,6 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.calibration.score_calibration import drop_unsure_labels
     from faithkit.detector import OTHER_DETECTORS
     from faithkit.environment import environment
-    from faithkit.errors import UserError
     from faithkit.files.jsonl import stream_predictions, write_jsonl
     from faithkit.metrics.results import full_names, write_results
     from faithkit.pages.page_tables import escape_terminal, print_tables
@@ -136,9 +135,6 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     print_renamed_columns(names_added(rows))
     print_summary(run, ReportOptions())
     print(OTHER_DETECTORS)
-    if counts.num_rows and not shares[0].num_rows and not counts.num_unsure:
-        problem = f"no verdict on any of {counts.num_rows:,} rows: no reply could be read"
-        raise UserError(problem, place=str(path), hint="read the replies in this file, and ask in another form")
     return shares[0]
 
 

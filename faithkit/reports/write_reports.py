@@ -22,7 +22,7 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report
 from faithkit.reports.report import Provenance, Report, Row, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
-from faithkit.statistics.conclusion import MIN_ROWS, Verdict, read_verdict
+from faithkit.statistics.conclusion import Verdict, read_verdict
 from faithkit.statistics.metric import Metric
 
 REPORT, PAGE = "report.md", "answers.html"
@@ -308,7 +308,7 @@ def suggest_by_verdict(meta: Mapping[str, Any], checkpoint: str | None) -> list[
         return [("publish it", f"faithkit export checkpoint={path} output_dir=DIR")]
     if verdict is Verdict.TOO_FEW:
         test = f"faithkit evaluate benchmark=pairs benchmark.path=FILE checkpoint={path}"
-        return [(f"test it on {MIN_ROWS} rows or more", test)]
+        return [("test it on more rows", test)]
     return [
         ("train it on your rows, docs/own_data.md", f"faithkit train model={sidecar.kind} data=pairs data.path=FILE"),
         ("or choose another recipe, docs/models.md", "faithkit models"),

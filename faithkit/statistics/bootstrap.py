@@ -14,6 +14,7 @@ from faithkit.errors import UserError
 from faithkit.statistics.metric import PROPORTION, Metric, MetricKind
 from faithkit.statistics.spread import (
     CHUNK,
+    FEW_GROUPS,
     MAX_GROUPS,
     Spread,
     Statistic,
@@ -24,7 +25,6 @@ from faithkit.statistics.spread import (
     two_sided_p,
 )
 
-FEW_GROUPS = 30  # fewer groups are noted
 MIN_GROUPS_OF_SHARE = 5  # of fewer groups, the interval of a share is over rows
 Kinds = MetricKind | Mapping[str, MetricKind]
 
@@ -199,7 +199,7 @@ def bootstrap(
         for key, number in shown.items():
             metrics[key] = Metric(value=number, low=float(min(low, number)), high=float(max(high, number)), n=rows)
     if groups.count < FEW_GROUPS:
-        effect = "group: its intervals have no width" if groups.count == 1 else "groups: its intervals are rough"
+        effect = "group: its intervals show nothing" if groups.count == 1 else "groups: its intervals are rough"
         notes.append(f"the data has only {groups.count} {effect}")
     return ScoredMetrics(metrics=metrics, notes=tuple(notes))
 
@@ -221,7 +221,7 @@ def _interval(
     kind: MetricKind, value: float, spread: Spread, samples: Values, num_defining: int | None, num_groups: int
 ) -> tuple[float, float]:
     if num_groups == 1:
-        return value, value
+        return compute_interval(kind, value, Spread.uniform(0.0, 1)) if kind.is_proportion else (value, value)
     if not np.isfinite(spread.error) and not kind.is_proportion:  # undefined without one of the groups
         spread = Spread.uniform(float(samples.std()) if len(samples) else 0.0, num_groups)
     if num_defining is not None:

@@ -1,8 +1,11 @@
 """Concludes from paired differences whether one system is better than another, in words.
 
-The interval decides. One that contains 0 shows that two systems are level only if it lies within `SMALLEST`, the
-smallest difference that matters in practice; a wider one comes from too few rows to tell. Fewer than `MIN_ROWS` rows or
-`MIN_GROUPS` groups show nothing, whatever the interval is, since it is rough there.
+The interval decides. One without 0 shows a difference. One that contains 0 shows that two systems are equivalent only
+if it lies within the smallest difference of interest, `SMALLEST`; a wider one shows that there are too few rows to
+decide. Fewer than `MIN_ROWS` rows or `MIN_GROUPS` groups decide nothing, whatever the interval is, since it is rough
+there.
+
+Schuirmann 1987 (equivalence by two one-sided tests; the 95% interval used here is stricter than their 90%).
 """
 
 from collections.abc import Mapping
@@ -13,7 +16,7 @@ from typing import Any
 from faithkit.statistics.bootstrap import Difference
 
 MIN_ROWS, MIN_GROUPS = 30, 10
-SMALLEST = 5.0  # points
+SMALLEST = 0.05  # the smallest difference of interest, of metrics from 0 to 1: five points of percent
 STRONGEST = "the strongest simple baseline"
 
 
@@ -21,8 +24,8 @@ class Verdict(StrEnum):
     """What a difference shows, the least favourable first."""
 
     WORSE = "worse than"
-    TOO_FEW = "too few rows to tell"
-    LEVEL = "level with"
+    TOO_FEW = "too few rows to decide"
+    LEVEL = "equivalent to"
     BETTER = "better than"
 
 
@@ -31,7 +34,8 @@ class Test:
     """A metric of a system minus that of another.
 
     Args:
-        scale: What the difference is multiplied by, 100 for points of percent.
+        scale: What the difference is multiplied by, 100 for points of percent. Of other metrics, such as perplexity,
+            no smallest difference of interest is known, so that they never show that systems are equivalent.
     """
 
     __test__ = False  # pytest: this is not a test
@@ -42,19 +46,14 @@ class Test:
     scale: float = 100
 
     @property
-    def has_few_rows(self) -> bool:
-        """Whether the interval is rough."""
-        return self.difference.n < MIN_ROWS or self.difference.num_groups < MIN_GROUPS
-
-    @property
     def verdict(self) -> Verdict:
         """Decides by the interval, in the direction of the metric."""
         one = self.difference
-        if self.has_few_rows:
+        if not has_enough_rows(one):
             return Verdict.TOO_FEW
         if one.low <= 0 <= one.high:
-            is_narrow = self.scale * max(-one.low, one.high) <= SMALLEST
-            return Verdict.LEVEL if is_narrow else Verdict.TOO_FEW
+            is_small = self.scale == 100 and max(-one.low, one.high) <= SMALLEST
+            return Verdict.LEVEL if is_small else Verdict.TOO_FEW
         return Verdict.BETTER if (one.value > 0) == (one.higher_is_better is not False) else Verdict.WORSE
 
     @property
@@ -63,6 +62,11 @@ class Test:
         one = self.difference
         value, low, high = (self.scale * number for number in (one.value, one.low, one.high))
         return f"{self.metric} {value:+.1f} [{low:.1f}, {high:.1f}]"
+
+
+def has_enough_rows(difference: Difference) -> bool:
+    """Reports whether an interval is not too rough to decide anything."""
+    return difference.n >= MIN_ROWS and difference.num_groups >= MIN_GROUPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +92,15 @@ def conclude(name: str, test: Test, *others: Test, title: str = "") -> Conclusio
     rows, groups = test.difference.n, test.difference.num_groups
     size = f"{rows:,} rows{f' in {groups:,} groups' if groups != rows else ''}"
     other = f"{test.other}, {title}" if title else test.other
+    figures = "; ".join(
+        [test.text, *(one.text + f" against {one.other}" * (one.other != test.other) for one in others)]
+    )
     if verdict is Verdict.TOO_FEW:
-        reason = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed"
-        if not test.has_few_rows:
-            wide = next(one for one in (test, *others) if one.verdict is verdict)
-            reason = f"{wide.text} includes 0 and differences of more than {SMALLEST:g} points"
+        is_rough = not has_enough_rows(test.difference)
+        reason = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed" if is_rough else figures
         return Conclusion(verdict, f"{verdict} whether {name} is better than {other}: {size}; {reason}")
-    figures = [test.text, *(one.text + f" against {one.other}" * (one.other != test.other) for one in others)]
-    return Conclusion(verdict, f"{name} is {verdict} {other}, on {size}: {'; '.join(figures)}")
+    within = f" within {100 * SMALLEST:.0f} points" if verdict is Verdict.LEVEL else ""
+    return Conclusion(verdict, f"{name} is {verdict} {other}{within}, on {size}: {figures}")
 
 
 def read_verdict(meta: Mapping[str, Any]) -> Verdict | None:

@@ -39,8 +39,8 @@ def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: in
         return None
     value = float(num_positive / num_rows)
     if num_groups == 1:
-        return Metric(value=value, n=int(num_rows))
-    if num_groups <= MAX_GROUPS:
+        spread = Spread.uniform(0.0, 1)
+    elif num_groups <= MAX_GROUPS:
         rows, positive = np.repeat(kinds, sizes, axis=0).T
         spread = measure_spreads(lambda weights: {"share": (weights @ positive) / (weights @ rows)}, num_groups)[
             "share"
@@ -77,6 +77,7 @@ def count_group_kinds(groups: ArrayLike, hallucinated: ArrayLike) -> list[list[i
 Values = NDArray[np.float64]
 # From weights [resamples, groups] to named values [resamples]; NaN where a value is undefined.
 Statistic = Callable[[Values], Mapping[str, Values]]
+FEW_GROUPS = 30  # fewer are noted, and show nothing for certain
 MAX_GROUPS = 500  # up to here each group is left out once; above, the bootstrap gives the standard error
 CHUNK = 1 << 20  # weights held at once
 NUM_SINGLE, NUM_BLOCKS = 50, 200  # of more than MAX_GROUPS groups: those tested one by one, and blocks tested as wholes
@@ -212,6 +213,9 @@ def proportion_interval(
 ) -> tuple[float, float]:
     """Computes the 95% interval of a proportion: Student's t on the log-odds scale, exact at 0 and 1.
 
+    Where fewer than `FEW_GROUPS` groups all have the same value, the exact interval of the share of other groups
+    decides: half of the rows in each of two documents show no more than all of them would.
+
     Args:
         error: The standard error; not finite where one group carries the value, which may then be anything.
         num_groups: Groups that move the value.
@@ -223,6 +227,10 @@ def proportion_interval(
         return exact_interval(value, max(num_groups if num_defining is None else num_defining, 1))
     if num_groups < 2:
         return 0.0, 1.0
+    num_alike = num_groups if num_defining is None else num_defining
+    if not error and num_alike < FEW_GROUPS:
+        other = exact_interval(0, max(num_alike, 1))[1]  # the share of groups that may differ from all that were seen
+        return value * (1 - other), value * (1 - other) + other
     margin = t_quantile(num_groups) * error / (value * (1 - value))
     odds = np.log(value / (1 - value)) + margin * np.array([-1.0, 1.0])
     low, high = np.exp(-np.logaddexp(0, -odds))

@@ -23,8 +23,13 @@ REPORT = "audit.json"
 
 
 def main(cfg: Any) -> None:
-    """Opens the run's folder, audits, and writes page and figures."""
+    """Opens the run's folder, audits, and writes page and figures.
+
+    Raises:
+        UserError: The detector gave no verdict at all.
+    """
     from faithkit.environment import environment
+    from faithkit.errors import UserError
     from faithkit.files.atomic import write_json
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
@@ -41,6 +46,8 @@ def main(cfg: Any) -> None:
         write_json(run.path / REPORT, audit.to_dict() | facts)
         write_audit_page(run.path, audit)
         print_audit(run.path, audit)
+        if not audit.answers:
+            raise UserError(audit.headline, hint="correct the detector, then audit again")
 
 
 def run() -> None:

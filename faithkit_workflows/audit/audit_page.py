@@ -18,7 +18,7 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.span_report import mark_spans
-from faithkit_workflows.audit.faults import FAILURES, find_weaknesses
+from faithkit_workflows.audit.faults import MAX_RECALL
 from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 from faithkit_workflows.audit.protocol import VERSION, Audit
@@ -27,18 +27,19 @@ PAGE, ANSWERS_PAGE = "audit.html", "answers.html"
 MAX_EXAMPLES = 3  # of each kind
 MAX_CHARACTERS, MAX_NAME = 240, 40
 SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC"}
-NO_FAULT_BUT_WEAK = "No fault of method, but weak: it judges consistently, and misses much of what is wrong."
-NO_FAULT = "No fault that this protocol knows was found. This does not show that the detector is right."
+LIMITS = "The protocol knows few faults: to have none of them does not show that the detector is right."
 LABELS_HINT = "No labelled rows were given, so accuracy, calibration and the threshold are not measured: add rows=FILE."
 
 
 def describe_faults(audit: Audit) -> list[str]:
-    """Names each fault with its figure, then the weaknesses; says so if there is none."""
-    if not audit.answers:
-        return [f"{FAILURES}: the detector gave no verdict at all: {audit.figures.reason}"]
-    weaknesses = find_weaknesses(audit.figures)
-    faults = [f"{fault.name}: {fault.text}" for fault in audit.faults]
-    return [*(faults or [NO_FAULT_BUT_WEAK if weaknesses else NO_FAULT]), *weaknesses]
+    """States the result in one sentence, then each fault with its figure, weaknesses, and the strongest baseline."""
+    lines = [audit.headline, *(f"{fault.name}: {fault.text}" for fault in audit.faults)]
+    if audit.weak_on:
+        found = ", ".join(f"{name} {format_percent(rate)}" for name, rate in audit.weak_on.items())
+        lines.append(f"weak on: {found} (percent found; the interval is below {100 * MAX_RECALL:.0f})")
+    if (against := audit.figures.against_overlap) is not None:
+        lines.append(f"against word overlap: {against.text}")
+    return lines if audit.faults else [*lines, LIMITS]
 
 
 def describe_detection(audit: Audit) -> list[str]:
@@ -140,8 +141,8 @@ def detection_table(audit: Audit) -> Table:
     if found.false_alarms is not None:
         by_overlap = format_percent(overlap.false_alarms, bounds=False)
         rows.append([UNCHANGED, f"{found.false_alarms.n:,}", format_percent(found.false_alarms), by_overlap, "-"])
-    heads = ("rows", "called hallucinated", "by word overlap", "unmoved")
-    line = "percent, 95% intervals over documents; unmoved: exactly the label and probability of the original"
+    heads = ("rows", "called hallucinated", "by word overlap", "same verdict")
+    line = "percent, 95% intervals over documents; same verdict: exactly the label and probability of the original"
     return new_number_table("Changed copies of documents", "type", heads, rows, caption=[line])
 
 
@@ -226,7 +227,7 @@ def write_audit_page(folder: Path, audit: Audit) -> None:
     summary = [
         f"Protocol {VERSION}. Documents: {audit.material.source} ({len(audit.material.documents):,}). "
         f"Labelled rows: {len(audit.material.rows):,}.",
-        f"{len([fault for fault in audit.faults if fault.name != FAILURES]):,} faults found.",
+        audit.headline,
     ]
     link = f'<p class="summary"><a href="{ANSWERS_PAGE}">All changed copies and labelled rows, with marks</a></p>'
     judged = [row for row in (*audit.cases, *audit.material.rows) if row.id in audit.answers]

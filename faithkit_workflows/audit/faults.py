@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from faithkit.pages.page_tables import format_percent
-from faithkit.statistics.conclusion import Verdict
+from faithkit.statistics.conclusion import Conclusion, Verdict
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.invariances import AGAIN, DESCRIPTIONS, ORDER, SINGLE, Invariance
 from faithkit_workflows.audit.measures import Accuracy, Detection
@@ -19,8 +19,8 @@ EXPLAINED = 0.95  # AUROC of length or overlap for the detector's labels
 MIN_MOVED = 0.05  # of rows whose verdict depends on the batch, or on chance
 MAX_CHANGED, MAX_CHANGED_LOW = 0.15, 0.05  # share of labels that change, and the low end of its interval
 UNMOVED, MIN_COPIES = 0.8, 8  # share of copies with the verdict of their original, and how many there must be
+MAX_RECALL = 0.5  # the upper bound of the interval for a type of change that a detector is weak on
 MAX_AUROC, MAX_COPIES, MAX_ALARMS, MIN_MARKED = 0.6, 0.1, 0.2, 0.5
-MAX_FOUND = 0.5  # the upper bound of the share of changes of a type that are found, in a weak type
 MAX_ERROR, MAX_GAIN, MAX_FAILED = 0.1, 0.02, 0.01
 
 
@@ -39,6 +39,7 @@ class Figures:
     Args:
         called: The share of unchanged rows and copies that are called hallucinated, variants aside.
         overlap: What calling each answer with an unknown word hallucinated makes of the same changed copies.
+        against_overlap: Whether the detector finds more changed copies than this baseline.
         explained: AUROC of length and overlap for the detector's labels.
         num_asked, num_failed: Rows that were asked for, and those without a verdict.
         reason: The most frequent one.
@@ -47,6 +48,7 @@ class Figures:
     called: Metric | None
     detection: Detection
     overlap: Detection
+    against_overlap: Conclusion | None
     invariance: Invariance
     explained: dict[str, float]
     accuracy: Accuracy | None
@@ -72,23 +74,10 @@ def find_faults(figures: Figures) -> list[Fault]:
     return found
 
 
-def find_weaknesses(figures: Figures) -> list[str]:
-    """Names the types of change that are mostly missed, and simple baselines that are not clearly worse.
-
-    They are no faults of method: a detector without any can still be of little use.
-    """
-    found = figures.detection.found
-    weak = sorted((name for name, rate in found.items() if (rate.high or 1) < MAX_FOUND), key=lambda n: found[n].value)
-    lines = []
-    if weak:
-        lines.append(f"weak on: {', '.join(f'{name} ({100 * found[name].value:.0f}%)' for name in weak)}")
-    own, overlap = figures.detection.score, figures.overlap.score
-    if own is not None and overlap is not None and overlap.value >= own.value:
-        shares = f"{100 * overlap.value:.0f}% of the changes, it {100 * own.value:.0f}%"
-        lines.append(f"no better than word overlap: answers with a word that the context lacks are {shares}")
-    if figures.accuracy is not None and figures.accuracy.conclusion.verdict in (Verdict.LEVEL, Verdict.TOO_FEW):
-        lines.append(f"labelled rows: {figures.accuracy.conclusion.text}")
-    return lines
+def find_weaknesses(detection: Detection) -> dict[str, Metric]:
+    """Finds the types of change of which surely less than half are called hallucinated, the weakest first."""
+    weak = {name: rate for name, rate in detection.found.items() if rate.high is not None and rate.high < MAX_RECALL}
+    return dict(sorted(weak.items(), key=lambda item: item[1].value))
 
 
 def _shortcuts(figures: Figures) -> Iterator[Fault]:

@@ -12,14 +12,22 @@ from faithkit.metrics.classification import Ranking, classification_metrics, com
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.statistics.bootstrap import Difference, Groups, share
+from faithkit.statistics.bootstrap import (
+    MIN_GROUPS_OF_SHARE,
+    Difference,
+    Groups,
+    mean_statistic,
+    paired_difference,
+    share,
+)
 from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
-from faithkit.statistics.metric import Metric
+from faithkit.statistics.metric import ACCURACY, Metric
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 
 MIN_OF_CLASS = 8  # rows of each label, for an AUROC
 MIN_LABELLED = 20
 NUM_BINS = 5
+SCORE, WORD_OVERLAP = "mutation score", "word overlap"
 SAME = 1e-6  # difference of scores
 Answers = Mapping[str, Prediction]
 
@@ -69,9 +77,7 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
     on_change = [count_shared(marked, changed) for _, marked, changed in marks]
     total = sum(end - start for _, marked, _ in marks for start, end in marked)
     return Detection(
-        score=share(
-            [called[case.id] and not called[case.meta[ORIGINAL]] for case in copies], [case.group for case in copies]
-        ),
+        score=share([_is_found(case, answers) for case in copies], [case.group for case in copies]),
         false_alarms=share([called[case.id] for case in originals], [case.group for case in originals]),
         found=found,
         unmoved=unmoved,
@@ -81,6 +87,27 @@ def measure_detection(cases: Sequence[Example], answers: Answers) -> Detection:
         missed=tuple(case.id for case in copies if not called[case.id]),
         alarms=tuple(case.id for case in originals if called[case.id]),
     )
+
+
+def compare_detection(cases: Sequence[Example], answers: Answers, overlap: Answers, *, name: str) -> Conclusion | None:
+    """Concludes whether a detector has a higher mutation score than word overlap; None without a changed copy."""
+    copies = [case for case in cases if case.id in answers and str(case.meta.get(ORIGINAL)) in answers]
+    if not copies:
+        return None
+    names = [case.group for case in copies]
+    groups = Groups.of(names if len(set(names)) >= MIN_GROUPS_OF_SHARE else [case.id for case in copies])
+    ours, theirs = (
+        mean_statistic(groups, {SCORE: [_is_found(case, of_system) for case in copies]})
+        for of_system in (answers, overlap)
+    )
+    difference = paired_difference(groups, ours, theirs, kinds=ACCURACY)[SCORE]
+    return conclude(name, Test(metric=SCORE, other=WORD_OVERLAP, difference=difference))
+
+
+def _is_found(copy: Example, answers: Answers) -> bool:
+    """Reports whether a changed copy is called hallucinated while its original is not."""
+    called = [answers[id_].label == HALLUCINATED for id_ in (copy.id, copy.meta[ORIGINAL])]
+    return called[0] and not called[1]
 
 
 def _is_same(one: Prediction, other: Prediction) -> bool:

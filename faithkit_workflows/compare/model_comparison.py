@@ -20,7 +20,17 @@ from faithkit.pages.page_tables import format_p
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
 from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, Groups, resample, share
-from faithkit.statistics.conclusion import MIN_GROUPS, MIN_ROWS, STRONGEST, Conclusion, Test, Verdict, conclude
+from faithkit.statistics.conclusion import (
+    MIN_GROUPS,
+    MIN_ROWS,
+    SMALLEST,
+    STRONGEST,
+    Conclusion,
+    Test,
+    Verdict,
+    conclude,
+    has_enough_rows,
+)
 from faithkit.statistics.metric import CLASSIFICATION, Metric
 from faithkit_workflows.compare.asked_models import AskedModel
 from faithkit_workflows.compare.comparison import Pair, correct_p_values, mcnemar_test
@@ -28,7 +38,8 @@ from faithkit_workflows.compare.comparison import Pair, correct_p_values, mcnema
 MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
 MIN_SHARE = 0.5  # of the rows; a model that judged fewer is left out
 SIGNIFICANT = 0.05
-SMALLEST = 0.05  # difference that rows are planned for
+BETTER, EQUIVALENT = "better than", f"equivalent (within {100 * SMALLEST:.0f} points) to"
+UNDECIDED = "not shown to be better than"  # too few rows to decide
 POWER = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
 BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
 MACRO_F1, FALSE_ALARMS = "macro_f1", "false_alarms"
@@ -181,7 +192,7 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
     baselines: Mapping[str, Mapping[str, Metric]] = {}
     if len(rows) >= MIN_LABELLED and MIN_OF_CLASS <= positives <= len(rows) - MIN_OF_CLASS:
         baselines, conclusion = _measure_baselines(rows, ranked[0], outcomes[ranked[0]])
-        lines += [f"{conclusion.text}."] * (conclusion.verdict is not Verdict.TOO_FEW)
+        lines.append(f"{conclusion.text[:1].upper()}{conclusion.text[1:]}.")
     return Accuracy(
         num_rows=len(rows),
         num_hallucinated=positives,
@@ -250,26 +261,29 @@ def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> s
     p_values = {pair.second: pair.corrected[metric] for pair in pairs}
     rows, groups = pairs[0].num_rows, pairs[0].num_groups
     size = f"{rows:,} labelled rows{f' in {groups:,} groups' if groups != rows else ''}"
-    if any(test.verdict is Verdict.TOO_FEW for test in tests.values()):
+    if not all(has_enough_rows(test.difference) for test in tests.values()):
         needed = f"at least {MIN_ROWS} in {MIN_GROUPS} groups are needed"
         return f"Too few rows to tell which model is better: {size}; {needed}."
     found = {name: f"{name} ({test.text}, Holm's p {format_p(p_values[name])})" for name, test in tests.items()}
-    is_better = {name: test.verdict is Verdict.BETTER and p_values[name] < SIGNIFICANT for name, test in tests.items()}
-    parts = {
-        "better than": [text for name, text in found.items() if is_better[name]],
-        "level with": [text for name, text in found.items() if not is_better[name]],
-    }
-    said = ", and ".join(f"{how} {' and '.join(names)}" for how, names in parts.items() if names)
-    level = [pair.differences[metric] for pair in pairs if not is_better[pair.second]]
-    return f"{best} is {said}, on {size}{f': {describe_missing_rows(level)}' if level else ''}."
+
+    def relation(name: str) -> str:
+        verdict = tests[name].verdict
+        if verdict is Verdict.BETTER and p_values[name] < SIGNIFICANT:
+            return BETTER
+        return EQUIVALENT if verdict is Verdict.LEVEL else UNDECIDED
+
+    parts = {how: [found[name] for name in tests if relation(name) == how] for how in (BETTER, EQUIVALENT, UNDECIDED)}
+    described = ", and ".join(f"{how} {' and '.join(names)}" for how, names in parts.items() if names)
+    undecided = [pair.differences[metric] for pair in pairs if relation(pair.second) == UNDECIDED]
+    return f"{best} is {described}, on {size}{f': {describe_missing_rows(undecided)}' if undecided else ''}."
 
 
-def describe_missing_rows(level: Sequence[Difference]) -> str:
+def describe_missing_rows(undecided: Sequence[Difference]) -> str:
     """States how many more rows would probably show the smallest of the differences, or one of five points.
 
     The interval shrinks with the root of the number of rows.
     """
-    found = min(level, key=lambda one: abs(one.value))
+    found = min(undecided, key=lambda one: abs(one.value))
     wanted = max(abs(found.value), SMALLEST)
     more = math.ceil(found.n * ((POWER * (found.high - found.low) / 2 / wanted) ** 2 - 1))
     if more <= 0:

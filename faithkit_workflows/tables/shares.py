@@ -54,7 +54,7 @@ class ShareCounter:
         self._label = label
         self._gold_groups, self._gold, self._called, self._scores = array("Q"), array("b"), array("b"), array("d")
         self._unsure_from, self._num_doubtful = unsure_from, 0
-        self.num_rows = self.num_unsure = self.num_unknown = 0
+        self.num_rows = self.num_unsure = self.num_unknown = self._num_unparsed = 0
 
     def add(self, values: Mapping[str, Any], example: Example | None, prediction: Prediction | None) -> None:
         """Counts a row, with or without a verdict."""
@@ -64,6 +64,7 @@ class ShareCounter:
         if example is not None and prediction is not None and self._label is not None:
             self._compare(values, example, prediction)
         if example is None or prediction is None or prediction.label in (None, UNPARSED):
+            self._num_unparsed += prediction is not None and prediction.label == UNPARSED
             return
         self._groups.append(group_hash(example.group))
         self._labels.append(prediction.label == HALLUCINATED)
@@ -134,7 +135,16 @@ class ShareCounter:
         return found
 
     def shares(self, *, num_resamples: int) -> list[Share]:
-        """Computes the shares of all rows and of each value of each column, the most frequent value first."""
+        """Computes the shares of all rows and of each value of each column, the most frequent value first.
+
+        Raises:
+            UserError: Every reply was unreadable, so that there is no share, and no error rate either.
+        """
+        if self._num_unparsed and not self._labels and not self.num_unsure:
+            problem = f"none of {self._num_unparsed:,} replies could be read as a verdict, so there is no rate"
+            raise UserError(
+                problem, hint="the rows with the replies are in the run's folder; use another model or judge.ask"
+            )
         groups, labels = np.frombuffer(self._groups, np.uint64), np.frombuffer(self._labels, np.int8)
         found = []
         for name, key, rows in self._parts():

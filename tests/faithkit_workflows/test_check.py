@@ -67,12 +67,6 @@ def test_options_have_two_forms_and_json_has_the_result(
     assert run(*arguments, "json=true", "fail=false", "question=Which?") == 0
     reason = "the closest sentence of the context"
     evidence = {"text": "The bag is red.", "start": 0, "end": 15, "passage": 1, "reason": reason}
-        "text": "The bag is red.",
-        "start": 0,
-        "end": 15,
-        "passage": 1,
-        "reason": "the closest sentence of the context",
-    }
     span = {"start": 11, "end": 15, "text": "blue", "type": UNTYPED, "probability": 0.75, "evidence": evidence}
     found = json.loads(capsys.readouterr().out)
     assert {name: found[name] for name in ("label", "probability", "spans", "model")} == {

@@ -113,7 +113,7 @@ def test_two_generators_are_compared_on_shared_rows(data, tmp_path, capsys):
     difference = pair.differences[pair.main_metric]
     expected = metrics(tmp_path / "careful")["test/faithdial/knowledge_f1"]
     assert (pair.first, pair.main_metric, difference.n) == ("careful", "knowledge_f1", 6)
-    assert difference.value == pytest.approx(expected) and "too few rows to tell" in pair.conclude().text
+    assert difference.value == pytest.approx(expected) and "too few rows to decide" in pair.conclude().text
 
 
 def test_a_detector_and_an_encoder_judge_the_responses(data, tmp_path, trained, tiny_bert):

@@ -1,6 +1,8 @@
 """A language model judges wherever a critic does: by its folder, its name, or a file that names it behind a server."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +18,14 @@ from generation.generator import Generator
 from judge.judge import Judge
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.generation.folders import examples
-from tests.running import evaluate_here
+from tests.running import ROOT, evaluate_here
 
 SAMPLED = Decoding(strategy="nucleus", top_p=0.95, max_new_tokens=8, num_samples=3)
+
+
+def run_script(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "faithkit", name, *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
 
 
 @pytest.fixture(params=["folder", "server"])
@@ -81,3 +88,23 @@ def test_it_stands_beside_each_answer_of_a_talk(
     options = [f"checkpoint={tiny_llama}", f"detector={detector}", "decoding=greedy", "decoding.max_new_tokens=5"]
     chat(compose("chat", *options))
     assert "P(hallucinated)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("script", ["score", "evaluate", "audit"])
+def test_a_command_without_a_readable_verdict_gives_no_rate_and_ends_with_an_error(script: str, tmp_path: Path) -> None:
+    table, file = tmp_path / "rows.csv", tmp_path / "judge.yaml"
+    rows = [f"The mill has {number} floors.,It has {number + 1} floors.,hallucinated" for number in range(12)]
+    table.write_text("\n".join(["context,answer,label", *rows]) + "\n")
+    with ChatServer(answer=lambda *_: "I like turtles.") as server:
+        engine = {"name": "openai", "model": MODEL, "base_url": server.url, "cache": None}
+        write_config(file, {"engine": engine, "judge": {"ask": "judgement"}})
+        given = {
+            "score": [f"path={table}", f"checkpoint={file}"],
+            "evaluate": ["benchmark=pairs", f"benchmark.path={table}", f"checkpoint={file}"],
+            "audit": [f"target={file}", "num_cases=2", "num_variants=2", "long_words=50"],
+        }[script]
+        done = run_script(script, *given, f"run_dir={tmp_path / 'run'}")
+    assert done.returncode == 2, done.stderr
+    assert "error rate" not in done.stdout and "Traceback" not in done.stderr
+    reason = {"audit": "gave no verdict at all"}.get(script, "could be read as a verdict")
+    assert reason in done.stderr

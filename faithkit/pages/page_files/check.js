@@ -92,6 +92,14 @@ async function check() {
   const passages = element("context").value.split(/\n\s*\n/).filter((text) => text.trim());
   const body = { knowledge: passages, response: element("answer").value, model: element("model").value };
   if (element("question").value.trim()) body.question = element("question").value;
+  const empty = ["context", "answer"].find((id) => !element(id).value.trim());
+  if (empty) {
+    lastRequest += 1; // the verdict of an earlier request is of other texts
+    setText("check", "Check");
+    showProblem(`The ${empty} is empty.`, body);
+    element(empty).focus();
+    return;
+  }
   if (await send(body)) element("result").focus();
 }
 
@@ -112,9 +120,6 @@ element("form").addEventListener("submit", (event) => {
   event.preventDefault();
   check();
 });
-element("form").addEventListener("invalid", () => { // the browser sends nothing: the last verdict is of other texts
-  element("result").hidden = true;
-}, true);
 element("form").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element("form").requestSubmit();
 });

@@ -48,7 +48,7 @@ def test_few_groups_have_exactly_the_interval_of_student(count, is_exact):
 def test_few_groups_are_noted_and_one_has_an_interval_without_width():
     found = bootstrap(*mean_of([0.2, 0.6], ["a", "a"]), kinds=NUMBER, num_resamples=50)
     assert (found.metrics["mean"].low, found.metrics["mean"].high) == (0.4, 0.4)
-    assert "its intervals have no width" in found.notes[-1]
+    assert "its intervals show nothing" in found.notes[-1]
     few, many = (
         bootstrap(*mean_of(np.arange(count), map(str, range(count))), kinds=NUMBER, num_resamples=9).notes
         for count in (29, 30)

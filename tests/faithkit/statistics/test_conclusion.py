@@ -55,16 +55,36 @@ def test_the_interval_of_the_difference_decides(right: int, verdict: Verdict) ->
     )
 
 
+def difference(low: float, high: float, n: int = 200) -> Difference:
+    numbers = {"p_value": 0.5, "n": n, "num_groups": n, "higher_is_better": True}
+    return Difference(value=(low + high) / 2, low=low, high=high, **numbers)
+
+
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
-    [(-0.218, 0.187, Verdict.TOO_FEW), (-0.04, 0.03, Verdict.LEVEL), (0.001, 0.2, Verdict.BETTER)],
+    [
+        (-0.218, 0.187, Verdict.TOO_FEW),  # neither direction is excluded, nor a difference of interest
+        (-0.051, 0.02, Verdict.TOO_FEW),
+        (-0.05, 0.05, Verdict.LEVEL),
+        (0.001, 0.03, Verdict.BETTER),
+        (-0.3, -0.001, Verdict.WORSE),
+    ],
 )
-def test_only_a_narrow_interval_around_0_shows_that_systems_are_level(
+def test_only_an_interval_within_the_smallest_difference_of_interest_shows_equivalence(
     low: float, high: float, verdict: Verdict
 ) -> None:
-    found = Difference(value=(low + high) / 2, low=low, high=high, p_value=0.5, n=200, num_groups=100)
-    assert Test(metric="macro-F1", other="b", difference=found).verdict is verdict
-    assert conclude("a", Test(metric="macro-F1", other="b", difference=found)).verdict is verdict
+    test = Test(metric="macro-F1", other="b", difference=difference(low, high))
+    found = conclude("a", test)
+    assert test.verdict is found.verdict is verdict and test.text in found.text
+    assert ("within 5 points" in found.text) == (verdict is Verdict.LEVEL)
+    perplexity = Test(metric="perplexity", other="b", difference=difference(low, high), scale=1)
+    assert perplexity.verdict is not Verdict.LEVEL, "its smallest difference of interest is not known"
+
+
+def test_a_wide_interval_is_no_equivalence_of_a_model_and_a_baseline() -> None:
+    found, text = verdict_of(rows(100), 7)
+    assert found is Verdict.TOO_FEW and text.startswith("too few rows to decide whether the model is better than ")
+    assert "100 rows; macro-F1 " in text
 
 
 def test_few_rows_or_groups_decide_nothing() -> None:

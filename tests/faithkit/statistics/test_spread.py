@@ -11,9 +11,11 @@ from faithkit.statistics.metric import CALIBRATION_ERROR, CLASSIFICATION, NUMBER
 from faithkit.statistics.spread import (
     Spread,
     compute_interval,
+    count_group_kinds,
     difference_interval,
     exact_interval,
     measure_spreads,
+    proportion_from_counts,
     proportion_interval,
     two_sided_p,
 )
@@ -59,9 +61,21 @@ def test_a_proportion_that_one_group_carries_may_be_anything() -> None:
     assert proportion_interval(0.5, NAN, 9) == proportion_interval(0.5, 0.1, 1) == (0.0, 1.0)
 
 
-def test_a_proportion_that_no_group_moves_has_no_width() -> None:
-    everything_faithful = Spread.from_leave_one_out(np.full(20, 1 / 3), 1 / 3)  # macro-F1 of the majority class
+def test_a_proportion_that_no_group_moves_has_no_width_if_there_are_many() -> None:
+    everything_faithful = Spread.from_leave_one_out(np.full(40, 1 / 3), 1 / 3)  # macro-F1 of the majority class
     assert compute_interval(PROPORTION, 1 / 3, everything_faithful) == pytest.approx((1 / 3, 1 / 3))
+
+
+@pytest.mark.parametrize(("names", "alike"), [("aabb", 2), ("aaaa", 1), ("aabbccdd", 4)])
+def test_half_of_the_rows_in_each_of_a_few_groups_is_not_certain(names: str, alike: int) -> None:
+    groups = Groups.of(names)
+    column = [0, 1] * (len(names) // 2)
+    found = bootstrap(groups, mean_statistic(groups, {"accuracy": column}), kinds=PROPORTION, num_resamples=50)
+    other = stats.binomtest(0, alike).proportion_ci(method="exact").high  # the share of groups that may be different
+    expected = (pytest.approx(0.5 - other / 2), pytest.approx(0.5 + other / 2))
+    assert (found.metrics["accuracy"].low, found.metrics["accuracy"].high) == expected
+    counted = proportion_from_counts(count_group_kinds(list(names), column), num_resamples=50)
+    assert counted is not None and (counted.low, counted.high) == expected
 
 
 def test_intervals_of_proportions_and_reductions_are_students_on_their_scales() -> None:

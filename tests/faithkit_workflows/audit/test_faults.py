@@ -1,10 +1,13 @@
 """Each faulty detector is found out, and its fault is named; a good one has none."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from faithkit.statistics.conclusion import Conclusion, Verdict
 from faithkit_workflows.audit import faults
+from faithkit_workflows.audit.audit_page import describe_faults, write_audit_page
 from faithkit_workflows.audit.invariances import LATE
 from tests.faithkit_workflows.audit.auditing import audit
 
@@ -32,6 +35,33 @@ def test_a_good_detector_has_no_fault(tmp_path: Path) -> None:
     assert done.faults == [] and not done.problems
     score = done.figures.detection.score
     assert score is not None and score.value > 0.95
+    assert not done.weak_on and done.headline.startswith("No fault")
+
+
+def test_without_a_fault_the_headline_still_names_weaknesses(tmp_path: Path) -> None:
+    done = audit("deaf_to_not", tmp_path)
+    recall = done.weak_on["negation"]
+    assert done.faults == [] and list(done.weak_on) == ["negation"] and (recall.high or 1) < 0.5
+    assert done.headline.startswith(f"No fault, but weak on negation ({100 * recall.value:.0f}%)")
+    stored = done.to_dict()
+    assert stored["headline"] == done.headline and stored["weak_on"]["negation"] == recall.to_dict()
+    write_audit_page(tmp_path, done)
+    assert done.headline in (tmp_path / "audit.html").read_text() and describe_faults(done)[0] == done.headline
+
+
+def test_without_a_fault_the_headline_says_that_counting_words_finds_as_much(tmp_path: Path) -> None:
+    done = audit("good", tmp_path)
+    score, by_overlap, against = (
+        done.figures.detection.score,
+        done.figures.overlap.score,
+        done.figures.against_overlap,
+    )
+    assert score is not None and by_overlap is not None and against is not None
+    assert f"mutation score {100 * (score.value - by_overlap.value):+.1f} [" in against.text
+    for verdict in Verdict:
+        figures = replace(done.figures, against_overlap=Conclusion(verdict, ""))
+        has_only_this = replace(done, figures=figures).headline == "No fault."
+        assert has_only_this == (verdict is Verdict.BETTER), "word overlap decides too"
 
 
 def test_the_default_detector_is_neither_constant_nor_a_shortcut(tmp_path: Path) -> None:

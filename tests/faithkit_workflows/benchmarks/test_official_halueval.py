@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from data_modules.embedded.layouts import written_layout
+from faithkit.errors import UserError
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import official_report
@@ -85,7 +86,8 @@ def test_a_judge_writes_its_verdict_where_it_is_told_to(tmp_path: Path) -> None:
     with ChatServer(answer=lambda messages, seed, sample: "No idea.", tells={"Yes": 0.6, "No": 0.4}) as server:
         engine = ["engine=openai", f"engine.model={MODEL}", f"engine.base_url={server.url}", "engine.cache=null"]
         where = [f"benchmark.path={path}", f"run_dir={tmp_path / 'run'}", "benchmark.num_rows=4"]
-        evaluate_here("benchmark=halueval", *where, "judge.written=true", *engine)
+        with pytest.raises(UserError, match="none of the replies could be read as a verdict"):
+            evaluate_here("benchmark=halueval", *where, "judge.written=true", *engine)
     rows = (tmp_path / "run" / "predictions" / "halueval.jsonl").read_text().splitlines()
     assert [json.loads(row)["label"] for row in rows] == [UNPARSED] * 4
     assert json.loads(rows[0])["score"] == pytest.approx(0.6), "its probability is kept"

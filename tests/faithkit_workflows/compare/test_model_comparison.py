@@ -109,7 +109,7 @@ def test_rows_that_models_disagree_on_are_labelled_and_given_back(tmp_path: Path
     assert "is kept" in compare(rows, tmp_path / "first", models).notes[-1] and path.read_bytes() == labels
     again = compare(path, tmp_path / "second", models)
     assert again.accuracy is not None and again.accuracy.num_rows == 40
-    assert again.lines[0].startswith(f"{GOOD} is better than ") and "level" not in again.lines[0]
+    assert again.lines[0].startswith(f"{GOOD} is better than ") and "not shown" not in again.lines[0]
     scored = subprocess.run(
         [sys.executable, "-m", "faithkit", "score", str(path), f"run_dir={tmp_path / 'score'}"],
         cwd=ROOT,
@@ -163,7 +163,9 @@ def test_labels_of_one_class_show_no_difference(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace(",hallucinated", ",").replace("\r", ""))
     found = compare(path, tmp_path, [GOOD, LENGTH])
     assert found.accuracy is not None and list(found.accuracy.models[GOOD]) and found.accuracy.metric == "accuracy"
-    assert found.lines[0].startswith(f"{GOOD} is level with {LENGTH} (accuracy +0.0 [0.0, 0.0], Holm's p 1.000)")
+    assert found.lines[0].startswith(
+        f"{GOOD} is equivalent (within 5 points) to {LENGTH} (accuracy +0.0 [0.0, 0.0], Holm's p 1.000)"
+    )
     assert found.lines[1].startswith("All 30 labels are faithful: label hallucinated rows too")
     assert {row.label for row in found.to_label} == {None} and len(found.to_label) == 30
 
@@ -185,7 +187,7 @@ def test_models_that_fail_are_counted_and_the_others_compared(tmp_path: Path) ->
     assert found.notes[1].startswith(f"{broken} has no verdict on 60 of 60 rows: not asked: too many failures in a row")
     assert "not loaded: " in found.notes[2] and found.notes[2].endswith("It is left out.")
     assert found.notes[3] == "Compared are the 58 of 60 rows that all models have judged."
-    assert "level with" in found.lines[0]
+    assert "equivalent (within 5 points) to" in found.lines[0]
     with pytest.raises(UserError, match="fewer than two models have judged the rows"):
         compare(path, tmp_path / "other", [GOOD, broken])
 
@@ -207,9 +209,12 @@ def test_a_difference_that_is_not_shown_says_how_many_labels_are_missing() -> No
     )
     assert describe_missing_rows([difference(0.2, 0.21)]).startswith("label about 130 more")
     assert "would probably be seen" in describe_missing_rows([difference(0.01, 0.02)])
-    text = describe_best("best", [pair("bad", 0.3, 0.1, 0.001), pair("lucky", 0.11, 0.1, 0.08)])
+    pairs = [pair("bad", 0.3, 0.1, 0.001), pair("twin", 0.01, 0.02, 1), pair("lucky", 0.11, 0.1, 0.08)]
+    text = describe_best("best", pairs)
     assert text.startswith(
-        "best is better than bad (macro-F1 +30.0 [20.0, 40.0], Holm's p 0.001), and level with lucky"
+        "best is better than bad (macro-F1 +30.0 [20.0, 40.0], Holm's p 0.001), "
+        "and equivalent (within 5 points) to twin (macro-F1 +1.0 [-1.0, 3.0], Holm's p 1.000), "
+        "and not shown to be better than lucky"
     )
     assert "[1.0, 21.0], Holm's p 0.080), on 100 labelled rows: label about 69 more rows" in text
 

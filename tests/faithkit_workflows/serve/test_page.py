@@ -106,6 +106,23 @@ def test_texts_are_shown_as_text_and_problems_are_explained(browser: Browser, se
     browser.complaints.clear()  # the browser lists the refused request
 
 
+@pytest.mark.parametrize("name", ["context", "answer"])
+def test_without_a_text_the_earlier_verdict_goes_and_the_problem_is_named(
+    browser: Browser, server: RunningServer, name: str
+) -> None:
+    browser.open(server.url)
+    browser.click("#examples button")
+    wait(browser, "!document.querySelector('#result').hidden")
+    browser.ask(f"document.querySelector('#{name}').value = ' '")
+    browser.click("#check")
+    wait(browser, "document.querySelector('#result').hidden")
+    assert browser.texts("#problem") == [f"The {name} is empty."]
+    assert browser.ask("document.activeElement.id") == name and browser.texts("#check") == ["Check"]
+    browser.click("#examples button")
+    wait(browser, "!document.querySelector('#result').hidden && document.querySelector('#problem').hidden")
+    assert browser.complaints == []
+
+
 @pytest.mark.parametrize("width", [360, 1200])
 def test_nothing_is_cut_and_no_other_address_is_called(
     browser: Browser, server: RunningServer, width: int, tmp_path: Path
