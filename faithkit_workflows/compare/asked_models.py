@@ -16,6 +16,7 @@ from faithkit.detector import detector_kinds
 from faithkit.errors import UserError, shorten
 from faithkit.files.atomic import dumps, write_json
 from faithkit.files.jsonl import read_jsonl, read_strict_json
+from faithkit.inference.reply_cache import CachedEngine
 from faithkit.records import Example, Prediction
 from faithkit_workflows.audit.asking import Asker
 from faithkit_workflows.audit.material import SEPARATOR, with_passages
@@ -25,6 +26,7 @@ from faithkit_workflows.detectors.known import check_source
 from faithkit_workflows.detectors.loading import usage_of
 from faithkit_workflows.tables.user_table import SPANS, open_user_table
 
+FROM_CACHE = "from_cache"  # in the costs
 VERDICTS, TEXTS = "verdicts", "texts.json"  # the folder of the models' files, and the hash of the rows there
 log = logging.getLogger("faithkit")
 
@@ -37,7 +39,8 @@ class AskedModel:
         answers: By id; rows without a verdict are missing.
         problems: How many rows have no verdict, by reason.
         costs: Sums over all commands of the run: `loading_seconds` until the first verdict; then `rows`, `seconds` and
-            `cpu_seconds`; of a server `requests`, `tokens_read`, `tokens_written` and, with a price, `dollars`.
+            `cpu_seconds`; of a server `requests`, `tokens_read`, `tokens_written` and, with a price, `dollars`; of a
+            judge with a cache the replies `from_cache`, which are in none of the others but `rows`.
     """
 
     name: str
@@ -136,12 +139,14 @@ def _ask(
 
 
 def _count_usage(target: Target) -> dict[str, float]:
-    """Returns what the server of a judge has counted; nothing for a model without one."""
+    """Returns what the server of a judge has counted, and how many replies its cache gave; nothing for other models."""
     detector = getattr(target, "detector", None)
     judge: Any = detector.expensive if isinstance(detector, Cascade) else detector
-    usage = usage_of(judge.engine) if hasattr(judge, "engine") else None
+    engine = getattr(judge, "engine", None)
+    counts: dict[str, float] = {FROM_CACHE: engine.known} if isinstance(engine, CachedEngine) else {}
+    usage = None if engine is None else usage_of(engine)
     if usage is None:
-        return {}
-    counts: dict[str, float] = {"requests": usage.answered + usage.failed}
+        return counts
+    counts |= {"requests": usage.answered + usage.failed}
     counts |= {"tokens_read": usage.prompt_tokens, "tokens_written": usage.new_tokens}
     return counts if usage.cost is None else counts | {"dollars": usage.cost}

@@ -32,7 +32,7 @@ from faithkit.statistics.conclusion import (
     has_enough_rows,
 )
 from faithkit.statistics.metric import CLASSIFICATION, Metric
-from faithkit_workflows.compare.asked_models import AskedModel
+from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
 from faithkit_workflows.compare.comparison import Pair, correct_p_values, mcnemar_test
 
 MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
@@ -121,6 +121,11 @@ def compare_models(rows: Sequence[Example], asked: Sequence[AskedModel], *, num_
     }
     notes = [_describe_failures(one, len(judged[one.name]), len(rows), one.name in answers) for one in asked]
     notes = [note for note in notes if note]
+    notes += [
+        f"{one.name}: {number:,} replies came from the cache; its time and cost are those of the others only."
+        for one in asked
+        if (number := int(one.costs.get(FROM_CACHE, 0)))
+    ]
     common = [row for row in rows if all(row.id in of_model for of_model in answers.values())]
     if len(answers) < 2 or not common:
         hint = "correct the model, then compare again; resume=RUN asks again for the rows without a verdict"

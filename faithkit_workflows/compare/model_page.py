@@ -36,7 +36,7 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import HALLUCINATED, Example
 from faithkit_workflows.audit.target import passages_of, question_of
-from faithkit_workflows.compare.asked_models import AskedModel
+from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
 from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, TITLES, Accuracy, ModelComparison
 from faithkit_workflows.tables.scored_rows import write_table
 
@@ -47,7 +47,13 @@ SHOWN = {MACRO_F1: "macro-F1", "auroc": "AUROC", "precision": "precision", "reca
 SHOWN |= {FALSE_ALARMS: "false alarms"}
 COSTS = {
     **{"seconds": "seconds", "cpu_seconds": "CPU seconds", "loading_seconds": "loading, s"},
-    **{"requests": "requests", "tokens_read": "tokens read", "tokens_written": "written", "dollars": "dollars"},
+    **{
+        FROM_CACHE: "from the cache",
+        "requests": "requests",
+        "tokens_read": "tokens read",
+        "tokens_written": "written",
+        "dollars": "dollars",
+    },
 }
 INTERVALS = "95% intervals over groups, or rows of fewer than five"
 SECONDS_LINE = "seconds: for 100 rows, after the first"

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from data_modules.reading.fields import alternate
 from faithkit.errors import UserError
+from faithkit.files.saved_config import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
@@ -33,7 +34,7 @@ from faithkit_workflows.compare.model_comparison import (
 )
 from faithkit_workflows.compare.model_page import ANSWERS, PAGE, REPORT, TO_LABEL, print_comparison, write_comparison
 from tests.browser import PROGRAM, chromium
-from tests.faithkit.inference.server import ChatServer
+from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import ROOT, plain_config
 
 MODULE = "tests.faithkit_workflows.audit.faulty"
@@ -292,6 +293,20 @@ def test_tokens_of_two_models_of_a_server_are_counted(tmp_path: Path, capsys: py
     print_comparison(tmp_path, found)
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("  faithkit compare"))
     assert shlex.split(line)[-1] == f"models=[{','.join(names)}]"
+
+
+def test_replies_from_the_cache_are_counted_and_said_to_be_free(tmp_path: Path) -> None:
+    path, files = write_rows(tmp_path / "rows.csv", num_rows=6), [tmp_path / f"{name}.yaml" for name in "ab"]
+    with ChatServer(tells={"Yes": 0.7, "No": 0.3}) as server:
+        for file in files:
+            engine = {"name": "openai", "model": MODEL, "base_url": server.url, "cache": str(tmp_path / "replies")}
+            write_config(file, {"engine": engine})
+        found = compare(path, tmp_path / "run", list(map(str, files)))
+    costs = [one.costs for one in found.asked]
+    assert [(one["from_cache"], one["requests"]) for one in costs] == [(0, 6), (6, 0)]
+    assert [note for note in found.notes if "from the cache" in note] == [
+        f"{files[1]}: 6 replies came from the cache; its time and cost are those of the others only."
+    ]
 
 
 def spoiling(rows: list[dict[str, Any]]) -> list[float]:
