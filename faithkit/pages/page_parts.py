@@ -104,7 +104,7 @@ def _predicted_spans(prediction: Prediction | None, example: Example, *, has_tex
 
 def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span], gold: Sequence[Span]) -> list[Any]:
     """The verdict of one system: label, score, outcome, kinds of its spans, and where there are any, spans and text."""
-    kinds = span_kinds(example, prediction)
+    kinds, has_text = span_kinds(example, prediction), bool(example.response)
     verdict: list[Any] = [
         None if prediction.label is None else CALLED.index(prediction.label),
         round_score(prediction.score),
@@ -116,6 +116,7 @@ def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span
             span.label,
             round_score(span.score),
             None if example.spans is None else round_score(_covered_share(span, gold)),
+            *([f"{span.evidence.reason}: “{span.evidence.text}”"] if has_text and span.evidence else []),
         ]
         for span in spans
     ]

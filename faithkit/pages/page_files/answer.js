@@ -104,11 +104,13 @@ function spanList(row, system) {
     const covers = (piece) => typeof piece !== "string" && piece[1].includes(place);
     list.append(spanLine(row, "gold", place, label, facts, covers));
   });
-  spansOf(row, system).forEach(([label, score, right], place) => {
+  spansOf(row, system).forEach(([label, score, right, why], place) => {
     const facts = [];
     if (score !== null) facts.push(number(score));
     if (right !== null) facts.push(right > 0 ? `✓ right ${percent(right)}` : "✗ false alarm");
-    list.append(spanLine(row, "called", place, label, facts.join(" · "), (piece) => covering(piece, system).includes(place)));
+    const line = spanLine(row, "called", place, label, facts.join(" · "), (piece) => covering(piece, system).includes(place));
+    if (why) addText(line, ` ${why}`); // the sentence of the context that it was compared with
+    list.append(line);
   });
   return list;
 }
