@@ -24,6 +24,10 @@ def test_context_is_typed_as_knowledge_is(function: Callable[..., Any]) -> None:
     for overload in map(signature, get_overloads(function)):
         types = {name: one.annotation for name, one in overload.parameters.items() if name != "self"}
         name = next(iter(types))
+        if "answer" in types:  # also the words of users
+            assert name == "context" and overload.parameters["answer"].kind == Parameter.KEYWORD_ONLY
+            assert "question" in types
+            continue
         assert name == "knowledge" or overload.parameters["response"].kind == Parameter.KEYWORD_ONLY
         by_name[name].append(({"knowledge": types.pop(name)} | types, overload.return_annotation))
     assert by_name["knowledge"] and by_name["context"] == by_name["knowledge"]

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from critic import Critic
 from critic.export import export
-from critic.sequence.scorer import Score
 from critic.sequence.settings import Settings
 from critic.weights import load_classifier, rescale_head
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES, ScoreCalibration
+from faithkit.records import Prediction
 from faithkit.errors import UserError
 from faithkit.files.model_folder import Sidecar, write_folder
 from faithkit.weights.export import Card, model_card
@@ -31,7 +31,7 @@ class Folded(NamedTuple):
     """A critic whose head contains its calibration, its scores, and the log-odds without the calibration."""
 
     folder: Path
-    scores: list[Score]
+    scores: list[Prediction]
     odds: NDArray[np.float64]
 
 

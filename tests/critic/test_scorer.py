@@ -123,7 +123,9 @@ def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must
 
     streamed = list(islice(critic.stream(endless(), cycle(RESPONSE), progress=False), 6))
     assert len(taken) == 8
-    assert streamed == (critic.score(KNOWLEDGE, RESPONSE) * 2)[:6]
+    expected = (critic.score(KNOWLEDGE, RESPONSE) * 2)[:6]
+    assert [(one.label, one.score) for one in streamed] == [(one.label, one.score) for one in expected]
+    assert [one.id for one in streamed] == list("012345")
     assert list(critic.stream([], [], progress=False)) == []
     with pytest.raises(UserError, match="response ended before the others"):
         list(critic.stream(KNOWLEDGE, RESPONSE[:2], progress=False))
@@ -132,7 +134,9 @@ def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must
 def test_a_critic_shows_what_it_is_and_its_scores_are_json(critic: Critic, trained: Path) -> None:
     assert repr(critic).startswith(f"Critic({str(trained)!r}, threshold=0.") and "device='cpu'" in repr(critic)
     score = critic.score("the river", "it is long")
-    assert json.loads(json.dumps(score.to_dict())) == {"label": score.label, "probability": score.probability}
+    assert json.loads(json.dumps(score.to_dict())) == {
+        **{"id": "0", "label": score.label, "score": score.probability, "spans": [], "text": ""}
+    }
 
 
 def test_int8_scores_stay_close(trained: Path, critic: Critic) -> None:

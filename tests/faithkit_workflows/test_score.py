@@ -124,7 +124,9 @@ def test_spans_stand_beside_the_row_with_their_text(tmp_path: Path) -> None:
     write_scored(tmp_path / "out.jsonl", rows, [marked])
     (row,) = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert row["label"] == "x" and row["faithkit_label"] == "hallucinated"  # the file's own column stays
-    assert row["faithkit_spans"] == [{"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}]
+    [span] = row["faithkit_spans"]
+    assert span.pop("reason") and span.pop("evidence") == "A dog plays."
+    assert span == {"start": 2, "end": 5, "text": "cat", "label": "entity", "score": 0.8}
 
 
 def test_the_share_is_that_of_the_rows_and_its_interval_resamples_groups(tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ RIGHT: dict[str, dict[str, Any]] = {
     "reply": {"knowledge": "the river is long", "history": ["is it long"], "decoding": SHORT},
     "predict_examples": {"examples": []},
     "candidates": {"examples": []},
-    "judgements": {"examples": []},
 }
 GENERATOR_STREAM = {"rows": [{"knowledge": "the river", "history": ["is it"]}], "decoding": SHORT}
 # Wrong values by what an argument takes.
@@ -87,7 +86,6 @@ ARGUMENTS: dict[tuple[str, str], dict[str, list[Any]]] = {
     ("judge", "load"): {"model": PATH, "device": DEVICE, "ask": ["why", 5], "batch_size": COUNT, "num_samples": COUNT},
     ("judge", "judge"): {"knowledge": [5, b"a", ["a", NAN]], "history": TURNS, "progress": FLAG, "knowlege": ["a"]},
     ("judge", "predict_examples"): {"examples": EXAMPLES},
-    ("judge", "judgements"): {"examples": EXAMPLES, "progress": FLAG},
 }
 CALLS = [
     (owner, method, name, {name: value})

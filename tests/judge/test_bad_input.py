@@ -58,7 +58,8 @@ def test_a_server_that_writes_nothing_gives_an_unparsed_rate_and_no_label(
     ask: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KEY", "none")
-    with ChatServer(answer=lambda messages, seed, sample: "") as server:
+    answers = ChatServer(answer=lambda messages, seed, sample: "")
+    with answers as server, pytest.raises(UserError, match="none of the replies could be read"):
         evaluate_here(
             *QUIET, "engine=openai", "engine.model=small", f"engine.base_url={server.url}", "engine.cache=null",
             "engine.api_key_variable=KEY", f"judge.ask={ask}", f"run_dir={tmp_path / 'run'}",

@@ -43,10 +43,11 @@ def test_an_engine_without_probabilities_writes_the_verdict() -> None:
 def test_a_judgement_has_verdict_spans_and_rationale() -> None:
     says = 'Yes. "twelve" and "a red fox" are wrong: the knowledge says ten.'
     engine = SetEngine(says=lambda prompt: [says], weighs=lambda prompt: {"Yes": 0.9, "No": 0.1})
-    found = Judge(engine, AskOptions(ask="judgement")).judge(KNOWLEDGE, TWELVE, history=["Where?"])
-    assert found.label == HALLUCINATED and found.probability == pytest.approx(0.9) and found.num_unlocated == 1
+    judge = Judge(engine, AskOptions(ask="judgement"))
+    found = judge.judge(KNOWLEDGE, TWELVE, history=["Where?"])
+    assert found.label == HALLUCINATED and found.probability == pytest.approx(0.9) and judge.num_unlocated == 1
     assert [TWELVE[span.start : span.end] for span in found.spans] == ["twelve"]
-    assert found.rationale == '"twelve" and "a red fox" are wrong: the knowledge says ten.'
+    assert found.reason == '"twelve" and "a red fox" are wrong: the knowledge says ten.'
     assert "[Human]: Where?" in engine.asked[0]
 
 
@@ -61,7 +62,7 @@ def test_of_several_samples_the_majority_decides_and_unread_ones_do_not_vote() -
     replies = ["Answer: No", "so it is\nAnswer: Yes", "hm", "Answer: Yes"]
     engine = SetEngine(says=lambda prompt: replies)
     found = Judge(engine, AskOptions(ask="steps", num_samples=4)).judge(KNOWLEDGE, TWELVE)
-    assert found.label == HALLUCINATED and found.probability == pytest.approx(2 / 3) and found.rationale == "so it is"
+    assert found.label == HALLUCINATED and found.probability == pytest.approx(2 / 3) and found.reason == "so it is"
 
 
 def test_a_request_that_fails_is_unparsed_and_shifts_no_other() -> None:
@@ -97,7 +98,7 @@ def test_speakers_who_are_not_named_take_turns_and_the_last_one_asks() -> None:
         ({"knowledge": KNOWLEDGE, "response": None}, "response must be a text"),
         ({"knowledge": KNOWLEDGE, "response": " "}, "text that is not empty"),
         ({"knowledge": 5, "response": TWELVE}, "knowledge must be text"),
-        ({"knowledge": KNOWLEDGE, "answer": TWELVE}, "no argument 'answer'"),
+        ({"knowledge": KNOWLEDGE, "answr": TWELVE}, "no argument 'answr'"),
     ],
 )
 def test_wrong_calls_are_explained(arguments: dict[str, object], message: str) -> None:

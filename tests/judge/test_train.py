@@ -79,7 +79,8 @@ def test_it_is_the_same_judge_where_an_engine_names_it(judge_run: Path, rows: Pa
     evaluate_here(*options, *engine, f"run_dir={tmp_path / 'asked'}")
     named, asked = (read_predictions(tmp_path / run / "predictions/halludial.jsonl") for run in ("named", "asked"))
     assert asked == named, "its prompt, temperature and threshold come with it"
-    evaluate_here(*options, *engine, "judge.ask=steps", "judge.max_new_tokens=4", f"run_dir={tmp_path / 'other'}")
+    with pytest.raises(UserError, match="none of the replies could be read"):
+        evaluate_here(*options, *engine, "judge.ask=steps", "judge.max_new_tokens=4", f"run_dir={tmp_path / 'other'}")
     assert "was trained with judge.ask=verdict" in (tmp_path / "other/evaluate.log").read_text()
 
 

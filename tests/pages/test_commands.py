@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from faithkit.__main__ import COMMANDS
+from faithkit.cli import as_keys
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
@@ -38,7 +39,8 @@ def check_script(name: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
         return
     read: list[str] = []
 
-    def stop(main: Any, config_name: str, doc: str, groups: tuple[str, ...], settings: str, **sweep: Any) -> None:
+    def stop(main: Any, config_name: str, doc: str, groups: tuple[str, ...], settings: str, **more: Any) -> None:
+        sys.argv[1:] = more.get("prepare", list)(as_keys(sys.argv[1:], config_name))
         monkeypatch.setattr("faithkit.settings.check.find_missing", lambda script: iter(()))
         line = CommandLine(CONFIGS, config_name, sys.argv[1:], settings)
         if line.options.multirun:

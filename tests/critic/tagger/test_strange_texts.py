@@ -22,7 +22,7 @@ def test_any_text_is_tagged_within_its_bounds(tagger: Tagger, context: str, ques
 @pytest.mark.parametrize("answer", ["\0", "\u200b", "\ufeff\u200d"])
 def test_an_answer_that_the_tokenizer_drops_has_no_span_and_is_faithful(tagger: Tagger, answer: str) -> None:
     tagged = tagger.predict(knowledge=CONTEXT[0], response=answer)
-    assert tagged.spans == [] and tagged.label == "faithful"
+    assert tagged.spans == () and tagged.label == "faithful"
     both = tagger.predict(knowledge=CONTEXT[:2], response=[answer, ANSWER[1]])
     assert_same(both[0], tagged)
 

@@ -67,7 +67,7 @@ def test_the_analysis_of_marked_responses_wants_spans(tmp_path):
 def test_without_matplotlib_the_user_learns_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     importlib.reload(corpus_plots)  # the module itself does without
-    with pytest.raises(UserError, match=r'pip install "faithkit\[plots\]"'):
+    with pytest.raises(UserError, match=r'pip install "\.\[plots\]"'):
         report_corpus(CORPUS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     report_corpus(CORPUS, tmp_path / "out", plots=False)

@@ -35,7 +35,7 @@ def test_an_example_is_judged_and_the_threshold_changes_its_label(browser: Brows
     browser.click("#examples button")
     wait(browser, "!document.querySelector('#result').hidden")
     assert browser.texts("#marked") == [EXAMPLES[0]["answer"]]
-    for value, label in (("0", "hallucinated"), ("1", "faithful")):
+    for value, label in (("0", "hallucinated"), ("1", "unsure")):
         browser.ask(
             f"(() => {{ const e = document.querySelector('#threshold'); e.value = {value};"
             " e.dispatchEvent(new Event('input', {bubbles: true})); })()"

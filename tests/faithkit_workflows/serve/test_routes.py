@@ -63,7 +63,7 @@ def test_rows_of_one_request_keep_their_order_and_thresholds(server: RunningServ
     assert low["probability"] == high["probability"] == plain["probability"] != other["probability"]
 
 
-def test_spans_name_the_closest_passage_by_its_id(server: RunningServer) -> None:
+def test_spans_name_the_passage_of_their_evidence_by_its_id(server: RunningServer) -> None:
     passages = [
         {"id": "leaflet", "text": "Adults take 20 mg."},
         {"id": "card", "text": "Hello. The warranty lasts 24 months."},
@@ -71,7 +71,9 @@ def test_spans_name_the_closest_passage_by_its_id(server: RunningServer) -> None
     _, _, found = server.reply("/v1/check", {**ROW, "knowledge": passages, "threshold": 0.0})
     for span in found["spans"]:
         assert span["text"] == ROW["response"][span["start"] : span["end"]]
-        assert span["closest_passage"] == {"id": "card", "text": "The warranty lasts 24 months.", "start": 7, "end": 36}
+        evidence = span["evidence"]
+        assert evidence.pop("reason")
+        assert evidence == {"id": "card", "text": "The warranty lasts 24 months.", "start": 7, "end": 36}
     assert found["spans"]
 
 

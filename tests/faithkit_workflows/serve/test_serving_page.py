@@ -33,7 +33,7 @@ def test_requests_of_curl_get_the_replies_that_are_shown(server: RunningServer, 
     (span,) = shown["spans"]  # of the real detector
     text = "The pump comes with a warranty of 36 months. Returns are free."
     assert text[span["start"] : span["end"]] == span["text"]
-    assert text in SHELL[0] and span["closest_passage"]["text"] in SHELL[0]
+    assert text in SHELL[0] and span["evidence"]["text"] in SHELL[0]
     assert re.findall("^event: (.+)", stream, re.MULTILINE) == ["sentence", "sentence", "verdict"]
     assert blocks(PAGE, "text")[0].partition('"label"')[0] in stream
     assert '"state":"done"' in job and "context,answer,label,probability,spans" in job
