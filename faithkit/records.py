@@ -232,7 +232,8 @@ def span_to_dict(span: Span) -> dict[str, Any]:
 def span_from_dict(row: Mapping[str, Any]) -> Span:
     """Reverses `span_to_dict`."""
     evidence = row.get("evidence")
-    return Span(**{**row, "evidence": Evidence(**evidence) if isinstance(evidence, Mapping) else evidence})
+    known = {"text": row.get("text") or "", "evidence": None if evidence is None else Evidence(**evidence)}
+    return Span(**{**row, **known})
 
 
 _DEFAULTS: dict[str, Any] = {"history": (), "tags": (), "negatives": (), "meta": {}}

@@ -292,6 +292,7 @@ def _check_types(row: Mapping[str, Any]) -> None:
     if isinstance(row.get("score"), bool):
         raise ValueError(f"score must be a number, got {row['score']}")
     _check_text("text", row.get("text") or "")
+    _check_text("reason", row.get("reason") or "")
     for span in row.get("spans") or ():
         if not isinstance(span, dict) or any(type(span.get(key)) is not int for key in ("start", "end")):
             raise ValueError(f"a span needs whole numbers start and end, got {shorten(span)}")
@@ -299,6 +300,21 @@ def _check_types(row: Mapping[str, Any]) -> None:
         score = span.get("score")
         if score is not None and not (type(score) in (int, float) and 0 <= score <= 1):
             raise ValueError(f"a span's score must lie in 0..1, got {shorten(score)}")
+        if span.get("text") is not None:
+            _check_text("a span's text", span["text"])
+        if span.get("evidence") is not None:
+            _check_evidence(span["evidence"])
+
+
+def _check_evidence(evidence: object) -> None:
+    if not isinstance(evidence, dict):
+        raise ValueError(f"a span's evidence must be an object, got {shorten(evidence)}")
+    for name in ("text", "reason"):
+        _check_text(f"{name} of a span's evidence", evidence.get(name, ""))
+    for name in ("start", "end", "passage"):
+        value = evidence.get(name, 0)
+        if type(value) is not int or value < 0:
+            raise ValueError(f"{name} of a span's evidence must be a whole number of 0 or more, got {shorten(value)}")
 
 
 def _check_text(name: str, value: object) -> None:

@@ -20,6 +20,7 @@ FACTS = (
     *("task", "type", "domain", "scenario", "corpus", "data_source", "genre", "case", "model", "model_name"),
     *("turn", "quality", "temperature", "severity", "topic", "movie", "topic_source"),
 )
+SPAN_KEYS = ("start", "end", "label", "score")
 MAX_CHARACTERS = 100  # of a fact
 USER_SOURCES = ("pairs", "own rows")  # sources with columns of the user, which are all facts
 MAX_USER_FACTS = 20  # of these
@@ -57,6 +58,8 @@ def to_line(prediction: Prediction, example: Example, *, texts: bool = True, gen
     """
     known, meta = example.to_dict(), example.meta
     line = prediction.to_dict()
+    if not texts:  # marked parts and sentences of the context are texts, too
+        line["spans"] = [{name: span[name] for name in SPAN_KEYS} for span in line["spans"]]
     if not generated:
         line["gold"] = example.label
         if example.spans is not None:

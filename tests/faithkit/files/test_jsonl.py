@@ -137,6 +137,11 @@ def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
     assert list(found) == ["a", "b", "\ud800"]
     write_jsonl(tmp_path / "scored", [GOOD | {"spans": [GOOD["spans"][0] | {"score": score} for score in (0, 0.5, 1)]}])
     assert [span.score for span in read_predictions(tmp_path / "scored")["a"].spans] == [0, 0.5, 1]
+    evidence = {"text": "It is.", "start": 2, "end": 8, "passage": 1, "reason": "r"}
+    span = {"start": 0, "end": 1, "label": "x", "score": 0.5, "text": "a", "evidence": evidence}
+    explained = GOOD | {"spans": [span], "reason": "so it is"}
+    write_jsonl(tmp_path / "explained", [explained])
+    assert read_predictions(tmp_path / "explained")["a"].to_dict() == explained
     assert found["a"].to_dict() == GOOD | {"spans": [{"start": 0, "end": 1, "label": "x", "score": None}]}
 
 
@@ -158,6 +163,15 @@ def test_predictions_come_by_id_and_other_tools_keys_are_passed_over(tmp_path):
         ({"spans": [{"start": 0.5, "end": 1, "label": "x"}]}, "start and end"),
         ({"spans": [{"start": 3, "end": 1, "label": "x"}]}, "0 <= start <= end"),
         ({"spans": [{"start": 0, "end": 1}]}, "label"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "text": 3}]}, "a span's text must be text"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": "a"}]}, "evidence must be an object"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": []}]}, "evidence must be an object"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"text": 3}}]}, "text of a span's evidence"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"text": None}}]}, "text of a span's evidence"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"start": -1}}]}, "start of a span's evidence"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"passage": True}}]}, "passage of a span's"),
+        ({"spans": [{"start": 0, "end": 1, "label": "x", "evidence": {"why": "a"}}]}, "bad prediction"),
+        ({"reason": 3}, "reason must be text"),
         ({"spans": [{"start": 0, "end": 1, "label": "x", "score": float("nan")}]}, "score must lie"),
         ({"id": "first"}, "'first' was already given on line 1"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from faithkit.files.jsonl import read_jsonl, read_predictions, write_jsonl
 from faithkit.provenance.predicted_rows import read_predicted_rows, to_line
-from faithkit.records import Example, Prediction, Span, Turn
+from faithkit.records import Evidence, Example, Prediction, Span, Turn
 from tests.running import evaluate_here
 
 ROWS = ("benchmark=embedded", "benchmark.options.num_test=12", "num_examples=0")
@@ -105,3 +105,15 @@ def test_what_cannot_be_read_is_told(tmp_path):
     assert list(found.rows) == ["a"] and len(found.problems) == 3
     (tmp_path / "q.jsonl").write_bytes(b'{"id": "a", "label": "faithful"}\n\xff\n')
     assert "cannot be read to its end" in read_predicted_rows(tmp_path / "q.jsonl").problems[0]
+
+
+def test_a_line_without_texts_has_no_sentence_of_the_context() -> None:
+    evidence = Evidence(text="It lasts 24 months.", end=19, reason="the context says 24 months")
+    span = Span(start=9, end=18, label="hallucination", score=0.9, text="36 months", evidence=evidence)
+    example = Example(
+        id="a", source="s", split="all", group="g", knowledge=evidence.text, response="It lasts 36 months."
+    )
+    prediction = Prediction(id="a", label="hallucinated", score=0.9, spans=(span,))
+    assert to_line(prediction, example)["spans"] == prediction.to_dict()["spans"]
+    [kept] = to_line(prediction, example, texts=False)["spans"]
+    assert kept == {"start": 9, "end": 18, "label": "hallucination", "score": 0.9}
