@@ -28,7 +28,7 @@ from faithkit.signals import Interrupted
 DONE, FAILED, USER_ERROR, INTERRUPTED = 0, 1, 2, signals.EXIT_CODE
 # Columns of tables by the words of the other commands.
 COLUMN_ALIASES = dict(ALIASES)
-COLUMN_ALIAS = re.compile(rf"^columns\.({'|'.join(COLUMN_ALIASES)})=")
+COLUMN_ALIAS = re.compile(rf"^((?:\w+\.)*columns)\.({'|'.join(COLUMN_ALIASES)})=")
 SWEEP_VARIABLE = "FAITHKIT_SWEEP"  # names the sweep that a job belongs to
 
 HELP_END = """
@@ -122,7 +122,7 @@ def as_keys(arguments: Sequence[str], config_name: str) -> list[str]:
             raise UserError(f"--{option[1]} has no value", hint=f"--{option[1]} VALUE, or {key}=VALUE")
         else:
             written.append(f"{key}={value}")
-    return [COLUMN_ALIAS.sub(lambda found: f"columns.{COLUMN_ALIASES[found[1]]}=", one) for one in written]
+    return [COLUMN_ALIAS.sub(lambda found: f"{found[1]}.{COLUMN_ALIASES[found[2]]}=", one) for one in written]
 
 
 def as_override(arguments: Sequence[str], key: str = "path") -> list[str]:

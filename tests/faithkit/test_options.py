@@ -14,6 +14,10 @@ from faithkit.settings.config_files import top_keys
         (["--checkpoint=runs/a", "seed=1"], ["checkpoint=runs/a", "seed=1"]),
         (["--fail-over", "0.05", "--debug", "--by", "[a,b]"], ["fail_over=0.05", "debug=true", "by=[a,b]"]),
         (["--columns.context", "source", "columns.answer=b"], ["columns.knowledge=source", "columns.response=b"]),
+        (
+            ["benchmark.columns.context=a", "path=columns.answer=b"],
+            ["benchmark.columns.knowledge=a", "path=columns.answer=b"],
+        ),
         (["--engine", "ray", "--save-texts=false"], ["engine=ray", "save_texts=false"]),
         (["-m", "--cfg", "job", "--frobnicate", "x"], ["-m", "--cfg", "job", "--frobnicate", "x"]),
     ],
