@@ -72,12 +72,18 @@ def explain_keywords(method: Callable[Parameters, Result]) -> Callable[Parameter
 
 def add_question(history: Any, question: Any) -> Any:
     """Adds the question of a response, or of each of several responses, to the turns before it."""
-    if question is None or history is None:
-        return history if question is None else question
+    if question is None:
+        return history
     if is_list(question):
-        turns = [None] * len(question) if history is None else history
-        return [add_question(before, asked) for before, asked in zip(turns, question, strict=True)]
-    return [*([history] if isinstance(history, str) else history), question]
+        columns = {HISTORY: history, QUESTION: question}
+        rows = read_columns({name: column for name, column in columns.items() if column is not None}, QUESTION)
+        turns = rows.get(HISTORY) or [None] * len(rows[QUESTION])
+        return [add_question(before, asked) for before, asked in zip(turns, rows[QUESTION], strict=True)]
+    if not isinstance(question, str):
+        raise wrong(QUESTION, "a text, or a list of texts for a list of responses", question, TEXT_HINT)
+    if history is None:
+        return question
+    return [*([history] if isinstance(history, str) else read_iterable(HISTORY, history)), question]
 
 
 def explain_overloads(method: Callable[..., Result]) -> Callable[..., Result]:

@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from critic import Critic
-from faithkit.arguments import explain_keywords
+from faithkit.arguments import add_question, explain_keywords
 from faithkit.errors import UserError
 
 
@@ -56,3 +56,17 @@ def test_an_error_of_the_method_itself_is_not_taken_for_a_wrong_call() -> None:
 
     with pytest.raises(TypeError, match="has no len"):
         broken()
+
+
+@pytest.mark.parametrize(
+    ("history", "question", "words"),
+    [
+        (None, 5, "question must be a text"),
+        (5, "How long?", "history must be a list"),
+        ([["Hello."]], ["How long?", "Why?"], "1 history and 2 question"),
+        (["Hello."], [5], "question must be a text"),
+    ],
+)
+def test_a_wrong_question_is_explained(history: object, question: object, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        add_question(history, question)
