@@ -41,7 +41,10 @@ def add_evidence(prediction: Prediction, passages: Sequence[str], response: str)
 
 def _locate(evidence: Evidence, passages: Sequence[str]) -> Evidence:
     """Finds the passage of evidence in a joined context; a sentence that is in none of them is left out."""
-    if evidence.passage or not evidence.text:
+    if not evidence.text:
+        return Evidence(reason=evidence.reason)
+    number = evidence.passage
+    if number and number < len(passages) and passages[number][evidence.start : evidence.end] == evidence.text:
         return evidence
     begin = 0
     for number, passage in enumerate(passages):

@@ -1,20 +1,32 @@
 """Checks responses with any detector: `faithkit.check`; and fails a test by it: `faithkit.assert_faithful`."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
 from typing import Any, overload
 
 from faithkit import arguments
-from faithkit.arguments import is_list, read_passages, read_turns
+from faithkit.arguments import is_list, read_columns, read_passages, read_turns
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence, describe_mark
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn, join_passages, number_passages
+from faithkit.records import (
+    FAITHFUL,
+    HALLUCINATED,
+    UNPARSED,
+    Example,
+    Prediction,
+    Turn,
+    join_passages,
+    number_passages,
+    passage_text,
+)
 
 MAX_SHOWN = 10  # failing responses in a message
 MAX_CHARACTERS = 600  # of a text in the message
 Row = tuple[Prediction, str, Any]  # the verdict, the response, its knowledge
+ROW = ("knowledge", "response", "history")
 METHODS = ("score", "predict", "judge")  # of a critic, a tagger and a judge
 
 
@@ -78,15 +90,42 @@ def check(
         UserError: There is no such detector, or an argument is not a text.
     """
     threshold = arguments.read_probability("threshold", threshold)
-    if not isinstance(response, str) and is_list(response):
-        knowledge, response = (list(column) if is_list(column) else column for column in (knowledge, response))
+    knowledge, response = _as_lists(knowledge), _as_lists(response)
     found = _judge(find_detector(by), knowledge, response, history, threshold)
     if isinstance(response, str):
-        return add_evidence(found, read_passages("knowledge", knowledge), response)
-    return [
-        add_evidence(one, read_passages("knowledge", of_row), text) if one.spans else one
-        for one, of_row, text in zip(found, knowledge, response, strict=True)
+        return _with_evidence(_relabel(found, threshold), knowledge, response)
+    rows = zip(found, knowledge, response, strict=True)
+    return [_with_evidence(_relabel(one, threshold), *row) for one, *row in rows]
+
+
+def _as_lists(value: Any) -> Any:
+    """Reads iterators, also those in a list, which can be read once."""
+    return [_as_lists(item) for item in value] if is_list(value) else value
+
+
+def _relabel(found: Prediction, threshold: float | None) -> Prediction:
+    """Labels by the threshold what a detector without this argument has labelled, such as a judge."""
+    if threshold is None or found.score is None or found.label == UNPARSED:
+        return found
+    if found.score >= threshold:
+        return replace(found, label=HALLUCINATED)
+    return replace(found, label=FAITHFUL, spans=())
+
+
+def _with_evidence(found: Prediction, knowledge: Any, response: str) -> Prediction:
+    """Completes the spans; evidence counts in the passages as they are given, of which detectors read each once."""
+    if not found.spans or knowledge is None:
+        return found
+    read = read_passages("knowledge", knowledge)
+    given = [knowledge] if isinstance(knowledge, str) else [passage_text(one) for one in knowledge]
+    found = add_evidence(found, read, response)
+    spans = [
+        replace(span, evidence=replace(span.evidence, passage=given.index(read[span.evidence.passage])))
+        if span.evidence is not None and span.evidence.text
+        else span
+        for span in found.spans
     ]
+    return replace(found, spans=tuple(spans))
 
 
 @overload
@@ -145,10 +184,9 @@ def judge_rows(
     threshold = arguments.read_probability("threshold", threshold)
     detector = find_detector(by)
     is_single = isinstance(response, str)
-    if not is_single and is_list(response):
-        knowledge, response = (list(column) if is_list(column) else column for column in (knowledge, response))
-        if not response:
-            raise UserError("there is no response to judge", hint="give at least one: an empty list proves nothing")
+    knowledge, response = _as_lists(knowledge), _as_lists(response)
+    if response == []:
+        raise UserError("there is no response to judge", hint="give at least one: an empty list proves nothing")
     verdicts = _judge(detector, knowledge, response, history, threshold)
     rows = [(verdicts, response, knowledge)] if is_single else list(zip(verdicts, response, knowledge, strict=True))
     return detector, rows
@@ -197,7 +235,9 @@ def _predict_texts(detector: Any, knowledge: Any, response: Any, history: Any) -
     if isinstance(response, str):
         rows = [(knowledge, response, history)]
     else:
-        rows = list(zip(knowledge, response, history or [None] * len(response), strict=True))
+        given = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
+        columns = read_columns(given, "response")
+        rows = list(zip(*(columns.get(name, [None] * len(response)) for name in ROW), strict=True))
     join = number_passages if getattr(detector, "numbers_passages", False) else join_passages
     examples = [
         Example(
@@ -233,8 +273,8 @@ def _explain(number: int, verdict: Prediction, response: str, knowledge: str | S
 
     probability = verdict.probability
     shown = "no probability" if probability is None else f"P(hallucinated) {probability:.3f}"
-    text = knowledge if isinstance(knowledge, str) else " | ".join(knowledge or ["(none)"])
     passages = read_passages("knowledge", knowledge) if knowledge else []
+    text = " | ".join(passages) or "(none)"
     marks = [describe_mark(span) for span in add_evidence(verdict, passages, response).spans]
     reason = verdict.reason or (verdict.text if verdict.label == UNPARSED else "")
     return [
