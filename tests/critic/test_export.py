@@ -15,9 +15,9 @@ from critic.sequence.settings import Settings
 from critic.weights import load_classifier, rescale_head
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit.calibration.score_calibration import ABOVE_ALL_SCORES, ScoreCalibration
-from faithkit.records import Prediction
 from faithkit.errors import UserError
 from faithkit.files.model_folder import Sidecar, write_folder
+from faithkit.records import Prediction
 from faithkit.weights.export import Card, model_card
 
 RANDOM = Random(0)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from data_modules.embedded.layouts import WRITERS
+from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import read_sidecar
 from judge.judge import Judge

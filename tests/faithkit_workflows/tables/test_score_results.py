@@ -87,7 +87,7 @@ def test_test_cases_parse_whatever_the_texts_are(tmp_path_factory, name, respons
     [suite] = root
     assert [suite.get(key) for key in ("tests", "failures", "skipped")] == ["4", "1", "2"]
     assert [[child.tag for child in case] for case in suite] == [["failure"], [], ["skipped"], ["skipped"]]
-    assert suite[0][0].get("message", "").startswith("hallucinated with probability 0.90: unsupported: \"")
+    assert suite[0][0].get("message", "").startswith('hallucinated with probability 0.90: unsupported: "')
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_table_without_labels_gets_marks_a_page_and_the_command_that_labels_ro
     metrics = json.loads((run / "metrics.json").read_text())["metrics"]
     assert list(metrics) == ["test/z/predicted_rate"] and metrics["test/z/predicted_rate"]["value"] == 1
     failures = ET.parse(run / "junit.xml").getroot().findall(".//failure")
-    assert len(failures) == 3 and all("unsupported: \"" in one.get("message", "") for one in failures)
+    assert len(failures) == 3 and all('unsupported: "' in one.get("message", "") for one in failures)
 
 
 def test_labels_give_the_error_rate_and_never_a_verdict(
