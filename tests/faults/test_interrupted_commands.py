@@ -257,7 +257,7 @@ from faithkit import cli
 class Swallows:
     def __del__(self): os.kill(os.getpid(), signal.SIGTERM)
 cli._run = lambda *_: Swallows() and None
-cli.run_script(None, "", "", (), "")
+cli.run_script(None, "score", "", (), "")
 """)
     assert done.returncode == 130 and "interrupted" in done.stderr
 
