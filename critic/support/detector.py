@@ -95,7 +95,7 @@ class SupportDetector:
 
     @property
     def unsure_from(self) -> float:
-        """The probability from which people are told that the detector is unsure, up to the threshold."""
+        """The probability from which the verdict is unsure, up to the threshold."""
         return float(self.model.unsure_from)
 
     @property

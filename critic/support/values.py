@@ -55,7 +55,7 @@ class Pair:
 
     Args:
         relation: equal, computed, in the question, different or absent.
-        closest: The equal value; or else the one of the same kind whose surroundings share most words; None if absent.
+        closest: The equal value, or the value of the same kind with most words in common around it; None if absent.
         shares_head: The surroundings share a word.
     """
 
