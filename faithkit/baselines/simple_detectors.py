@@ -1,7 +1,7 @@
 """Simple detectors that a model is compared with, each fitted on labelled rows as the model was.
 
 A baseline without a fitted threshold is unfairly weak. So word overlap takes its threshold from the rows that the
-model's came from, or from given rows. Given rows also fit boosted trees on counted features, and a second threshold of
+model's came from, or from given rows. Given rows also fit boosted trees on word counts, and a second threshold of
 the model.
 
 >>> from faithkit.records import Example, Prediction
@@ -139,9 +139,9 @@ def predict_baselines(
         ("random", "random", random_predictions(examples), "nothing: a coin for each row"),
     ]
     if data.learn and (counted := fit_counted_features_by_folds(data.rows)) is not None:
-        found.append(("counted", "counted features", counted.predictions(examples), data.name))
+        found.append(("counted", "boosted trees", counted.predictions(examples), data.name))
     if data.counted is not None:
-        found.append(("counted", "counted features", data.counted.predictions(examples), data.name))
+        found.append(("counted", "boosted trees", data.counted.predictions(examples), data.name))
     baselines = [Baseline(key=key, name=name, predictions=rows, fitted_on=on) for key, name, rows, on in found]
     if data.model_predictions and predictions and (refitted := refit_threshold(predictions, data)) is not None:
         baselines.append(refitted)

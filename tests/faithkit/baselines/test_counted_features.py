@@ -122,7 +122,7 @@ def test_a_report_shows_the_trees_and_the_paired_difference() -> None:
     gain = metrics["difference/counted_macro_f1"]
     assert metrics["counted_macro_f1"].value == 1.0
     assert gain.value == pytest.approx(metrics["macro_f1"].value - 1.0) and gain.low <= gain.value <= gain.high < 0
-    assert "counted features" in render_text(*report.headline)
+    assert "boosted trees" in render_text(*report.headline)
     assert not any("counted" in name for name in label_report(test, said, title="t", num_resamples=5).metrics)
 
 

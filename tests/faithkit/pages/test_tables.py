@@ -54,7 +54,7 @@ def test_a_table_is_written_with_its_title_and_caption():
     assert table_cells(table_of("a")) == (["name", "count"], [["a", "1"]], [False, True])
 
 
-BASELINES = ("majority", "word overlap", "response length", "random", "counted features")
+BASELINES = ("majority", "word overlap", "response length", "random", "boosted trees")
 
 
 def table_of_types(min_width: int):

@@ -75,7 +75,7 @@ def test_labels_show_which_model_is_better_beside_baselines(tmp_path: Path, caps
     accuracy = found.accuracy
     assert accuracy is not None and list(accuracy.models) == [GOOD, LENGTH], "the best first"
     assert accuracy.models[GOOD]["macro_f1"].value == 1 and accuracy.models[GOOD]["false_alarms"].value == 0
-    assert set(accuracy.baselines) == {"word overlap", "response length", "counted features"}
+    assert set(accuracy.baselines) == {"word overlap", "response length", "boosted trees"}
     assert found.lines[0].startswith(f"{GOOD} is better than {LENGTH} (macro-F1 +")
     assert (
         found.lines[0].endswith("Holm's p <0.001), on 60 labelled rows.")
