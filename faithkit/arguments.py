@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import wraps
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from faithkit.errors import UserError, choice_hint, nearest, shorten
 from faithkit.records import Example, Turn, passage_text
@@ -27,6 +27,28 @@ MISSING = ("None", "nan", "np.float64(nan)", "<NA>", "NaT")
 TURNS_HINT = 'give texts, or turns such as ("user", "Is it long?") or {"role": "user", "content": "Is it long?"}'
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+class OneResponse(TypedDict, total=False):
+    """The names of a call for one response; of two names of an argument one is given."""
+
+    knowledge: Any
+    context: Any
+    response: str
+    answer: str
+    history: Any
+    question: str | None
+
+
+class ManyResponses(TypedDict, total=False):
+    """The names of a call for a list of responses."""
+
+    knowledge: Any
+    context: Any
+    response: Iterable[str]
+    answer: Iterable[str]
+    history: Any
+    question: Iterable[str | None] | None
 
 
 def wrong(name: str, expected: str, value: Any, hint: str, place: str | None = None) -> UserError:

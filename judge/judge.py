@@ -4,11 +4,21 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from data_modules.reading.fields import read_history
 from faithkit import arguments
-from faithkit.arguments import TEXT_HINT, is_list, read_columns, read_examples, read_passages, read_text, wrong
+from faithkit.arguments import (
+    TEXT_HINT,
+    ManyResponses,
+    OneResponse,
+    is_list,
+    read_columns,
+    read_examples,
+    read_passages,
+    read_text,
+    wrong,
+)
 from faithkit.calibration.score_calibration import ScoreCalibration
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
@@ -145,20 +155,28 @@ class Judge:
 
     @overload
     def judge(
-        self, knowledge: str | Sequence[str], response: str, history: Any = None, *, progress: bool = ...
+        self,
+        knowledge: str | Sequence[str] | None,
+        response: str,
+        history: Any = None,
+        *,
+        question: str | None = None,
+        progress: bool = ...,
     ) -> Prediction: ...
     @overload
     def judge(
-        self, knowledge: Sequence[Any], response: list[str], history: Any = None, *, progress: bool = ...
+        self,
+        knowledge: Sequence[Any],
+        response: list[str],
+        history: Any = None,
+        *,
+        question: Sequence[str | None] | None = None,
+        progress: bool = ...,
     ) -> list[Prediction]: ...
     @overload
-    def judge(
-        self, *, context: str | Sequence[str], response: str, history: Any = None, progress: bool = ...
-    ) -> Prediction: ...
+    def judge(self, *, progress: bool = ..., **names: Unpack[OneResponse]) -> Prediction: ...
     @overload
-    def judge(
-        self, *, context: Sequence[Any], response: list[str], history: Any = None, progress: bool = ...
-    ) -> list[Prediction]: ...
+    def judge(self, *, progress: bool = ..., **names: Unpack[ManyResponses]) -> list[Prediction]: ...
     @arguments.explain_overloads
     def judge(
         self, knowledge: Any, response: Any, history: Any = None, *, progress: bool = True

@@ -24,7 +24,7 @@ from critic.sequence.pair_odds import CHUNK, column_odds, default_batch_tokens, 
 from critic.sequence.settings import Settings, foreign_settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
-from faithkit.arguments import read_examples
+from faithkit.arguments import ManyResponses, OneResponse, read_examples
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
@@ -217,7 +217,13 @@ class Critic:
 
     @overload
     def score(
-        self, knowledge: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
+        self,
+        knowledge: Knowledge,
+        response: str,
+        history: History = None,
+        *,
+        question: str | None = None,
+        **thresholds: Unpack[Thresholds],
     ) -> Prediction: ...
     @overload
     def score(
@@ -225,20 +231,17 @@ class Critic:
         knowledge: Sequence[Knowledge],
         response: list[str],
         history: Sequence[History] | None = None,
+        *,
+        question: Sequence[str | None] | None = None,
         **thresholds: Unpack[Thresholds],
     ) -> list[Prediction]: ...
     @overload
     def score(
-        self, *, context: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
+        self, *, threshold: float | None = None, abstain_at: float | None = None, **names: Unpack[OneResponse]
     ) -> Prediction: ...
     @overload
     def score(
-        self,
-        *,
-        context: Sequence[Knowledge],
-        response: list[str],
-        history: Sequence[History] | None = None,
-        **thresholds: Unpack[Thresholds],
+        self, *, threshold: float | None = None, abstain_at: float | None = None, **names: Unpack[ManyResponses]
     ) -> list[Prediction]: ...
     @arguments.explain_overloads
     def score(
@@ -256,7 +259,7 @@ class Critic:
 
         Args:
             knowledge: A text, or a list of passages, which are joined by spaces; for a list of responses a list of
-                these. `context=` is another name.
+                these. `context=` is another name, and `answer=` of `response`.
             response: A text, or a list of texts.
             history: The turns before the response. Critics do not read it; it is checked, so that critic and tagger
                 have the same interface.

@@ -302,6 +302,15 @@ class _Reader:
                 return None
         return None
 
+    def _cents_behind(self, place: int) -> float:
+        """Reads the part behind a currency, as in "one euro fifty"; 0 if there is none."""
+        if place + 1 >= len(self.words) or self._between(place, place + 1) or not self.words[place].lower.isalpha():
+            return 0.0
+        cents = self.words[place + 1]
+        is_number = cents.kind == NUMBER and cents.norm.isdigit() and 10 <= int(cents.norm) < 100
+        is_counting = self._unit_behind(place + 1) is not None or self._lower(place + 2, place + 3) == ["times"]
+        return int(cents.norm) / 100 if is_number and not is_counting else 0.0
+
     def _read_number(self, place: int) -> Value | None:
         """Reads a number with its unit, a time of day, or a fraction of a unit."""
         word = self.words[place]
@@ -344,15 +353,21 @@ class _Reader:
             return time
         is_ordinal = word.lower in _ORDINALS or self.text[word.end - 2 : word.end].lower() in ("st", "nd", "rd", "th")
         start = last
-        if place and self.words[place - 1].norm in CURRENCIES and self.words[place - 1].sentence == word.sentence:
-            first, unit = place - 1, self.words[place - 1].norm
+        before = self.words[place - 1] if place and not self.used[place - 1] else None
+        if before is not None and before.norm in CURRENCIES and before.sentence == word.sentence:
+            first, unit = place - 1, before.norm
             scale = re.match(r"(m|mn|bn|k)\b", self.text[word.end : word.end + 3])
             amount *= {"m": 1e6, "mn": 1e6, "bn": 1e9, "k": 1e3}[scale[1]] if scale else 1
+            if self._lower(place - 2, place - 1) in (["one"], ["a"]) and (cents := self._cents_behind(place - 1)):
+                first, amount = place - 2, 1 + cents
         elif not is_ordinal and (found := self._unit_behind(start)) is not None:
             last, unit = found, self.words[found].norm
             following = self._lower(last + 1, last + 2)
             if unit == "degree" and following and following[0] in ("c", "f", "celsius", "fahrenheit"):
                 last, unit = last + 1, f"degree {following[0][0]}"
+            elif unit in CURRENCIES and amount == int(amount) and (cents := self._cents_behind(last)):
+                last, amount = last + 1, amount + cents
+                self.used[last] = True
         elif not is_ordinal and (half := self._and_a_half(place)) is not None:
             amount, last, unit = amount + 0.5, half, self.words[half].norm
         else:

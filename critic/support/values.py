@@ -40,7 +40,7 @@ EQUAL, COMPUTED, ASKED, DIFFERENT, ABSENT = "equal", "computed", "in the questio
 UNSUPPORTED = frozenset({DIFFERENT, ABSENT})
 CALENDAR_DAYS = 30.44 * 24 * 60  # minutes of a month
 SMALL = 12  # counts up to this are often made by counting what the context lists
-TOLERANCE, ABOUT, MONTH_TOLERANCE = 1e-4, 0.1, 0.085
+TOLERANCE, ABOUT, MONTH_TOLERANCE = 1e-4, 0.1, 0.09  # two months are eight weeks
 _HALVES, _DOUBLES = (
     frozenset({"half", "halve", "halved", "halves"}),
     frozenset({"double", "doubles", "doubled", "twice", "both", "two"}),
@@ -112,7 +112,11 @@ def _compare(
     is_count = value.kind == PLAIN and isinstance(value.amount, float) and value.amount <= SMALL
     if (is_count or value.is_ordinal) and not any(_counts_the_same(value, other) for other in rivals):
         return None
-    if not rivals and (value.is_unit or (isinstance(value.amount, tuple) and value.amount[4])):
+    if value.is_unit and not shares_head and any(one.text.endswith("ly") for one in (value, *rivals[:1])):
+        return None  # "the monthly period" is no rate
+    is_season = isinstance(value.amount, tuple) and bool(value.amount[4])
+    is_between = value.kind == DURATION and any(other.kind in (DAY, TIME) for other in known)  # of two dates or times
+    if not rivals and (is_season or is_between):
         return None
     return Pair(value, DIFFERENT if rivals else ABSENT, closest, shares_head)
 

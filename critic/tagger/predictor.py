@@ -33,7 +33,7 @@ from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
-from faithkit.arguments import read_examples
+from faithkit.arguments import ManyResponses, OneResponse, read_examples
 from faithkit.detector import TAGGER
 from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
@@ -218,7 +218,13 @@ class Tagger:
 
     @overload
     def predict(
-        self, knowledge: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
+        self,
+        knowledge: Knowledge,
+        response: str,
+        history: History = None,
+        *,
+        question: str | None = None,
+        **thresholds: Unpack[Thresholds],
     ) -> Prediction: ...
     @overload
     def predict(
@@ -226,20 +232,17 @@ class Tagger:
         knowledge: Sequence[Knowledge],
         response: list[str],
         history: Sequence[History] | None = None,
+        *,
+        question: Sequence[str | None] | None = None,
         **thresholds: Unpack[Thresholds],
     ) -> list[Prediction]: ...
     @overload
     def predict(
-        self, *, context: Knowledge, response: str, history: History = None, **thresholds: Unpack[Thresholds]
+        self, *, threshold: float | None = None, span_threshold: float | None = None, **names: Unpack[OneResponse]
     ) -> Prediction: ...
     @overload
     def predict(
-        self,
-        *,
-        context: Sequence[Knowledge],
-        response: list[str],
-        history: Sequence[History] | None = None,
-        **thresholds: Unpack[Thresholds],
+        self, *, threshold: float | None = None, span_threshold: float | None = None, **names: Unpack[ManyResponses]
     ) -> list[Prediction]: ...
     @arguments.explain_overloads
     def predict(
@@ -255,7 +258,7 @@ class Tagger:
 
         Args:
             knowledge: A text, or a list of passages, which are numbered as in RAGTruth ("passage 1:..."); for a list
-                of responses a list of these. `context=` is another name.
+                of responses a list of these. `context=` is another name, and `answer=` of `response`.
             response: A text, or a list of texts.
             history: The turns before the response, the oldest first: texts, `Turn`s, (speaker, text) pairs, or one text
                 for the last turn; for a list of responses a list of these.

@@ -22,7 +22,7 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report
 from faithkit.reports.report import Provenance, Report, Row, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
-from faithkit.statistics.conclusion import Verdict, read_verdict
+from faithkit.statistics.conclusion import Decision, read_decision
 from faithkit.statistics.metric import Metric
 
 REPORT, PAGE = "report.md", "answers.html"
@@ -300,13 +300,13 @@ def suggest_by_verdict(meta: Mapping[str, Any], checkpoint: str | None) -> list[
         meta: Of metrics.json, with the conclusions.
         checkpoint: The model; no folder here, such as a hub name, gets no suggestion.
     """
-    sidecar, verdict = sidecar_of(checkpoint), read_verdict(meta)
+    sidecar, verdict = sidecar_of(checkpoint), read_decision(meta)
     if sidecar is None or verdict is None or sidecar.kind == GENERATOR:
         return []
     path = shlex.quote(str(checkpoint))
-    if verdict is Verdict.BETTER:
+    if verdict is Decision.BETTER:
         return [("publish it", f"faithkit export checkpoint={path} output_dir=DIR")]
-    if verdict is Verdict.TOO_FEW:
+    if verdict is Decision.TOO_FEW:
         test = f"faithkit evaluate benchmark=pairs benchmark.path=FILE checkpoint={path}"
         return [("test it on more rows", test)]
     return [

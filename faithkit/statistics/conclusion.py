@@ -20,7 +20,7 @@ SMALLEST = 0.05  # the smallest difference of interest, of metrics from 0 to 1: 
 STRONGEST = "the strongest simple baseline"
 
 
-class Verdict(StrEnum):
+class Decision(StrEnum):
     """What a difference shows, the least favourable first."""
 
     WORSE = "worse than"
@@ -46,15 +46,15 @@ class Test:
     scale: float = 100
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Decision:
         """Decides by the interval, in the direction of the metric."""
         one = self.difference
         if not has_enough_rows(one):
-            return Verdict.TOO_FEW
+            return Decision.TOO_FEW
         if one.low <= 0 <= one.high:
             is_small = self.scale == 100 and max(-one.low, one.high) <= SMALLEST
-            return Verdict.LEVEL if is_small else Verdict.TOO_FEW
-        return Verdict.BETTER if (one.value > 0) == (one.higher_is_better is not False) else Verdict.WORSE
+            return Decision.LEVEL if is_small else Decision.TOO_FEW
+        return Decision.BETTER if (one.value > 0) == (one.higher_is_better is not False) else Decision.WORSE
 
     @property
     def text(self) -> str:
@@ -73,7 +73,7 @@ def has_enough_rows(difference: Difference) -> bool:
 class Conclusion:
     """A verdict and the sentence that states it with its figures."""
 
-    verdict: Verdict
+    verdict: Decision
     text: str
 
     def to_dict(self) -> dict[str, str]:
@@ -88,25 +88,25 @@ def conclude(name: str, test: Test, *others: Test, title: str = "") -> Conclusio
         name: The system that the others are subtracted from.
         title: What the other system of the first test is, such as the strongest simple baseline.
     """
-    verdict = min((one.verdict for one in (test, *others)), key=list(Verdict).index)
+    verdict = min((one.verdict for one in (test, *others)), key=list(Decision).index)
     rows, groups = test.difference.n, test.difference.num_groups
     size = f"{rows:,} rows{f' in {groups:,} groups' if groups != rows else ''}"
     other = f"{test.other}, {title}" if title else test.other
     figures = "; ".join(
         [test.text, *(one.text + f" against {one.other}" * (one.other != test.other) for one in others)]
     )
-    if verdict is Verdict.TOO_FEW:
+    if verdict is Decision.TOO_FEW:
         is_rough = not has_enough_rows(test.difference)
         reason = f"at least {MIN_ROWS} rows in {MIN_GROUPS} groups are needed" if is_rough else figures
         return Conclusion(verdict, f"{verdict} whether {name} is better than {other}: {size}; {reason}")
-    within = f" within {100 * SMALLEST:.0f} points" if verdict is Verdict.LEVEL else ""
+    within = f" within {100 * SMALLEST:.0f} points" if verdict is Decision.LEVEL else ""
     return Conclusion(verdict, f"{name} is {verdict} {other}{within}, on {size}: {figures}")
 
 
-def read_verdict(meta: Mapping[str, Any]) -> Verdict | None:
+def read_decision(meta: Mapping[str, Any]) -> Decision | None:
     """Reads the least favourable verdict on the test sets of a run from `meta` of metrics.json; None without any."""
     found = [one.verdict for one in read_conclusions(meta).values()]
-    return min(found, key=list(Verdict).index) if found else None
+    return min(found, key=list(Decision).index) if found else None
 
 
 def read_conclusions(meta: Mapping[str, Any]) -> dict[str, Conclusion]:
@@ -114,6 +114,6 @@ def read_conclusions(meta: Mapping[str, Any]) -> dict[str, Conclusion]:
     found, sets = {}, meta.get("test_sets")
     for name, facts in sets.items() if isinstance(sets, Mapping) else ():
         stored = facts.get("conclusion") if isinstance(facts, Mapping) else None
-        if isinstance(stored, Mapping) and (verdict := str(stored.get("verdict")).upper()) in Verdict.__members__:
-            found[name] = Conclusion(Verdict[verdict], str(stored.get("text")))
+        if isinstance(stored, Mapping) and (verdict := str(stored.get("verdict")).upper()) in Decision.__members__:
+            found[name] = Conclusion(Decision[verdict], str(stored.get("text")))
     return found

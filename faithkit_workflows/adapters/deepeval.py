@@ -7,7 +7,8 @@ from typing import Any
 
 from faithkit.arguments import read_probability
 from faithkit.detector import DEFAULT
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool, stored_threshold
+from faithkit.records import FAITHFUL
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, stored_threshold, to_score
 
 with needs_tool("DeepEval", "deepeval"):
     from deepeval.errors import MissingTestCaseParamsError
@@ -45,12 +46,13 @@ class FaithfulnessMetric(BaseMetric):  # type: ignore[misc, unused-ignore]
             if not value:
                 self.error = f"'{name}' of a test case cannot be empty for the metric '{self.__name__}'"
                 raise MissingTestCaseParamsError(self.error)
-        verdict = self._scorer.score_one(test_case.actual_output, context, test_case.input)
-        self.score, self.reason = verdict.score, verdict.reason
-        if verdict.score is None:
-            raise ValueError(f"the detector gave no verdict: {verdict.reason}")
-        self.success = verdict.is_faithful if self.threshold is None else verdict.score >= self.threshold
-        return verdict.score
+        found = self._scorer.score_one(test_case.actual_output, context, test_case.input)
+        score, self.reason = to_score(found), describe(found)
+        self.score = score
+        if score is None:
+            raise ValueError(f"the detector gave no verdict: {self.reason}")
+        self.success = found.label == FAITHFUL if self.threshold is None else score >= self.threshold
+        return score
 
     async def a_measure(self, test_case: LLMTestCase, *args: Any, **kwargs: Any) -> float:
         """Scores a test case; a detector computes, so there is nothing to wait for."""

@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from faithkit.detector import DEFAULT
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool, to_dict, to_score
 
 with needs_tool("Haystack", "haystack"):
     from haystack import component, default_from_dict, default_to_dict
@@ -34,15 +34,15 @@ class FaithfulnessEvaluator:
 
         Returns:
             The mean `score`, `individual_scores` (NaN for a reply of a judge that cannot be read), and `results` with
-            label, probability and unsupported parts of each answer.
+            label, probability and marked spans of each answer.
         """
-        verdicts = self._scorer.score(predicted_answers, contexts, questions or [None] * len(predicted_answers))
-        scores = [float("nan") if verdict.score is None else verdict.score for verdict in verdicts]
-        known = [verdict.score for verdict in verdicts if verdict.score is not None]
+        found = self._scorer.score(predicted_answers, contexts, questions or [None] * len(predicted_answers))
+        scores = [to_score(one) for one in found]
+        known = [score for score in scores if score is not None]
         return {
             "score": fmean(known) if known else float("nan"),
-            "individual_scores": scores,
-            "results": [verdict.to_dict() for verdict in verdicts],
+            "individual_scores": [float("nan") if score is None else score for score in scores],
+            "results": [to_dict(one) for one in found],
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Task(dataset=..., solver=generate(), scorer=faithfulness())  # the context is in
 """
 
 from faithkit.detector import DEFAULT
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
 
 with needs_tool("inspect_ai", "inspect_ai"):
     from anyio.to_thread import run_sync
@@ -29,9 +29,10 @@ def faithfulness(checkpoint: str = DEFAULT, threshold: float | None = None, cont
         answer = state.output.completion
         if not answer.strip():
             return Score.unscored(explanation="the output is empty", reason="no_response")
-        verdict = await run_sync(own.score_one, answer, state.metadata.get(context), state.input_text)
-        if verdict.score is None:
-            return Score.unscored(explanation=verdict.reason, reason="grader_failed")
-        return Score(value=verdict.score, answer=answer, explanation=verdict.reason, metadata=verdict.to_dict())
+        found = await run_sync(own.score_one, answer, state.metadata.get(context), state.input_text)
+        value, explanation = to_score(found), describe(found)
+        if value is None:
+            return Score.unscored(explanation=explanation, reason="grader_failed")
+        return Score(value=value, answer=answer, explanation=explanation, metadata=to_dict(found))
 
     return score

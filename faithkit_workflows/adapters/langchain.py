@@ -9,7 +9,8 @@ from typing import Any
 
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, Verdict, needs_tool
+from faithkit.records import FAITHFUL, Prediction
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_dict, to_score
 
 with needs_tool("LangChain", "langchain_core"):
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -34,8 +35,9 @@ class FaithfulnessEvaluator(RunEvaluator):  # type: ignore[misc, unused-ignore]
     def evaluate_run(self, run: Any, example: Any = None, evaluator_run_id: Any = None) -> EvaluationResult:
         """Scores a run."""
         values = {**(example.inputs or {} if example else {}), **(run.inputs or {}), **(run.outputs or {})}
-        (verdict,) = score_values(self._scorer, [values], self.keys)
-        return EvaluationResult(key="faithfulness", score=verdict.score, value=verdict.label, comment=verdict.reason)
+        (found,) = score_values(self._scorer, [values], self.keys)
+        score, comment = to_score(found), describe(found)
+        return EvaluationResult(key="faithfulness", score=score, value=found.label, comment=comment)
 
 
 class UnfaithfulAnswer(ValueError):
@@ -72,25 +74,27 @@ class FaithfulnessGuard(Runnable[Values, dict[str, Any]]):  # type: ignore[misc,
     ) -> list[Any]:
         """Checks answers in one batch."""
         try:
-            verdicts = score_values(self._scorer, inputs, self.keys)
+            predictions = score_values(self._scorer, inputs, self.keys)
         except UserError as error:  # of one row: the others are judged without it
             if not return_exceptions:
                 raise
             alone = (self.batch([one], config, return_exceptions=True)[0] for one in inputs)
             return [error] if len(inputs) == 1 else list(alone)
-        found = [self._guard(values, verdict) for values, verdict in zip(inputs, verdicts, strict=True)]
+        found = [self._guard(values, prediction) for values, prediction in zip(inputs, predictions, strict=True)]
         if not return_exceptions and (stopped := [one for one in found if isinstance(one, Exception)]):
             raise stopped[0]
         return found
 
-    def _guard(self, values: Values, verdict: Verdict) -> dict[str, Any] | UnfaithfulAnswer:
-        passed = {**values, "faithfulness": {"score": verdict.score, **verdict.to_dict()}}
-        if verdict.is_faithful:
+    def _guard(self, values: Values, prediction: Prediction) -> dict[str, Any] | UnfaithfulAnswer:
+        passed = {**values, "faithfulness": {"score": to_score(prediction), **to_dict(prediction)}}
+        if prediction.label == FAITHFUL:
             return passed
-        return UnfaithfulAnswer(verdict.reason) if self.fallback is None else passed | {self.keys[0]: self.fallback}
+        return (
+            UnfaithfulAnswer(describe(prediction)) if self.fallback is None else passed | {self.keys[0]: self.fallback}
+        )
 
 
-def score_values(scorer: FaithfulnessScorer, rows: Sequence[Values], keys: Sequence[str]) -> list[Verdict]:
+def score_values(scorer: FaithfulnessScorer, rows: Sequence[Values], keys: Sequence[str]) -> list[Prediction]:
     """Scores rows by the names of answer, context and question; the answer may be a message."""
     answer, context, question = keys
     if missing := [key for row in rows for key in (answer, context) if key not in row]:

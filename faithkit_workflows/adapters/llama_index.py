@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from faithkit.detector import DEFAULT
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, needs_tool
+from faithkit.records import FAITHFUL
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
 
 with needs_tool("LlamaIndex", "llama_index"):
     from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
@@ -32,16 +33,17 @@ class FaithfulnessEvaluator(BaseEvaluator):  # type: ignore[misc, unused-ignore]
         **kwargs: Any,
     ) -> EvaluationResult:
         """Scores a response; a reply of a judge that cannot be read is an invalid result."""
-        verdict = await self._scorer.ascore_one(response, contexts, query)
+        found = await self._scorer.ascore_one(response, contexts, query)
+        score, feedback = to_score(found), describe(found)
         return EvaluationResult(
             query=query,
             response=response,
             contexts=list(contexts) if isinstance(contexts, Sequence) and not isinstance(contexts, str) else None,
-            passing=verdict.is_faithful,
-            score=verdict.score,
-            feedback=verdict.reason,
-            invalid_result=verdict.score is None,
-            invalid_reason=verdict.reason if verdict.score is None else None,
+            passing=found.label == FAITHFUL,
+            score=score,
+            feedback=feedback,
+            invalid_result=score is None,
+            invalid_reason=feedback if score is None else None,
         )
 
     def _get_prompts(self) -> dict[str, Any]:

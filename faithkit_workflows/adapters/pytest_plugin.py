@@ -41,8 +41,9 @@ def assert_faithful(request: pytest.FixtureRequest) -> Callable[..., None]:
     """
     from faithkit import arguments
     from faithkit.detector import DEFAULT
-    from faithkit_workflows.adapters.scorer import read_verdict, stored_threshold
-    from faithkit_workflows.detectors.assertions import explain_failures, judge_rows
+    from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED
+    from faithkit_workflows.adapters.scorer import stored_threshold
+    from faithkit_workflows.detectors.assertions import explain_failures, is_failure, judge_rows
 
     @arguments.explain_keywords
     def faithful(*, checkpoint: Any = None, threshold: float | None = None) -> tuple[Any, float | None]:
@@ -57,10 +58,11 @@ def assert_faithful(request: pytest.FixtureRequest) -> Callable[..., None]:
     def assert_faithful(knowledge: Any, response: Any, history: Any = None) -> None:
         __tracebackhide__ = True
         detector, rows = judge_rows(knowledge, response, history, by=checkpoint, threshold=threshold)
-        verdicts = [read_verdict(found, answer, threshold) for found, answer, _ in rows]
-        worst = max(verdicts, key=lambda one: (not one.is_faithful, one.probability or 0))
+        by_failure = [(is_failure(found, threshold), found.probability or 0, found) for found, *_ in rows]
+        failed, _, worst = max(by_failure, key=lambda row: row[:2])
         used = stored_threshold(checkpoint) if threshold is None else threshold
-        properties = {"probability": worst.probability, "threshold": used, "verdict": worst.label}
+        label = worst.label if worst.label == UNPARSED else HALLUCINATED if failed else FAITHFUL
+        properties = {"probability": worst.probability, "threshold": used, "verdict": label}
         request.node.user_properties += properties.items()  # as record_property, which warns about JUnit's schema
         if message := explain_failures(detector, rows, threshold):
             raise AssertionError(message)

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from faithkit.detector import DEFAULT
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, Verdict, needs_tool
+from faithkit.records import FAITHFUL, Prediction
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, needs_tool, to_score
 
 with needs_tool("ragas", "ragas"):
     from ragas.dataset_schema import SingleTurnSample
@@ -34,8 +35,8 @@ class FaithfulnessMetric(SingleTurnMetric, SimpleBaseMetric):  # type: ignore[mi
         """Does nothing: the detector is loaded already."""
 
     async def _single_turn_ascore(self, sample: SingleTurnSample, callbacks: Any) -> float:
-        verdict = await self._scorer.ascore_one(sample.response, sample.retrieved_contexts, sample.user_input)
-        return float(self._to_result(verdict).value)
+        found = await self._scorer.ascore_one(sample.response, sample.retrieved_contexts, sample.user_input)
+        return float(self._to_result(found).value)
 
     def score(self, **kwargs: Any) -> MetricResult:
         """Scores one sample: `response`, `retrieved_contexts` and perhaps `user_input`."""
@@ -48,13 +49,17 @@ class FaithfulnessMetric(SingleTurnMetric, SimpleBaseMetric):  # type: ignore[mi
     def batch_score(self, inputs: Sequence[Mapping[str, Any]]) -> list[MetricResult]:
         """Scores samples in one batch."""
         names = ("response", "retrieved_contexts", "user_input")
-        verdicts = self._scorer.score(*([one.get(name) for one in inputs] for name in names))
-        return [self._to_result(verdict) for verdict in verdicts]
+        found = self._scorer.score(*([one.get(name) for one in inputs] for name in names))
+        return [self._to_result(one) for one in found]
 
     async def abatch_score(self, inputs: Sequence[Mapping[str, Any]]) -> list[MetricResult]:
         """Scores samples in one batch, in a thread."""
         return await asyncio.to_thread(self.batch_score, inputs)
 
-    def _to_result(self, verdict: Verdict) -> MetricResult:
-        score = verdict.score if self._scorer.threshold is None or verdict.score is None else verdict.is_faithful
-        return MetricResult(float("nan") if score is None else float(score), reason=verdict.reason)
+    def _to_result(self, found: Prediction) -> MetricResult:
+        score = to_score(found)
+        if score is None:
+            score = float("nan")
+        elif self._scorer.threshold is not None:
+            score = float(found.label == FAITHFUL)
+        return MetricResult(score, reason=describe(found))

@@ -3,51 +3,19 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from threading import Lock
 from typing import Any
 
 from faithkit import arguments
 from faithkit.detector import DEFAULT
+from faithkit.evidence import describe_mark
 from faithkit.packages import missing_package
-from faithkit.records import FAITHFUL, HALLUCINATED, TEXT_KEYS, UNPARSED, Prediction
-from faithkit_workflows.detectors.assertions import check, find_detector, is_failure
+from faithkit.records import FAITHFUL, TEXT_KEYS, UNPARSED, Prediction, span_to_dict
+from faithkit_workflows.detectors.assertions import check, find_detector
 
 _ONE_AT_A_TIME = Lock()  # tools call from several threads, and a detector is used by one
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """A detector's verdict on one answer.
-
-    Args:
-        score: 1 - P(hallucinated), so 1 is faithful; without a probability 1 or 0 by the label; None if unparsed.
-        label: faithful, hallucinated or unparsed.
-        probability: P(hallucinated); None if the detector gives none.
-        unsupported: The marked parts of the answer.
-    """
-
-    score: float | None
-    label: str
-    probability: float | None = None
-    unsupported: tuple[str, ...] = ()
-
-    @property
-    def is_faithful(self) -> bool:
-        """Reports whether the answer passes."""
-        return self.label == FAITHFUL
-
-    @property
-    def reason(self) -> str:
-        """Describes the verdict in one line."""
-        probability = "" if self.probability is None else f", P(hallucinated) {self.probability:.3f}"
-        parts = f"; not supported: {', '.join(map(repr, self.unsupported))}" if self.unsupported else ""
-        return f"{self.label}{probability}{parts}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Converts to plain values, as tools store them."""
-        return {"label": self.label, "probability": self.probability, "unsupported": list(self.unsupported)}
 
 
 class FaithfulnessScorer:
@@ -66,8 +34,8 @@ class FaithfulnessScorer:
         self.checkpoint = arguments.read_path(checkpoint, "checkpoint")
         find_detector(self.checkpoint)
 
-    def score(self, answers: Sequence[Any], contexts: Sequence[Any], questions: Sequence[Any]) -> list[Verdict]:
-        """Scores answers in one batch.
+    def score(self, answers: Sequence[Any], contexts: Sequence[Any], questions: Sequence[Any]) -> list[Prediction]:
+        """Judges answers in one batch; `to_score` and `describe` read the results.
 
         Args:
             contexts: For each answer a text, or a list of passages: texts, or the documents of any tool.
@@ -87,15 +55,34 @@ class FaithfulnessScorer:
         histories = [[question] if question else [] for question in questions]
         with _ONE_AT_A_TIME:
             found = check(contexts, answers, histories, by=self.checkpoint, threshold=self.threshold)
-        return [read_verdict(one, answer, self.threshold) for one, answer in zip(found, answers, strict=True)]
+        return [replace(one, label=one.label or FAITHFUL) for one in found]  # an abstention marks nothing
 
-    def score_one(self, answer: Any, context: Any, question: Any = None) -> Verdict:
-        """Scores one answer."""
+    def score_one(self, answer: Any, context: Any, question: Any = None) -> Prediction:
+        """Judges one answer."""
         return self.score([answer], [context], [question])[0]
 
-    async def ascore_one(self, answer: Any, context: Any, question: Any = None) -> Verdict:
-        """Scores one answer in a thread, so that requests of other tasks go on."""
+    async def ascore_one(self, answer: Any, context: Any, question: Any = None) -> Prediction:
+        """Judges one answer in a thread, so that requests of other tasks go on."""
         return await asyncio.to_thread(self.score_one, answer, context, question)
+
+
+def to_score(found: Prediction) -> float | None:
+    """Returns 1 - P(hallucinated); without a probability 1 or 0 by the label, and None if there is no verdict."""
+    if found.label == UNPARSED:
+        return None
+    return float(found.label == FAITHFUL) if found.probability is None else 1 - found.probability
+
+
+def describe(found: Prediction) -> str:
+    """Describes a result in one line: label, probability, and each mark with its reason and sentence."""
+    probability = "" if found.probability is None else f", P(hallucinated) {found.probability:.3f}"
+    marks = f"; not supported: {'; '.join(map(describe_mark, found.spans))}" if found.spans else ""
+    return f"{found.label}{probability}{marks}"
+
+
+def to_dict(found: Prediction) -> dict[str, Any]:
+    """Converts to plain values, as tools store them."""
+    return {"label": found.label, "probability": found.probability, "spans": [span_to_dict(s) for s in found.spans]}
 
 
 def read_context(context: Any) -> Any:
@@ -106,17 +93,6 @@ def read_context(context: Any) -> Any:
 def _read_passage(passage: Any) -> Any:
     found = (getattr(passage, name, None) for name in TEXT_KEYS)
     return passage if isinstance(passage, str) else next((text for text in found if isinstance(text, str)), passage)
-
-
-def read_verdict(found: Prediction, answer: str, threshold: float | None = None) -> Verdict:
-    """Reads the result of any detector about an answer; a threshold replaces the detector's label."""
-    label, probability = found.label, found.probability
-    if label != UNPARSED:
-        label = HALLUCINATED if is_failure(found, threshold) else FAITHFUL
-    score = {FAITHFUL: 1.0, HALLUCINATED: 0.0}.get(label) if probability is None else 1 - probability
-    spans = found.spans if label == HALLUCINATED else ()
-    texts = tuple(answer[span.start : span.end] for span in spans)
-    return Verdict(score=score, label=label, probability=probability, unsupported=texts)
 
 
 @cache

@@ -8,7 +8,8 @@ from typing import Any
 
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer
+from faithkit.records import FAITHFUL
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, to_score
 
 
 class FaithfulnessReward:
@@ -45,8 +46,9 @@ class FaithfulnessReward:
         rewards: list[float | None] = [0.0] * len(answers)
         places = [place for place, answer in enumerate(answers) if answer.strip()]
         rows = (answers, columns[self.context], questions)
-        verdicts = self._scorer.score(*([column[place] for place in places] for column in rows))
-        for place, verdict in zip(places, verdicts, strict=True):
-            is_plain = self._scorer.threshold is None or verdict.score is None
-            rewards[place] = verdict.score if is_plain else float(verdict.is_faithful)
+        predictions = self._scorer.score(*([column[place] for place in places] for column in rows))
+        for place, found in zip(places, predictions, strict=True):
+            score = to_score(found)
+            is_plain = self._scorer.threshold is None or score is None
+            rewards[place] = score if is_plain else float(found.label == FAITHFUL)
         return rewards

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from faithkit.pages.page_tables import format_percent
-from faithkit.statistics.conclusion import Conclusion, Verdict
+from faithkit.statistics.conclusion import Conclusion, Decision
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.invariances import AGAIN, DESCRIPTIONS, ORDER, SINGLE, Invariance
 from faithkit_workflows.audit.measures import Accuracy, Detection
@@ -137,7 +137,7 @@ def _on_labels(figures: Figures) -> Iterator[Fault]:
     accuracy = figures.accuracy
     if accuracy is None:
         return
-    if accuracy.conclusion.verdict is Verdict.WORSE:
+    if accuracy.conclusion.verdict is Decision.WORSE:
         yield Fault(BASELINE, f"On the labelled rows {accuracy.conclusion.text}.")
     error = accuracy.systems[figures.name].get("ece_debiased")
     if error is not None and (error.low or 0) > MAX_ERROR:

@@ -11,7 +11,7 @@ from typing import Any
 from faithkit.baselines.word_overlap import overlap_predictions
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.statistics.bootstrap import share
-from faithkit.statistics.conclusion import Verdict
+from faithkit.statistics.conclusion import Decision
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.audit.asking import NOT_ASKED, Asker
 from faithkit_workflows.audit.faults import Fault, Figures, find_faults, find_weaknesses
@@ -25,9 +25,9 @@ VERSION = 1  # raised when the same detector can get another verdict
 ANSWERS = "answers.jsonl"
 SMALLEST = 1e-9  # share of words that are not in the context: a single one is enough
 AGAINST_OVERLAP = {
-    Verdict.WORSE: "worse than word overlap",
-    Verdict.LEVEL: "no better than word overlap",
-    Verdict.TOO_FEW: "not shown to be better than word overlap",
+    Decision.WORSE: "worse than word overlap",
+    Decision.LEVEL: "no better than word overlap",
+    Decision.TOO_FEW: "not shown to be better than word overlap",
 }
 SHARE_OF_CASES, SHARE_OF_VARIANTS = 0.4, 0.75  # of the time that is left, as far as it is needed
 
@@ -68,10 +68,10 @@ class Audit:
             found = ", ".join(f"{name} ({100 * rate.value:.0f}%)" for name, rate in self.weak_on.items())
             parts.append(f"weak on {found}")
         against = self.figures.against_overlap
-        if against is not None and against.verdict is not Verdict.BETTER:
+        if against is not None and against.verdict is not Decision.BETTER:
             parts.append(AGAINST_OVERLAP[against.verdict])
         accuracy = self.figures.accuracy
-        if accuracy is not None and accuracy.conclusion.verdict in (Verdict.LEVEL, Verdict.TOO_FEW):
+        if accuracy is not None and accuracy.conclusion.verdict in (Decision.LEVEL, Decision.TOO_FEW):
             parts.append("not shown to be better than simple baselines on the labelled rows")
         joint = "; " if self.faults else ", but "
         return f"{joint.join([parts[0], ', and '.join(parts[1:])])}." if parts[1:] else f"{parts[0]}."

@@ -26,8 +26,8 @@ from faithkit.statistics.conclusion import (
     SMALLEST,
     STRONGEST,
     Conclusion,
+    Decision,
     Test,
-    Verdict,
     conclude,
     has_enough_rows,
 )
@@ -273,9 +273,9 @@ def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> s
 
     def relation(name: str) -> str:
         verdict = tests[name].verdict
-        if verdict is Verdict.BETTER and p_values[name] < SIGNIFICANT:
+        if verdict is Decision.BETTER and p_values[name] < SIGNIFICANT:
             return BETTER
-        return EQUIVALENT if verdict is Verdict.LEVEL else UNDECIDED
+        return EQUIVALENT if verdict is Decision.LEVEL else UNDECIDED
 
     parts = {how: [found[name] for name in tests if relation(name) == how] for how in (BETTER, EQUIVALENT, UNDECIDED)}
     described = ", and ".join(f"{how} {' and '.join(names)}" for how, names in parts.items() if names)

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from faithkit import arguments
-from faithkit.arguments import is_list, read_columns, read_passages, read_turns
+from faithkit.arguments import ManyResponses, OneResponse, is_list, read_columns, read_passages, read_turns
 from faithkit.detector import DEFAULT
 from faithkit.errors import UserError
 from faithkit.evidence import add_evidence, describe_mark
@@ -32,40 +32,28 @@ METHODS = ("score", "predict", "judge")  # of a critic, a tagger and a judge
 
 @overload
 def check(
-    knowledge: Any, response: str, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
-) -> Prediction: ...
-@overload
-def check(
-    knowledge: Any, response: Iterable[str], history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
-) -> list[Prediction]: ...
-@overload
-def check(
-    *, context: Any, response: str, history: Any = None, by: Any = DEFAULT, threshold: float | None = None
-) -> Prediction: ...
-@overload
-def check(
-    *, context: Any, response: Iterable[str], history: Any = None, by: Any = DEFAULT, threshold: float | None = None
-) -> list[Prediction]: ...
-@overload
-def check(
+    knowledge: Any,
+    response: str,
+    history: Any = None,
     *,
-    context: Any,
-    answer: str,
     question: str | None = None,
-    history: Any = None,
     by: Any = DEFAULT,
     threshold: float | None = None,
 ) -> Prediction: ...
 @overload
 def check(
-    *,
-    context: Any,
-    answer: Iterable[str],
-    question: Iterable[str | None] | None = None,
+    knowledge: Any,
+    response: Iterable[str],
     history: Any = None,
+    *,
+    question: Iterable[str | None] | None = None,
     by: Any = DEFAULT,
     threshold: float | None = None,
 ) -> list[Prediction]: ...
+@overload
+def check(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[OneResponse]) -> Prediction: ...
+@overload
+def check(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[ManyResponses]) -> list[Prediction]: ...
 @arguments.explain_overloads
 def check(
     knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
@@ -130,22 +118,18 @@ def _with_evidence(found: Prediction, knowledge: Any, response: str) -> Predicti
 
 @overload
 def assert_faithful(
-    knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None
-) -> None: ...
-@overload
-def assert_faithful(
-    *, context: Any, response: Any, history: Any = None, by: Any = DEFAULT, threshold: float | None = None
-) -> None: ...
-@overload
-def assert_faithful(
-    *,
-    context: Any,
-    answer: Any,
-    question: Any = None,
+    knowledge: Any,
+    response: Any,
     history: Any = None,
+    *,
+    question: Any = None,
     by: Any = DEFAULT,
     threshold: float | None = None,
 ) -> None: ...
+@overload
+def assert_faithful(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[OneResponse]) -> None: ...
+@overload
+def assert_faithful(*, by: Any = DEFAULT, threshold: float | None = None, **names: Unpack[ManyResponses]) -> None: ...
 @arguments.explain_overloads
 def assert_faithful(
     knowledge: Any, response: Any, history: Any = None, *, by: Any = DEFAULT, threshold: float | None = None

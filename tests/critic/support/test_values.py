@@ -93,3 +93,18 @@ def test_any_texts_are_compared_and_values_point_into_them(context: str, answer:
 @given(VALUE_TEXTS)
 def test_a_context_supports_itself(text: str) -> None:
     assert not [pair for pair in compare_values(text, text) if pair.is_unsupported]
+
+
+@pytest.mark.parametrize(
+    ("text", "amounts"),
+    [
+        ("One euro fifty for each delay.", [1.5]),
+        ("Two dollars fifty.", [2.5]),
+        ("Two euros, 20 minutes later.", [2.0, 20.0]),
+        ("5 euros 20 times.", [5.0, 20.0]),
+        ("20 € 30 people.", [20.0, 30.0]),
+        ("From 20 € to € 30.", [20.0, 30.0]),
+    ],
+)
+def test_a_currency_belongs_to_one_number(text: str, amounts: list[float]) -> None:
+    assert [value.amount for value in read_values(text)] == amounts

@@ -16,7 +16,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.label_tables import label_report
 from faithkit.reports.response_report import compare_systems
 from faithkit.statistics.bootstrap import Difference, Groups
-from faithkit.statistics.conclusion import Test, Verdict, conclude
+from faithkit.statistics.conclusion import Decision, Test, conclude
 from faithkit.statistics.metric import Metric, average_runs
 
 
@@ -33,7 +33,7 @@ def rows(count: int) -> list[Example]:
     return found
 
 
-def verdict_of(examples: list[Example], right: int, *, fits_tested: bool = True) -> tuple[Verdict, str]:
+def verdict_of(examples: list[Example], right: int, *, fits_tested: bool = True) -> tuple[Decision, str]:
     """Concludes on a model that is right about so many of ten rows, with scores that rank no row."""
     predictions = {}
     for place, row in enumerate(examples):
@@ -46,8 +46,8 @@ def verdict_of(examples: list[Example], right: int, *, fits_tested: bool = True)
     return found.conclusion.verdict, found.conclusion.text
 
 
-@pytest.mark.parametrize(("right", "verdict"), [(10, Verdict.BETTER), (3, Verdict.WORSE)])
-def test_the_interval_of_the_difference_decides(right: int, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("right", "verdict"), [(10, Decision.BETTER), (3, Decision.WORSE)])
+def test_the_interval_of_the_difference_decides(right: int, verdict: Decision) -> None:
     found, text = verdict_of(rows(100), right)
     assert found is verdict
     assert text.startswith(
@@ -63,40 +63,40 @@ def difference(low: float, high: float, n: int = 200) -> Difference:
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (-0.218, 0.187, Verdict.TOO_FEW),  # neither direction is excluded, nor a difference of interest
-        (-0.051, 0.02, Verdict.TOO_FEW),
-        (-0.05, 0.05, Verdict.LEVEL),
-        (0.001, 0.03, Verdict.BETTER),
-        (-0.3, -0.001, Verdict.WORSE),
+        (-0.218, 0.187, Decision.TOO_FEW),  # neither direction is excluded, nor a difference of interest
+        (-0.051, 0.02, Decision.TOO_FEW),
+        (-0.05, 0.05, Decision.LEVEL),
+        (0.001, 0.03, Decision.BETTER),
+        (-0.3, -0.001, Decision.WORSE),
     ],
 )
 def test_only_an_interval_within_the_smallest_difference_of_interest_shows_equivalence(
-    low: float, high: float, verdict: Verdict
+    low: float, high: float, verdict: Decision
 ) -> None:
     test = Test(metric="macro-F1", other="b", difference=difference(low, high))
     found = conclude("a", test)
     assert test.verdict is found.verdict is verdict and test.text in found.text
-    assert ("within 5 points" in found.text) == (verdict is Verdict.LEVEL)
+    assert ("within 5 points" in found.text) == (verdict is Decision.LEVEL)
     perplexity = Test(metric="perplexity", other="b", difference=difference(low, high), scale=1)
-    assert perplexity.verdict is not Verdict.LEVEL, "its smallest difference of interest is not known"
+    assert perplexity.verdict is not Decision.LEVEL, "its smallest difference of interest is not known"
 
 
 def test_a_wide_interval_is_no_equivalence_of_a_model_and_a_baseline() -> None:
     found, text = verdict_of(rows(100), 7)
-    assert found is Verdict.TOO_FEW and text.startswith("too few rows to decide whether the model is better than ")
+    assert found is Decision.TOO_FEW and text.startswith("too few rows to decide whether the model is better than ")
     assert "100 rows; macro-F1 " in text
 
 
 def test_few_rows_or_groups_decide_nothing() -> None:
     found, text = verdict_of(rows(20), 10)
-    assert found is Verdict.TOO_FEW and "20 rows; at least 30 rows in 10 groups are needed" in text
+    assert found is Decision.TOO_FEW and "20 rows; at least 30 rows in 10 groups are needed" in text
     found, text = verdict_of([replace(row, group="a" if row.id[-1] > "4" else "b") for row in rows(100)], 10)
-    assert found is Verdict.TOO_FEW and "100 rows in 2 groups" in text
+    assert found is Decision.TOO_FEW and "100 rows in 2 groups" in text
 
 
 def test_with_a_threshold_from_other_data_the_ranking_must_be_better_too() -> None:
     found, text = verdict_of(rows(100), 10, fits_tested=False)
-    assert found is Verdict.WORSE and "macro-F1 +" in text and "AUROC, without a threshold, -" in text
+    assert found is Decision.WORSE and "macro-F1 +" in text and "AUROC, without a threshold, -" in text
 
 
 def test_of_perplexity_the_lower_is_better() -> None:

@@ -26,7 +26,7 @@ def test_a_saved_pipeline_scores_answers() -> None:
     first, second = found["individual_scores"]
     assert first > 0.5 > second and found["score"] == pytest.approx((first + second) / 2)
     assert [one["label"] for one in found["results"]] == ["faithful", "hallucinated"]
-    assert run(pipeline, [SUPPORTED, UNSUPPORTED])["results"][1]["unsupported"]
+    assert run(pipeline, [SUPPORTED, UNSUPPORTED])["results"][1]["spans"][0]["evidence"]["reason"]
 
 
 def test_what_cannot_be_judged_stops_the_pipeline() -> None:

@@ -12,7 +12,7 @@ import pytest
 from faithkit import Judge, check
 from faithkit.errors import UserError
 from faithkit.packages import TOOLS
-from faithkit_workflows.adapters.scorer import FaithfulnessScorer, read_verdict, stored_threshold
+from faithkit_workflows.adapters.scorer import FaithfulnessScorer, describe, stored_threshold, to_score
 from tests.faithkit_workflows.adapters.cases import PASSAGES, QUESTION, SUPPORTED, UNSUPPORTED
 from tests.judge.engines import SetEngine
 from tests.running import ROOT
@@ -43,10 +43,21 @@ def test_a_score_is_the_probability_of_faithful_and_a_batch_gives_what_single_ca
     for verdict, answer, question in zip(verdicts, answers, questions, strict=True):
         alone = scorer.score_one(answer, PASSAGES, question)
         assert alone.label == verdict.label and alone.score == pytest.approx(verdict.score, abs=1e-5)
-        assert verdict.score == pytest.approx(1 - check(PASSAGES, answer, question).probability, abs=1e-5)
-    assert [verdict.is_faithful for verdict in verdicts] == [True, False, True]
-    assert verdicts[1].unsupported and verdicts[1].unsupported[0] in UNSUPPORTED
+        assert to_score(verdict) == pytest.approx(1 - check(PASSAGES, answer, question).score, abs=1e-5)
+    assert [verdict.label for verdict in verdicts] == ["faithful", "hallucinated", "faithful"]
     assert scorer.score([], [], []) == []
+
+
+def test_each_mark_has_its_evidence_in_the_passages_and_in_the_line_of_its_description(
+    scorer: FaithfulnessScorer,
+) -> None:
+    found = scorer.score_one(UNSUPPORTED, PASSAGES)
+    for span in found.spans:
+        assert span.text == UNSUPPORTED[span.start : span.end] and span.evidence is not None
+        place = slice(span.evidence.start, span.evidence.end)
+        assert PASSAGES[span.evidence.passage][place] == span.evidence.text
+        assert span.text in describe(found) and span.evidence.reason in describe(found)
+    assert found.spans
 
 
 def test_the_documents_of_a_tool_are_read_as_texts_are(scorer: FaithfulnessScorer) -> None:
@@ -60,18 +71,17 @@ def test_the_documents_of_a_tool_are_read_as_texts_are(scorer: FaithfulnessScore
 def test_a_threshold_changes_the_label_alone(scorer: FaithfulnessScorer) -> None:
     own = scorer.score_one(UNSUPPORTED, PASSAGES)
     patient = FaithfulnessScorer(threshold=1).score_one(UNSUPPORTED, PASSAGES)
-    assert (own.is_faithful, patient.is_faithful) == (False, True) and own.score == pytest.approx(patient.score)
-    assert patient.unsupported == ()
+    assert (own.label, patient.label) == ("hallucinated", "faithful") and own.score == pytest.approx(patient.score)
+    assert patient.spans == ()
     assert 0 < (stored_threshold("default") or 0) < 1
     assert copy.deepcopy(scorer).score_one(UNSUPPORTED, PASSAGES) == own  # trainers copy rewards
 
 
 def test_a_judge_without_a_probability_counts_by_its_label_and_an_unreadable_reply_has_no_score() -> None:
     told = Judge(SetEngine(weighs=lambda prompt: {"Yes": 0.9, "No": 0.1})).judge(PASSAGES, UNSUPPORTED)
-    assert read_verdict(told, UNSUPPORTED).score == pytest.approx(0.1)
+    assert to_score(told) == pytest.approx(0.1)
     silent = Judge(SetEngine(problem=lambda prompt: "down")).judge(PASSAGES, UNSUPPORTED)
-    verdict = read_verdict(silent, UNSUPPORTED, 0.5)
-    assert verdict.score is None and not verdict.is_faithful and verdict.reason == "unparsed"
+    assert to_score(silent) is None and describe(silent) == "unparsed"
 
 
 @pytest.mark.parametrize(

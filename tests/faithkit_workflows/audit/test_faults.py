@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faithkit.statistics.conclusion import Conclusion, Verdict
+from faithkit.statistics.conclusion import Conclusion, Decision
 from faithkit_workflows.audit import faults
 from faithkit_workflows.audit.audit_page import describe_faults, write_audit_page
 from faithkit_workflows.audit.invariances import LATE
@@ -58,10 +58,10 @@ def test_without_a_fault_the_headline_says_that_counting_words_finds_as_much(tmp
     )
     assert score is not None and by_overlap is not None and against is not None
     assert f"mutation score {100 * (score.value - by_overlap.value):+.1f} [" in against.text
-    for verdict in Verdict:
+    for verdict in Decision:
         figures = replace(done.figures, against_overlap=Conclusion(verdict, ""))
         has_only_this = replace(done, figures=figures).headline == "No fault."
-        assert has_only_this == (verdict is Verdict.BETTER), "word overlap decides too"
+        assert has_only_this == (verdict is Decision.BETTER), "word overlap decides too"
 
 
 def test_the_default_detector_is_neither_constant_nor_a_shortcut(tmp_path: Path) -> None:
