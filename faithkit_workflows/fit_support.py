@@ -203,7 +203,7 @@ def choose_thresholds(
     """Chooses the threshold of each aim, with the recall and the false alarms that it has on the rows.
 
     Balanced: the best macro-F1 with at most 15% false alarms. Precision: the highest recall with at most 5%. Recall:
-    the fewest false alarms with a recall of at least 80%. Found, missed, false alarms and rightly passed are counted by
+    the fewest false alarms with a recall of at least 80%, and no less than balanced. Found, missed, false alarms and rightly passed are counted by
     group, so that a share of hallucinated answers can be corrected by them (`faithkit.metrics.judge_error`).
     """
     import numpy as np
@@ -222,6 +222,7 @@ def choose_thresholds(
         PRECISION: np.where(usable & (alarms <= MAX_FALSE_ALARMS_PRECISE), recall, -1).argmax(),
         RECALL: np.where(usable & (recall >= MIN_RECALL), 1 - alarms, -1).argmax(),
     }
+    chosen[RECALL] = max(chosen[BALANCED], chosen[RECALL])  # cuts fall: never less recall than balanced
     found: dict[str, dict[str, Any]] = {}
     for aim, place in chosen.items():
         threshold = float(f"{np.clip(cuts[place], 0, 1) - 5e-5:.4f}")  # so that rounding loses no row

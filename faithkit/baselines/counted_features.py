@@ -18,6 +18,7 @@ counting. It is fitted on the detector's training rows, and its threshold is cho
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -30,6 +31,7 @@ from faithkit.token_overlap import greedy_runs, lcs_length
 from faithkit.words import STOP_WORDS, cased_words, unicode_words, word_set
 
 MAX_ROWS = 20_000  # of training rows, those that the trees are fitted on: more change little and cost time
+SMALL = 5_000  # rows that one thread fits fastest
 MIN_ROWS = 20  # fewer of a class teach nothing
 # Of a knowledge, the words in which copied runs and the common subsequence are looked for: both read it once for every
 # word of the response. All that is counted without regard to places reads the whole knowledge.
@@ -89,6 +91,7 @@ class CountedFeatures:
         scikit-learn is imported here: that takes 1.3 CPU-seconds, which no start of a script should wait for.
         """
         from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits
 
         gold = np.asarray(label, bool)
         rows = np.arange(len(gold)).tolist()
@@ -99,7 +102,9 @@ class CountedFeatures:
             learning_rate=0.06, max_iter=120, max_leaf_nodes=12, min_samples_leaf=20, l2_regularization=1.0,
             early_stopping=False, random_state=seed,
         )  # fmt: skip
-        return cls(trees.fit(features, gold[rows]))
+        # Threads wait longer for each other than few rows take, above all beside those of torch.
+        with threadpool_limits(1 if len(rows) < SMALL else None, user_api="openmp"):
+            return cls(trees.fit(features, gold[rows]))
 
     def score(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Gives P(hallucinated) of each pair."""
@@ -142,7 +147,8 @@ def count_features(knowledge: Sequence[str], response: Sequence[str]) -> NDArray
     return np.array(counted, np.float64).reshape(-1, len(FEATURES))
 
 
-def _count(knowledge: str, response: str) -> list[float]:
+@lru_cache(maxsize=8192)  # fits by folds count each row again and again
+def _count(knowledge: str, response: str) -> tuple[float, ...]:
     source, words = unicode_words(knowledge), unicode_words(response)
     known, used = set(source), set(words)
     content, known_content = used - STOP_WORDS, known - STOP_WORDS
@@ -157,7 +163,7 @@ def _count(knowledge: str, response: str) -> list[float]:
     first = source[:MAX_WORDS]
     runs, gaps = greedy_runs(words, first), _runs(places)
     negations = sum(word in NEGATIONS for word in words)
-    return [
+    return (
         len(words),
         len(source),
         len(words) / max(1, len(source)),
@@ -190,7 +196,7 @@ def _count(knowledge: str, response: str) -> list[float]:
         negations - sum(word in NEGATIONS for word in source),
         sum(word in FIRST_PERSON for word in words),
         *(response.count(mark) for mark in MARKS),
-    ]
+    )
 
 
 def _runs(places: Sequence[int]) -> list[int]:
