@@ -203,8 +203,9 @@ def choose_thresholds(
     """Chooses the threshold of each aim, with the recall and the false alarms that it has on the rows.
 
     Balanced: the best macro-F1 with at most 15% false alarms. Precision: the highest recall with at most 5%. Recall:
-    the fewest false alarms with a recall of at least 80%, and no less than balanced. Found, missed, false alarms and rightly passed are counted by
-    group, so that a share of hallucinated answers can be corrected by them (`faithkit.metrics.judge_error`).
+    the fewest false alarms with a recall of at least 80%, and no less than balanced. Found, missed, false alarms and
+    rightly passed are counted by group, so that a share of hallucinated answers can be corrected by them
+    (`faithkit.metrics.judge_error`).
     """
     import numpy as np
     from sklearn.metrics import roc_curve
