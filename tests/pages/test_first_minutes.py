@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -66,10 +67,22 @@ def test_the_commands_of_readme_name_sample_files() -> None:
         assert files and all((ROOT / file).is_file() for file in files), command
 
 
+SHOWN = [  # the command `faithkit check` of a block, and the output in the next block
+    (page.name, command[1], output)
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for block, output in pairwise(page.read_text(encoding="utf-8").split("```")[1::2])
+    if (command := re.search(r"^(faithkit check .*)$", block, re.MULTILINE)) and output.startswith("text\n")
+]
+
+
+def test_two_pages_show_what_check_prints() -> None:
+    assert {page for page, *_ in SHOWN} == {"README.md", "scoring.md"}
+
+
 @pytest.mark.network
-def test_readme_shows_what_check_prints() -> None:
-    printed = faithkit_command("check", "--context", "docs/examples/manual.txt", "The warranty lasts 36 months.")
-    assert printed == block("The warranty lasts [[36 months")
+@pytest.mark.parametrize(("page", "command", "output"), SHOWN, ids=[page for page, *_ in SHOWN])
+def test_a_page_shows_what_check_prints(page: str, command: str, output: str) -> None:
+    assert faithkit_command(*shlex.split(command)[1:]) == output.removeprefix("text\n")
 
 
 @pytest.mark.network
