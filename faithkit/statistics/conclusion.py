@@ -2,8 +2,9 @@
 
 The interval decides. One without 0 shows a difference. One that contains 0 shows that two systems are equivalent only
 if it lies within the smallest difference of interest, `SMALLEST`; a wider one shows that there are too few rows to
-decide. Fewer than `MIN_ROWS` rows or `MIN_GROUPS` groups decide nothing, whatever the interval is, since it is rough
-there.
+decide. A difference that no group shows may still be that of 3 / groups of all (the rule of three), so that at least
+60 groups show equivalence. Fewer than `MIN_ROWS` rows or `MIN_GROUPS` groups decide nothing, whatever the interval is,
+since it is rough there.
 
 Schuirmann 1987 (equivalence by two one-sided tests; the 95% interval used here is stricter than their 90%).
 """
@@ -52,7 +53,7 @@ class Test:
         if not has_enough_rows(one):
             return Decision.TOO_FEW
         if one.low <= 0 <= one.high:
-            is_small = self.scale == 100 and max(-one.low, one.high) <= SMALLEST
+            is_small = self.scale == 100 and max(-one.low, one.high, 3 / one.num_groups) <= SMALLEST
             return Decision.LEVEL if is_small else Decision.TOO_FEW
         return Decision.BETTER if (one.value > 0) == (one.higher_is_better is not False) else Decision.WORSE
 

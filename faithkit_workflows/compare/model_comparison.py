@@ -286,11 +286,12 @@ def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> s
 def describe_missing_rows(undecided: Sequence[Difference]) -> str:
     """States how many more rows would probably show the smallest of the differences, or one of five points.
 
-    The interval shrinks with the root of the number of rows.
+    The interval shrinks with the root of the number of rows; what no group shows needs 3 / `SMALLEST` groups.
     """
     found = min(undecided, key=lambda one: abs(one.value))
     wanted = max(abs(found.value), SMALLEST)
-    more = math.ceil(found.n * ((POWER * (found.high - found.low) / 2 / wanted) ** 2 - 1))
+    by_width, by_groups = (POWER * (found.high - found.low) / 2 / wanted) ** 2, 3 / SMALLEST / found.num_groups
+    more = math.ceil(round(found.n * (max(by_width, by_groups) - 1), 6))
     if more <= 0:
         return f"a difference of {100 * wanted:.0f} points would probably be seen on these rows"
     return f"label about {_round(more):,} more rows to see a difference of {100 * wanted:.0f} points"
