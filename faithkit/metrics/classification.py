@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from faithkit.calibration.thresholds import NUM_BINS, assign_bins
 from faithkit.metrics.outcomes import CLASSES, Outcomes
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
+from faithkit.statistics.bootstrap import Groups, Measured, ScoredMetrics, bootstrap
 from faithkit.statistics.metric import (
     CLASSIFICATION,
     Metric,
@@ -97,22 +97,21 @@ FEW_ROWS = 30  # fewer rows of a class are noted
 Slice = tuple[str, str]  # a field and its value
 
 
-def classification_metrics(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
-    """Computes every classification metric with its 95% interval, by name without split and dataset."""
-    counts = dict.fromkeys(SCORE_METRICS, int(outcomes.scored.sum()))
-    statistic = classification_statistic(outcomes)
-    found = bootstrap(
-        outcomes.groups, statistic, kinds=CLASSIFICATION, n=counts, num_resamples=num_resamples, seed=seed
+def measure_labels(outcomes: Outcomes) -> Measured:
+    """Prepares every classification metric of a detector, by name without split and dataset."""
+    return Measured(
+        groups=outcomes.groups,
+        statistic=classification_statistic(outcomes),
+        kinds=CLASSIFICATION,
+        n=dict.fromkeys(SCORE_METRICS, int(outcomes.scored.sum())),
+        notes=tuple(_notes(outcomes)),
+        right=outcomes.called == outcomes.gold,
     )
-    return ScoredMetrics(metrics=found.metrics, notes=(*_notes(outcomes), *found.notes))
 
 
-def compare_outcomes(
-    first: Outcomes, second: Outcomes, *, num_resamples: int = 1000, seed: int = 0
-) -> dict[str, Difference]:
-    """Subtracts the second's metrics from the first's, tested on the same resamples of groups."""
-    statistics = classification_statistic(first), classification_statistic(second)
-    return paired_difference(first.groups, *statistics, kinds=CLASSIFICATION, num_resamples=num_resamples, seed=seed)
+def classification_metrics(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+    """Computes every classification metric with its 95% interval."""
+    return measure_labels(outcomes).score(num_resamples=num_resamples, seed=seed)
 
 
 def classification_statistic(outcomes: Outcomes) -> Statistic:

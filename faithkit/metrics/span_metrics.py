@@ -21,7 +21,7 @@ an unmarked type, AUROC of one class, and both score metrics without scores.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
@@ -32,7 +32,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.metrics.classification import Ranking, safe_ratio
 from faithkit.metrics.outcomes import align_predictions, scores_of
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
-from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
+from faithkit.statistics.bootstrap import Groups, Measured, ScoredMetrics
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
@@ -166,7 +166,7 @@ def count_shared(first: Runs, second: Runs) -> int:
 
 
 AUROC, ECE = "response_auroc", "response_ece"
-LEVELS = ("response", "response_by_spans", "char")
+LEVELS, SHARES = ("response", "response_by_spans", "char"), ("f1", "precision", "recall")
 NOTHING_FOUND = "no prediction marks a character: char_ and response_by_spans_ metrics are 0"
 
 
@@ -181,46 +181,42 @@ def span_metrics(
     return score_span_outcomes(join_spans(examples, predictions), num_resamples=num_resamples, seed=seed)
 
 
-def compare_spans(
-    examples: Sequence[Example],
-    first: Mapping[str, Prediction],
-    second: Mapping[str, Prediction],
-    *,
-    num_resamples: int = 1000,
-    seed: int = 0,
-) -> dict[str, Difference]:
-    """Subtracts the second's metrics from the first's, tested on the same resamples of sources."""
-    ours, theirs = join_spans(examples, first), join_spans(examples, second)
-    statistics = span_statistic(ours), span_statistic(theirs)
-    kinds = span_kinds(statistics[0](np.ones((1, ours.groups.count))))
-    return paired_difference(ours.groups, *statistics, kinds=kinds, num_resamples=num_resamples, seed=seed)
-
-
 def span_kinds(names: Iterable[str]) -> dict[str, MetricKind]:
     """Declares the kinds of span metrics by name: shares of counted characters, responses or pairs, but for the ECE."""
     return {name: CALIBRATION_ERROR if name.rpartition("/")[2] == ECE else ACCURACY for name in names}
 
 
-def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
-    """Computes `span_metrics` of rows that are joined already.
-
-    A metric's `n` counts the responses behind it; for a type's recall, those with a span of that type.
-    """
+def measure_spans(outcomes: SpanOutcomes) -> Measured:
+    """Prepares `span_metrics`; `n` counts the responses behind a metric, for a type those with a span of it."""
     counts: dict[str, int] = {}
     for prefix, rows in subsets(outcomes).items():
         scored = int((rows & ~np.isnan(outcomes.scores)).sum())
-        counts |= {f"{prefix}{name}": int(rows.sum()) for name in _counted()}
+        counts |= {f"{prefix}{level}_{name}": int(rows.sum()) for level in LEVELS for name in SHARES}
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
     marked = (outcomes.type_marked > 0).sum(axis=0)
     counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
-    kinds = span_kinds(counts)
-    options = {"num_resamples": num_resamples, "seed": seed}
-    result = bootstrap(outcomes.groups, span_statistic(outcomes), kinds=kinds, n=counts, **options)
-    parts = [note for note in result.notes if "/" in note.partition(" ")[0]]
-    notes = [*_notes(outcomes), *(note for note in result.notes if note not in parts)]
-    if parts:
-        notes.append(f"{len(parts)} metrics of tasks, models or types are undefined on some resamples")
-    return ScoredMetrics(metrics=result.metrics, notes=tuple(notes))
+    return Measured(
+        groups=outcomes.groups,
+        statistic=span_statistic(outcomes),
+        kinds=span_kinds(counts),
+        n=counts,
+        notes=tuple(_notes(outcomes)),
+    )
+
+
+def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+    """Computes `span_metrics` of rows that are joined already."""
+    found = measure_spans(outcomes).score(num_resamples=num_resamples, seed=seed)
+    return replace(found, notes=summarise_notes(found.notes))
+
+
+def summarise_notes(notes: Iterable[str]) -> tuple[str, ...]:
+    """Counts the notes on metrics of tasks, models and types; keeps the others."""
+    listed = list(notes)
+    parts = [note for note in listed if "/" in note.partition(" ")[0]]
+    others = [note for note in listed if note not in parts]
+    counted = f"{len(parts)} metrics of tasks, models or types are undefined on some resamples"
+    return (*others, *([counted] if parts else []))
 
 
 def subsets(outcomes: SpanOutcomes) -> dict[str, NDArray[np.bool_]]:
@@ -299,10 +295,6 @@ def _shares(
         f"{level}_precision": safe_ratio(both, predicted, in_all[0]),
         f"{level}_recall": safe_ratio(both, gold, in_all[1]),
     }
-
-
-def _counted() -> list[str]:
-    return [f"{level}_{name}" for level in LEVELS for name in ("f1", "precision", "recall")]
 
 
 def _notes(outcomes: SpanOutcomes) -> list[str]:

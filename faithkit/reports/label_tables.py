@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
-from faithkit.metrics.classification import Slice, classification_metrics, classification_statistic, measure_slices
+from faithkit.metrics.classification import Slice, classification_metrics, measure_labels, measure_slices
 from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED, Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
     bold,
@@ -30,9 +30,9 @@ from faithkit.pages.page_tables import (
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
-from faithkit.statistics.bootstrap import Difference, Resamples, resample
-from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
-from faithkit.statistics.metric import CLASSIFICATION, Metric
+from faithkit.scores.board import Board
+from faithkit.statistics.bootstrap import Difference
+from faithkit.statistics.metric import Metric
 
 # The fields of `meta` that divide a dataset, the paper's first; and those that only hallucinated examples have.
 PARTS = {"halludial": ("scenario",), "halueval": ("task",), "diahalu": ("domain", "model")}
@@ -219,35 +219,46 @@ def label_report(
     """
     outcomes = join_outcomes(examples, predictions)
     data = baseline_data or BaselineData()
-    scored = classification_metrics(outcomes, num_resamples=num_resamples)
     baselines = predict_baselines(examples, data, predictions)
-    compared, drawn = _compare_baselines(examples, outcomes, baselines, num_resamples)
-    metrics = dict(scored.metrics)
-    for baseline, found, differences in compared:
-        metrics = {f"{baseline.key}_{name}": metric for name, metric in found.items()} | metrics
+    refitted = next((baseline for baseline in baselines if baseline.threshold is not None), None)
+    board = Board(title, num_resamples=num_resamples)
+    board.add(MODEL, measure_labels(outcomes), title="the model")
+    for one in baselines:
+        of_baseline = outcomes.with_predictions(one.predictions[example.id] for example in examples)
+        shown = "the model with the fitted threshold" if one is refitted else one.name
+        board.add(one.key, measure_labels(of_baseline), title=shown, is_baseline=one is not refitted)
+    model = board.metrics(MODEL)
+    metrics, compared = dict(model), []
+    for one in baselines:
+        found = {name: metric for name in SHOWN_OF_BASELINE if (metric := board.metrics(one.key).get(name))}
+        differences = board.subtract(MODEL, one.key, list(found))
+        compared.append((one, found, differences))
+        metrics = {f"{one.key}_{name}": metric for name, metric in found.items()} | metrics
         for name, difference in differences.items():
-            metrics |= difference.to_metrics(f"{baseline.key}_{name}")
+            metrics |= difference.to_metrics(f"{one.key}_{name}")
     parts = part_metrics(examples, outcomes, predictions, baseline_data=data, num_resamples=num_resamples)
-    metrics |= flatten_parts(parts, {baseline.name: baseline.key for baseline, _, _ in compared})
+    metrics |= flatten_parts(parts, {baseline.name: baseline.key for baseline in baselines})
     # Three columns fit 80 characters: the model, the more frequent class and word overlap; the others are below.
-    columns = {"model": {name: metric for name, metric in scored.metrics.items() if name in SHOWN}}
+    columns = {"model": {name: metric for name, metric in model.items() if name in SHOWN}}
     columns |= {baseline.name: found for baseline, found, _ in compared[:2]}
     tables = [metrics_table(columns, title=title)]
-    tables += part_tables(parts, whole=scored.metrics, title=title, dataset=dataset, source=examples[0].source)
+    tables += part_tables(parts, whole=model, title=title, dataset=dataset, source=examples[0].source)
     chosen = choose_examples(examples, predictions, num_examples) if num_examples else []
     if num_examples:
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     samples = [build_sample(e, gold=e.label, label=p.label, score=p.score) for e in chosen for p in [predictions[e.id]]]
-    notes, facts = scored.notes, {}
-    if refitted := next((baseline for baseline, _, _ in compared if baseline.threshold is not None), None):
+    notes, facts = board.notes(MODEL), {}
+    if refitted is not None:
         use = f"to use it: faithkit score ... threshold={refitted.threshold:.4f}"
         notes = (*notes, f"threshold fitted on {escape_terminal(refitted.fitted_on)}; {use}")
         facts = {"threshold": refitted.threshold}
-    is_read = scored.metrics["unparsed_rate"].value <= TOO_MANY_UNPARSED
+    # Thresholds of other datasets decide macro-F1 too, so the model must then be better whatever the threshold is.
+    decisive = {HEADLINE: "macro-F1"} | ({} if data.fits_tested else {"auroc": RANKING})
+    is_read = model["unparsed_rate"].value <= TOO_MANY_UNPARSED
     return Report(
         metrics=metrics,
-        conclusion=conclude_on_labels(compared, drawn, fits_tested=data.fits_tested) if is_read else None,
-        headline=(headline_table(scored.metrics, compared, title=title),),
+        conclusion=board.conclude(refitted.key if refitted else MODEL, decisive) if is_read else None,
+        headline=(headline_table(model, compared, title=title),),
         tables=tuple(tables),
         notes=notes,
         samples=tuple(samples),
@@ -255,50 +266,6 @@ def label_report(
         rescore=lambda rows: classification_metrics(outcomes.select(rows), num_resamples=num_resamples).metrics,
         shown=SHOWN,
     )
-
-
-def _compare_baselines(
-    examples: Sequence[Example], outcomes: Outcomes, baselines: Sequence[Baseline], num_resamples: int
-) -> tuple[list[Compared], dict[str, Resamples]]:
-    """Scores baselines on the rows of the model, and subtracts their metrics from the model's.
-
-    Also returns the resamples of each by key, those of the model as `MODEL`.
-    """
-    model = resample(outcomes.groups, classification_statistic(outcomes), num_resamples=num_resamples)
-    compared, drawn = [], {MODEL: model}
-    for baseline in baselines:
-        other = outcomes.with_predictions(baseline.predictions[example.id] for example in examples)
-        found = classification_metrics(other, num_resamples=num_resamples).metrics
-        drawn[baseline.key] = resample(other.groups, classification_statistic(other), num_resamples=num_resamples)
-        differences = model.subtract(drawn[baseline.key], CLASSIFICATION)
-        shown = {name: found[name] for name in SHOWN_OF_BASELINE if name in found}
-        compared.append((baseline, shown, {name: differences[name] for name in shown if name in differences}))
-    return compared, drawn
-
-
-def conclude_on_labels(
-    compared: Sequence[Compared], drawn: Mapping[str, Resamples], *, fits_tested: bool
-) -> Conclusion | None:
-    """Concludes whether the model has a higher macro-F1 than the strongest baseline; None if no difference is defined.
-
-    With baselines fitted on rows that fitted a second threshold of the model, this threshold is compared.
-
-    Args:
-        fits_tested: Thresholds are from rows of the tested datasets. Otherwise the model must have a higher AUROC than
-            the strongest baseline by AUROC too, which no threshold decides.
-    """
-    refitted = next((baseline for baseline, _, _ in compared if baseline.threshold is not None), None)
-    ours = drawn[refitted.key if refitted else MODEL]
-    tests = []
-    for metric, shown in ({HEADLINE: "macro-F1"} | ({} if fits_tested else {"auroc": RANKING})).items():
-        simple = [(found[metric].value, one) for one, found, _ in compared if one is not refitted and metric in found]
-        if not simple:
-            continue
-        _, strongest = max(simple, key=lambda pair: pair[0])
-        if (difference := ours.subtract(drawn[strongest.key], CLASSIFICATION).get(metric)) is not None:
-            tests.append(Test(metric=shown, other=strongest.name, difference=difference))
-    name = "the model with the fitted threshold" if refitted else "the model"
-    return conclude(name, *tests, title=STRONGEST) if tests else None
 
 
 def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *, title: str) -> Table:

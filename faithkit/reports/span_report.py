@@ -14,11 +14,10 @@ from faithkit.metrics.span_metrics import (
     NOTHING_FOUND,
     SpanOutcomes,
     join_spans,
+    measure_spans,
     merge_spans,
-    overall_statistic,
-    score_span_outcomes,
-    span_kinds,
     span_metrics,
+    summarise_notes,
 )
 from faithkit.pages.page_tables import (
     add_fields,
@@ -34,8 +33,7 @@ from faithkit.pages.page_tables import (
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
 from faithkit.records import UNPARSED, UNTYPED, Example, Prediction, Span
 from faithkit.reports.report import Report, Row, Rows, build_sample, select_rows
-from faithkit.statistics.bootstrap import resample
-from faithkit.statistics.conclusion import STRONGEST, Test, conclude
+from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 
 Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, ours first
@@ -275,8 +273,9 @@ def span_report(
         chosen = select_rows(examples, predictions, rows)
         return select_metrics(span_metrics(*chosen, num_resamples=num_resamples).metrics)
 
-    scored = score_span_outcomes(outcomes, num_resamples=num_resamples)
-    metrics = select_metrics(scored.metrics)
+    board = Board(title, num_resamples=num_resamples)
+    board.add("model", measure_spans(outcomes), title="the model")
+    metrics = select_metrics(board.metrics("model"))
     if not marks_any:
         return Report(metrics=metrics, notes=() if is_critic else (NOTHING_FOUND,), rescore=rescore, shown=SHOWN)
     data = baseline_data or BaselineData()
@@ -287,16 +286,12 @@ def span_report(
         WHOLE: whole_predictions(examples),
         EMPTY: empty_predictions(examples),
     }
-    systems, tests = {"model": scored.metrics}, {}
-    model = resample(outcomes.groups, overall_statistic(outcomes), num_resamples=num_resamples)
     for name, found in baselines.items():
-        systems[name] = span_metrics(examples, found, num_resamples=num_resamples).metrics
-        metrics |= prefix_metrics(PREFIXES[name], systems[name])
-        theirs = overall_statistic(join_spans(examples, found))
-        other = resample(outcomes.groups, theirs, num_resamples=num_resamples)
-        if (difference := model.subtract(other, span_kinds(model.values)).get(CHAR_F1)) is not None:
+        board.add(name, measure_spans(join_spans(examples, found)), is_baseline=True)
+        metrics |= prefix_metrics(PREFIXES[name], board.metrics(name))
+        if (difference := board.subtract("model", name, [CHAR_F1]).get(CHAR_F1)) is not None:
             metrics |= difference.to_metrics(f"{PREFIXES[name]}{CHAR_F1}")
-            tests[name] = Test(metric="character F1", other=name, difference=difference)
+    systems = {name: board.metrics(name) for name in board.systems}
     published = dataset if are_comparable(examples) else ""
     both_rules = {"model": systems["model"], ANY_SPAN: by_any_span(systems["model"])}
     tables = [
@@ -322,13 +317,12 @@ def span_report(
     shown = {name: found for name, found in systems.items() if name != EMPTY}
     unread = sum(predictions[example.id].label == UNPARSED for example in examples)
     is_read = unread <= TOO_MANY_UNPARSED * len(examples)
-    strongest = max(tests, key=lambda name: systems[name][CHAR_F1].value) if tests and is_read else None
     return Report(
         metrics=metrics,
-        conclusion=conclude("the model", tests[strongest], title=STRONGEST) if strongest else None,
+        conclusion=board.conclude("model", {CHAR_F1: "character F1"}) if is_read else None,
         headline=(headline_table(shown, title=title, is_read=is_read, notes=[escape_terminal(chosen_on)]),),
         tables=tuple(tables),
-        notes=scored.notes,
+        notes=summarise_notes(board.notes("model")),
         samples=tuple(_sample(example, predictions[example.id]) for example in chosen),
         rescore=rescore,
         shown=SHOWN,

@@ -99,7 +99,6 @@ def mean_statistic(groups: Groups, columns: Mapping[str, ArrayLike]) -> Statisti
     return statistic
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Resamples:
     """The metrics of one system on all data, on each resample, and without each group.
 
@@ -107,50 +106,90 @@ class Resamples:
     no further resampling, so that all pairs of many systems cost next to nothing.
 
     Args:
-        values: On all data, by metric.
-        samples: On each resample [R].
-        left_out: Without each group [G]; empty for one group and for more than `MAX_GROUPS`.
-        num_defining: Groups that define each metric; empty where no difference is computed.
+        statistic: Computes the metrics from the groups' weights.
     """
 
-    values: Mapping[str, float]
-    samples: Mapping[str, Values]
-    left_out: Mapping[str, Values]
-    num_rows: int
-    num_groups: int
-    num_defining: Mapping[str, int]
+    def __init__(self, groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0):
+        parts = [statistic(weights) for weights in _draw_weights(groups, num_resamples, seed)]
+        self.num_rows, self.num_groups, self.num_resamples = len(groups.index), groups.count, num_resamples
+        self.values = {name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()}
+        self.samples = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        # Without each group; not of one group, nor of more than `MAX_GROUPS`.
+        self.left_out = statistic(1.0 - np.eye(groups.count)) if 1 < groups.count <= MAX_GROUPS else {}
+        self._statistic = statistic
+        self._num_defining: dict[str, int] = {}
 
-    def subtract(self, other: "Resamples", kinds: Kinds) -> dict[str, Difference]:
-        """Computes the differences from another system, metric by metric, within the range of each."""
-        names = [name for name in self.values if name in other.values]
-        found = {name: self._subtract(other, name, _kind_of(name, kinds).of_differences) for name in names}
-        return {name: difference for name, difference in found.items() if difference is not None}
+    def metrics(self, kinds: Kinds, n: Mapping[str, int] | int | None = None) -> ScoredMetrics:
+        """Computes the metrics with 95% intervals over groups (Efron & Tibshirani 1993, ch. 13).
 
-    def _subtract(self, other: "Resamples", name: str, kind: MetricKind) -> Difference | None:
-        value, samples = self.values[name] - other.values[name], self.samples[name] - other.samples[name]
-        finite = samples[np.isfinite(samples)]
-        if not np.isfinite(value) or not len(finite):
-            return None
-        defining = min(self.num_defining[name], other.num_defining[name])
-        if name in self.left_out:
-            left_out = self.left_out[name] - other.left_out[name]
-            spread = Spread.from_leave_one_out(left_out, value, defining)
-        else:
-            # A resample misses all of k groups among many with a chance of exp(-k): this counts those that differ.
-            missing = 1 - np.count_nonzero(finite) / len(samples)
-            differing = max(1, round(-np.log(missing))) if missing else self.num_groups
-            count = self.num_groups
-            spread = Spread(float(finite.std()), count, count, min(defining, differing), defining)
-        low, high = map(kind.clip, difference_interval(value, spread))
-        return Difference(
-            value=value,
-            low=float(min(low, value)),
-            high=float(max(high, value)),
-            p_value=two_sided_p(value, spread, self.num_groups),
-            n=self.num_rows,
-            num_groups=self.num_groups,
-            higher_is_better=kind.higher_is_better,
-        )
+        The interval follows from the metric's kind (`compute_interval`) and its standard error: by the jackknife for
+        up to `MAX_GROUPS` groups, by the bootstrap for more. It is widened where it would miss the value itself.
+
+        Args:
+            kinds: What each metric is, by name, or of all metrics alike.
+            n: The number of rows behind each metric, by name where they differ; default: all rows.
+        """
+        spreads = {name: self.measure_spread(name) for name in self.values}
+        constant = [name for name, value in self.values.items() if not spreads[name].error or value in (0, 1)]
+        defining = self._count_defining(constant) if constant and self.num_groups > 1 else {}
+        metrics, notes = {}, []
+        for name, value in self.values.items():
+            kind = _kind_of(name, kinds)
+            samples = self.samples[name][np.isfinite(self.samples[name])]
+            if not np.isfinite(value):
+                notes.append(f"{name} is left out: it is not defined on this data")
+                continue
+            if missing := self.num_resamples - len(samples):
+                notes.append(f"{name}: {missing} of {self.num_resamples} resamples do not define it")
+            is_corrected = kind.is_debiased and len(samples) > 0
+            center = kind.clip(2 * value - float(samples.mean())) if is_corrected else value  # the value - its bias
+            low, high = _interval(kind, center, spreads[name], samples, defining.get(name), self.num_groups)
+            shown = {name: value, f"{name}_debiased": center} if kind.is_debiased else {name: value}
+            rows = self.num_rows if n is None else n if isinstance(n, int) else n.get(name, self.num_rows)
+            for key, number in shown.items():
+                metrics[key] = Metric(value=number, low=float(min(low, number)), high=float(max(high, number)), n=rows)
+        if self.num_groups < FEW_GROUPS:
+            effect = "group: its intervals show nothing" if self.num_groups == 1 else "groups: its intervals are rough"
+            notes.append(f"the data has only {self.num_groups} {effect}")
+        return ScoredMetrics(metrics=metrics, notes=tuple(notes))
+
+    def subtract(self, other: "Resamples", kinds: Kinds, metrics: Sequence[str] = ()) -> dict[str, Difference]:
+        """Computes the differences from another system (Koehn 2004, paired bootstrap), metric by metric.
+
+        Interval and p-value are Student's t, the interval within the range of the metric. Neither is more certain than
+        the sign test of the groups in which the systems differ, where these are few.
+
+        Args:
+            metrics: Those to subtract; empty for all that both have.
+        """
+        names = [name for name in metrics or self.values if name in self.values and name in other.values]
+        defining, others = self._count_defining(names), other._count_defining(names)
+        found = {}
+        for name in names:
+            value, samples = self.values[name] - other.values[name], self.samples[name] - other.samples[name]
+            finite = samples[np.isfinite(samples)]
+            if not np.isfinite(value) or not len(finite):
+                continue
+            kind, num_defining = _kind_of(name, kinds).of_differences, min(defining[name], others[name])
+            if name in self.left_out:
+                spread = Spread.from_leave_one_out(self.left_out[name] - other.left_out[name], value, num_defining)
+            else:
+                # A resample misses all of k groups among many with a chance of exp(-k): this counts those that differ.
+                missing = 1 - np.count_nonzero(finite) / len(samples)
+                differing = max(1, round(-np.log(missing))) if missing else self.num_groups
+                count = self.num_groups
+                spread = Spread(float(finite.std()), count, count, min(num_defining, differing), num_defining)
+            low, high = map(kind.clip, difference_interval(value, spread))
+            found[name] = Difference(
+                value=value,
+                low=float(min(low, value)),
+                high=float(max(high, value)),
+                p_value=two_sided_p(value, spread, self.num_groups),
+                n=self.num_rows,
+                num_groups=self.num_groups,
+                higher_is_better=kind.higher_is_better,
+            )
+        return found
 
     def measure_spread(self, name: str) -> Spread:
         """Computes the standard error of a metric: by the jackknife, or of many groups by the bootstrap."""
@@ -158,6 +197,43 @@ class Resamples:
             return Spread.from_leave_one_out(self.left_out[name], self.values[name])
         finite = self.samples[name][np.isfinite(self.samples[name])]
         return Spread.uniform(float(finite.std()) if len(finite) else np.nan, self.num_groups)
+
+    def _count_defining(self, names: Sequence[str]) -> dict[str, int]:
+        """Counts the groups that define each metric, each once."""
+        if missing := [name for name in names if name not in self._num_defining]:
+            self._num_defining |= count_defining_groups(self._statistic, self.num_groups, missing)
+        return self._num_defining
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Measured:
+    """All that the metrics of one system follow from; `Board` compares several on the same rows.
+
+    Args:
+        statistic: Computes the metrics from the groups' weights.
+        n: The number of rows behind each metric, by name where they differ; None for all rows.
+        notes: What is uncertain or left out.
+        right: Marks the rows that the system judges rightly [N]; None for what no label judges.
+    """
+
+    groups: Groups
+    statistic: Statistic
+    kinds: Kinds
+    n: Mapping[str, int] | int | None = None
+    notes: tuple[str, ...] = ()
+    right: NDArray[np.bool_] | None = None
+
+    def score(self, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+        """Computes the metrics with 95% intervals."""
+        drawn = Resamples(self.groups, self.statistic, num_resamples=num_resamples, seed=seed)
+        found = drawn.metrics(self.kinds, self.n)
+        return replace(found, notes=(*self.notes, *found.notes))
+
+    def subtract(self, other: "Measured", *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Difference]:
+        """Subtracts the metrics of another system on the same rows."""
+        options = {"num_resamples": num_resamples, "seed": seed}
+        one, two = (Resamples(self.groups, each.statistic, **options) for each in (self, other))
+        return one.subtract(two, self.kinds)
 
 
 def bootstrap(
@@ -169,39 +245,8 @@ def bootstrap(
     num_resamples: int = 1000,
     seed: int = 0,
 ) -> ScoredMetrics:
-    """Computes metrics with 95% intervals over groups (Efron & Tibshirani 1993, ch. 13).
-
-    The interval follows from the metric's kind (`compute_interval`) and its standard error: by the jackknife for up to
-    `MAX_GROUPS` groups, by the bootstrap for more. It is widened where it would miss the value itself.
-
-    Args:
-        kinds: What each metric is, by name, or of all metrics alike.
-        n: The number of rows behind each metric, by name where they differ; default: all rows.
-    """
-    drawn = _resample(groups, statistic, num_resamples, seed)
-    spreads = {name: drawn.measure_spread(name) for name in drawn.values}
-    constant = [name for name, value in drawn.values.items() if not spreads[name].error or value in (0, 1)]
-    defining = count_defining_groups(statistic, groups.count, constant) if constant and groups.count > 1 else {}
-    metrics, notes = {}, []
-    for name, value in drawn.values.items():
-        kind = _kind_of(name, kinds)
-        samples = drawn.samples[name][np.isfinite(drawn.samples[name])]
-        if not np.isfinite(value):
-            notes.append(f"{name} is left out: it is not defined on this data")
-            continue
-        if len(samples) < num_resamples:
-            notes.append(f"{name}: {num_resamples - len(samples)} of {num_resamples} resamples do not define it")
-        is_corrected = kind.is_debiased and len(samples) > 0
-        center = kind.clip(2 * value - float(samples.mean())) if is_corrected else value  # the value - its bias
-        low, high = _interval(kind, center, spreads[name], samples, defining.get(name), groups.count)
-        shown = {name: value, f"{name}_debiased": center} if kind.is_debiased else {name: value}
-        rows = len(groups.index) if n is None else n if isinstance(n, int) else n.get(name, len(groups.index))
-        for key, number in shown.items():
-            metrics[key] = Metric(value=number, low=float(min(low, number)), high=float(max(high, number)), n=rows)
-    if groups.count < FEW_GROUPS:
-        effect = "group: its intervals show nothing" if groups.count == 1 else "groups: its intervals are rough"
-        notes.append(f"the data has only {groups.count} {effect}")
-    return ScoredMetrics(metrics=metrics, notes=tuple(notes))
+    """Computes metrics with 95% intervals over groups (`Resamples.metrics`) of one system alone."""
+    return Resamples(groups, statistic, num_resamples=num_resamples, seed=seed).metrics(kinds, n)
 
 
 def share(flags: Sequence[bool], groups: Sequence[str]) -> Metric | None:
@@ -232,33 +277,9 @@ def _interval(
 def paired_difference(
     groups: Groups, first: Statistic, second: Statistic, *, kinds: Kinds, num_resamples: int = 1000, seed: int = 0
 ) -> dict[str, Difference]:
-    """Subtracts the second from the first, both on the same resamples (Koehn 2004, paired bootstrap).
-
-    Interval and p-value are Student's t, the interval within the range of the metric. Neither is more certain than the
-    sign test of the groups in which the systems differ, where these are few.
-    """
-    options = {"num_resamples": num_resamples, "seed": seed}
-    return resample(groups, first, **options).subtract(resample(groups, second, **options), kinds)
-
-
-def resample(groups: Groups, statistic: Statistic, *, num_resamples: int = 1000, seed: int = 0) -> Resamples:
-    """Computes a statistic on all that its differences from other systems need."""
-    return _resample(groups, statistic, num_resamples, seed, differences=True)
-
-
-def _resample(
-    groups: Groups, statistic: Statistic, num_resamples: int, seed: int, *, differences: bool = False
-) -> Resamples:
-    parts = [statistic(weights) for weights in _draw_weights(groups, num_resamples, seed)]
-    values = {name: float(value) for name, [value] in statistic(np.ones((1, groups.count))).items()}
-    return Resamples(
-        values=values,
-        samples={name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
-        left_out=statistic(1.0 - np.eye(groups.count)) if 1 < groups.count <= MAX_GROUPS else {},
-        num_rows=len(groups.index),
-        num_groups=groups.count,
-        num_defining=count_defining_groups(statistic, groups.count, values) if differences else {},
-    )
+    """Subtracts the second from the first (`Resamples.subtract`)."""
+    one, other = (Resamples(groups, each, num_resamples=num_resamples, seed=seed) for each in (first, second))
+    return one.subtract(other, kinds)
 
 
 def _draw_weights(groups: Groups, num_resamples: int, seed: int) -> Iterator[Values]:

@@ -16,14 +16,13 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import classification_statistic
+from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.responses.response_columns import CRITIC_RATE, RESPONSE_KINDS, defined_means
 from faithkit.metrics.results import full_names, write_results
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Turn, join_passages
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import CLASSIFICATION
 from faithkit_workflows.adapters.scorer import needs_tool, read_context
 
 with needs_tool("inspect_ai", "inspect_ai"):
@@ -77,8 +76,7 @@ def write_run(
     else:
         predictions = [_read_label(one, scorer) for one in samples]
         outcomes = join_outcomes(examples, {one.id: one for one in predictions})
-        groups = Groups.of(one.group for one in examples)
-        found = bootstrap(groups, classification_statistic(outcomes), kinds=CLASSIFICATION)
+        found = classification_metrics(outcomes)
     lines = (to_line(one, row, generated=is_generated) for row, one in zip(examples, predictions, strict=True))
     write_jsonl(run.predictions / f"{task}.jsonl", lines)
     config: dict[str, Any] = {"benchmark": {"name": task}, "model": read.eval.model, "scorer": scorer}

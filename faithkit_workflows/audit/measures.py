@@ -8,10 +8,11 @@ import numpy as np
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
 from faithkit.baselines.word_overlap import length_score, unsupported_share
 from faithkit.calibration.thresholds import ReliabilityBin, reliability
-from faithkit.metrics.classification import Ranking, classification_metrics, compare_outcomes
+from faithkit.metrics.classification import Ranking, classification_metrics, measure_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
+from faithkit.scores.board import Board
 from faithkit.statistics.bootstrap import (
     MIN_GROUPS_OF_SHARE,
     Difference,
@@ -20,7 +21,7 @@ from faithkit.statistics.bootstrap import (
     paired_difference,
     share,
 )
-from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
+from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import ACCURACY, Metric
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
 
@@ -169,21 +170,17 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
         return None
     predictions = {row.id: answers[row.id] for row in known}
     baselines, names = cross_fit_baselines(known, predictions)
-    outcomes = join_outcomes(known, predictions)
-    others = {key: join_outcomes(known, of_baseline) for key, of_baseline in baselines.items()}
-    systems = {name: classification_metrics(outcomes).metrics} | {
-        names[key]: classification_metrics(other).metrics for key, other in others.items()
-    }
-    found = {key: compare_outcomes(outcomes, other) for key, other in others.items()}
-    simple = {key: one["macro_f1"] for key, one in found.items() if key != REFITTED and "macro_f1" in one}
-    strongest = min(simple, key=lambda key: simple[key].value)
-    again = compare_outcomes(others[REFITTED], outcomes).get("macro_f1") if REFITTED in others else None
+    outcomes, board = join_outcomes(known, predictions), Board()
+    board.add(name, measure_labels(outcomes))
+    for key, of_baseline in baselines.items():
+        measured = measure_labels(join_outcomes(known, of_baseline))
+        board.add(key, measured, title=names[key], is_baseline=key != REFITTED)
+    conclusion = board.conclude(name, {"macro_f1": "macro-F1"})
+    assert conclusion is not None, "both labels occur, so macro-F1 is defined"
     scored = outcomes.scored
     return Accuracy(
-        systems=systems,
-        conclusion=conclude(
-            name, Test(metric="macro-F1", other=names[strongest], difference=simple[strongest]), title=STRONGEST
-        ),
-        refitted=again,
+        systems={names.get(key, key): board.metrics(key) for key in board.systems},
+        conclusion=conclusion,
+        refitted=board.subtract(REFITTED, name).get("macro_f1") if REFITTED in baselines else None,
         bins=reliability(outcomes.scores[scored], outcomes.gold[scored], NUM_BINS) if scored.any() else [],
     )

@@ -13,11 +13,12 @@ from faithkit.detector import JUDGE
 from faithkit.errors import UserError
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import classification_metrics, compare_outcomes
+from faithkit.metrics.classification import measure_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import format_p, format_percent, new_number_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
+from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_answers
 from faithkit_workflows.detectors.cascade import (
@@ -145,18 +146,17 @@ def add_cascade_costs(
 ) -> Report:
     """Adds the cost and gain of each budget: rows judged, macro-F1, and the difference to the checkpoint."""
     metrics: dict[str, Metric] = {}
-    joined = {result.key: join_outcomes(examples, result.predictions) for result in cascade_run.results}
-    alone = joined[cascade_run.results[0].key]
-    rows = []
+    board, rows = Board(title, num_resamples=num_resamples), []
     for result in cascade_run.results:
         prefix = f"cascade/{result.key}/"
         fraction = result.num_asked / len(examples)
         metrics[f"{prefix}asked"] = Metric(value=fraction, n=len(examples))
-        value = classification_metrics(joined[result.key], num_resamples=num_resamples).metrics[MAIN_METRIC]
+        board.add(result.key, measure_labels(join_outcomes(examples, result.predictions)))
+        value = board.metrics(result.key)[MAIN_METRIC]
         metrics[f"{prefix}{MAIN_METRIC}"] = value
         cells = ["-", "-"]
         if result is not cascade_run.results[0]:
-            difference = compare_outcomes(joined[result.key], alone, num_resamples=num_resamples)[MAIN_METRIC]
+            difference = board.subtract(result.key, cascade_run.results[0].key)[MAIN_METRIC]
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells = [format_percent(difference.metric), format_p(difference.p_value)]

@@ -1,23 +1,19 @@
 """Compares runs: computes everything that the terminal and the page show.
 
-The difference of any two systems is tested on their common rows. The bootstrap resamples whole dialogues or documents
-(faithkit/statistics/bootstrap.py) and tests every metric. McNemar's test is an exact test on the rows where only one
-system is right. It assumes independent rows, so with many rows in a dialogue its p is too small. Both are corrected by
-Holm's procedure (Holm 1979) for all pairs of runs on all test sets of a report, metric by metric: of all findings at
-the 5% level, the chance that any is false stays below 5%.
+The difference of any two systems is tested on their common rows, and corrected for all pairs of runs on all test sets
+of a report (faithkit/scores/board.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from itertools import combinations
-from math import exp, fsum, lgamma, log
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import classification_statistic
+from faithkit.metrics.classification import measure_labels
 from faithkit.metrics.declared_kinds import is_lower_better
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.responses.response_columns import ResponseMetric, defined_means, response_metrics
@@ -26,10 +22,11 @@ from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
-from faithkit.statistics.bootstrap import Difference, Groups, Resamples, paired_difference, resample
+from faithkit.scores.board import Board, Pair, correct_p_values
+from faithkit.statistics.bootstrap import Groups, Measured
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import ACCURACY, CLASSIFICATION, Metric
-from faithkit.statistics.spread import Statistic, Values
+from faithkit.statistics.spread import Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
 from faithkit_workflows.compare.test_sets import (
     Slice,
@@ -47,48 +44,17 @@ SPANS = ("response_by_spans_f1", "char_f1", "char_precision", "char_recall")
 PAIR_KINDS = {**CLASSIFICATION, **span_kinds(SPANS)}
 
 
-@dataclass(slots=True)
-class McNemar:
-    """The rows where only one of two systems is right, and the exact two-sided p."""
-
-    first_alone: int
-    second_alone: int
-    p_value: float
-    corrected: float = 1.0
+def main_metric(pair: Pair) -> str:
+    """Returns the metric that decides: a tagger's characters, or labels, or else what was measured of responses."""
+    first = ("char_f1", *LABELS, *MAIN_RESPONSE_METRICS)
+    return next(name for name in (*first, *pair.differences) if name in pair.differences)
 
 
-@dataclass(slots=True)
-class Pair:
-    """Two systems on the rows of a test set that both have judged.
-
-    Args:
-        differences: The first minus the second, by metric.
-        mcnemar: None for generated responses, which no label judges.
-        corrected: Their p-values, corrected by Holm.
-    """
-
-    test_set: str
-    first: str
-    second: str
-    num_rows: int
-    num_groups: int
-    differences: dict[str, Difference]
-    mcnemar: McNemar | None
-    corrected: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def main_metric(self) -> str:
-        """The metric that decides: a tagger's characters, or else labels, or else what was measured of responses."""
-        first = ("char_f1", *LABELS, *MAIN_RESPONSE_METRICS)
-        return next(name for name in (*first, *self.differences) if name in self.differences)
-
-    def conclude(self) -> Conclusion:
-        """Concludes in words which system is better."""
-        name = self.main_metric
-        shown, difference = response_metrics().get(name, ResponseMetric(name, ACCURACY)), self.differences[name]
-        return conclude(
-            self.first, Test(metric=shown.title, other=self.second, difference=difference, scale=shown.scale)
-        )
+def conclude_pair(pair: Pair) -> Conclusion:
+    """Concludes in words which system is better."""
+    name = main_metric(pair)
+    shown, difference = response_metrics().get(name, ResponseMetric(name, ACCURACY)), pair.differences[name]
+    return conclude(pair.first, Test(metric=shown.title, other=pair.second, difference=difference, scale=shown.scale))
 
 
 def compare_pairs(
@@ -98,7 +64,7 @@ def compare_pairs(
     pairs: list[Pair] = []
     problems: list[str] = []
     for test_set, systems in test_sets:
-        drawn: dict[tuple[str, frozenset[str]], Resamples] = {}  # of a system on rows, which pairs share
+        boards: dict[frozenset[str], Board] = {}  # of rows, which several pairs may have in common
         for both in combinations(systems, 2):
             rows = test_set.select_judged(*both)
             if not rows and (pair := _compare_responses(test_set, *both, num_resamples)):
@@ -109,24 +75,13 @@ def compare_pairs(
             if not rows:
                 continue
             ids = frozenset(example.id for example in rows)
+            board = boards.setdefault(ids, Board(test_set.name, num_resamples=num_resamples))
             for system in both:
-                if (system.name, ids) not in drawn:
-                    statistic, problem = _make_statistic(system, rows)
+                if system.name not in board.systems:
+                    measured, problem = _measure(system, rows)
                     problems += [f"{test_set.name}: {problem}"] * bool(problem)
-                    groups = Groups.of(example.group for example in rows)
-                    drawn[system.name, ids] = resample(groups, statistic, num_resamples=num_resamples)
-            first, second = both
-            pairs.append(
-                Pair(
-                    test_set=test_set.name,
-                    first=first.name,
-                    second=second.name,
-                    num_rows=len(rows),
-                    num_groups=len({example.group for example in rows}),
-                    differences=drawn[first.name, ids].subtract(drawn[second.name, ids], PAIR_KINDS),
-                    mcnemar=mcnemar_test(_right(rows, first), _right(rows, second)),
-                )
-            )
+                    board.add(system.name, measured)
+            pairs.append(board.pair(*(system.name for system in both)))
     correct_p_values(pairs)
     return pairs, problems
 
@@ -146,15 +101,17 @@ def _compare_responses(test_set: TestSet, first: System, second: System, num_res
     if not columns[0]:
         return None
     groups = Groups.of(test_set.examples[id_].group for id_ in ids)
-    statistics = [defined_means(groups, each) for each in columns]
-    differences = paired_difference(groups, *statistics, kinds=kinds, num_resamples=num_resamples)
-    return Pair(test_set.name, first.name, second.name, len(ids), groups.count, differences, None)
+    board = Board(test_set.name, num_resamples=num_resamples)
+    for system, each in zip((first, second), columns, strict=True):
+        board.add(system.name, Measured(groups=groups, statistic=defined_means(groups, each), kinds=kinds))
+    return board.pair(first.name, second.name)
 
 
-def _make_statistic(system: System, rows: Sequence[Example]) -> tuple[Statistic, str]:
-    """Makes the statistic of a system's labels and, where it marks any, of its spans; also returns why it has none."""
+def _measure(system: System, rows: Sequence[Example]) -> tuple[Measured, str]:
+    """Measures a system's labels and, where it marks any, its spans; also returns why it has no span metrics."""
     predictions = {example.id: system.predictions[example.id] for example in rows}
-    statistics, names, problem = [classification_statistic(join_outcomes(rows, predictions))], list(LABELS), ""
+    labels = measure_labels(join_outcomes(rows, predictions))
+    statistics, names, problem = [labels.statistic], list(LABELS), ""
     if all(example.spans is not None for example in rows) and any(one.spans for one in predictions.values()):
         try:
             statistics.append(overall_statistic(join_spans(rows, predictions)))
@@ -166,44 +123,7 @@ def _make_statistic(system: System, rows: Sequence[Example]) -> tuple[Statistic,
         found = {name: value for one in statistics for name, value in one(weights).items()}
         return {name: found[name] for name in names if name in found}
 
-    return values, problem
-
-
-def mcnemar_test(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:
-    """Tests whether two systems are right equally often, by the rows where only one is right."""
-    first_alone, second_alone = int((first & ~second).sum()), int((~first & second).sum())
-    num_rows = first_alone + second_alone
-    fewer = min(first_alone, second_alone)
-    log_ways = lgamma(num_rows + 1) - num_rows * log(2)  # both are equally probable, so twice a tail is exact
-    tail = fsum(exp(log_ways - lgamma(k + 1) - lgamma(num_rows - k + 1)) for k in range(fewer + 1))
-    p_value = min(1.0, 2 * tail)
-    return McNemar(first_alone, second_alone, p_value)
-
-
-def correct_p_values(pairs: Sequence[Pair]) -> None:
-    """Corrects the p-values of all pairs by Holm, separately for each metric and for McNemar's test."""
-    for name in dict.fromkeys(name for pair in pairs for name in pair.differences):
-        having = [pair for pair in pairs if name in pair.differences]
-        corrected = _holm([pair.differences[name].p_value for pair in having])
-        for pair, value in zip(having, corrected, strict=True):
-            pair.corrected[name] = value
-    tests = [pair.mcnemar for pair in pairs if pair.mcnemar is not None]
-    for test, value in zip(tests, _holm([test.p_value for test in tests]), strict=True):
-        test.corrected = value
-
-
-def _holm(p_values: Sequence[float]) -> list[float]:
-    """Corrects p-values: the smallest of n is multiplied by n, the next by n - 1, and so on; their order is kept."""
-    order = np.argsort(p_values, kind="stable")
-    factors = len(p_values) - np.arange(len(p_values))
-    corrected = np.empty(len(p_values))
-    corrected[order] = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * factors), 1.0)
-    found: list[float] = corrected.tolist()
-    return found
-
-
-def _right(rows: Sequence[Example], system: System) -> NDArray[np.bool_]:
-    return np.array([system.predictions[example.id].label == example.label for example in rows])
+    return replace(labels, statistic=values, kinds=PAIR_KINDS), problem
 
 
 MISSING = "–"

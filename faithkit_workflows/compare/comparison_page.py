@@ -24,8 +24,9 @@ from faithkit.pages.page_parts import (
 )
 from faithkit.pages.page_tables import escape_terminal
 from faithkit.records import Example, Prediction
+from faithkit.scores.board import Pair
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison, Pair
+from faithkit_workflows.compare.comparison import LABELS, SPANS, ComparedSet, Comparison
 from faithkit_workflows.compare.comparison_plots import plot_curves, plot_precision_recall, plot_reliability
 from faithkit_workflows.compare.comparison_tables import best_run_command, conclusion_lines
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking, shorten_number

@@ -10,9 +10,10 @@ from faithkit.metrics.declared_kinds import is_lower_better
 from faithkit.pages.page_tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
 from faithkit.reports.write_reports import suggest_by_verdict
 from faithkit.runs.run import TRAIN
+from faithkit.scores.board import Pair
 from faithkit.statistics.conclusion import read_conclusions
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.compare.comparison import MISSING, Comparison, Pair
+from faithkit_workflows.compare.comparison import MISSING, Comparison, conclude_pair, main_metric
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, Ranking
 
 MAX_RUNS = 30  # of a table; the page has all
@@ -133,12 +134,12 @@ def _metrics_table(part: str, metrics: Mapping[int, Mapping[str, Metric]], compa
 
 
 def _pairs_table(name: str, pairs: Sequence[Pair], num_all: int) -> Table:
-    shown = sorted(pairs, key=lambda pair: pair.differences[pair.main_metric].p_value)[:MAX_PAIRS]
+    shown = sorted(pairs, key=lambda pair: pair.differences[main_metric(pair)].p_value)[:MAX_PAIRS]
     heads = ["difference", "p (Holm)", "only one right", "McNemar's p (Holm)"]
-    title = f"{name}: paired differences of {shown[0].main_metric}"
+    title = f"{name}: paired differences of {main_metric(shown[0])}"
     table = new_number_table(title, "first\nminus second", heads, min_width=16)
     for pair in shown:
-        metric, test = pair.main_metric, pair.mcnemar
+        metric, test = main_metric(pair), pair.mcnemar
         difference = pair.differences[metric]
         table.add_row(
             Text(f"{_shorten(pair.first)}\n{_shorten(pair.second)}"),
@@ -170,7 +171,7 @@ def conclusion_lines(comparison: Comparison, *, against: str | None = None) -> I
     best: dict[str, str] = {}  # the first pair of a test set has its best system
     for pair in comparison.pairs:
         if (against or best.setdefault(pair.test_set, pair.first)) in (pair.first, pair.second):
-            yield escape_terminal(f"{pair.test_set}: {pair.conclude().text}")
+            yield escape_terminal(f"{pair.test_set}: {conclude_pair(pair).text}")
     if comparison.sets:
         run = comparison.sets[0].systems[0].run
         checkpoint = str(run.folder if run.script == TRAIN else run.config.get("checkpoint") or "")

@@ -1,7 +1,6 @@
 """Compares detectors on the rows that all of them have judged: accuracy where rows have labels, agreement everywhere.
 
-Any two models are compared as `faithkit report` compares runs: by a paired bootstrap over groups and by McNemar's test,
-both corrected by Holm for all pairs of models (faithkit_workflows/compare/comparison.py).
+Any two models are compared as `faithkit report` compares runs (faithkit/scores/board.py).
 """
 
 import math
@@ -9,31 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-import numpy as np
-
 from faithkit.baselines.simple_detectors import cross_fit_baselines
 from faithkit.errors import UserError
-from faithkit.metrics.classification import classification_metrics, classification_statistic, compare_outcomes
+from faithkit.metrics.classification import measure_labels
 from faithkit.metrics.judging import measure_agreement
-from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import format_p
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
-from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, Groups, resample, share
+from faithkit.scores.board import Board, Pair
+from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, share
 from faithkit.statistics.conclusion import (
     MIN_GROUPS,
     MIN_ROWS,
     SMALLEST,
-    STRONGEST,
-    Conclusion,
     Decision,
     Test,
-    conclude,
     has_enough_rows,
 )
-from faithkit.statistics.metric import CLASSIFICATION, Metric
+from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
-from faithkit_workflows.compare.comparison import Pair, correct_p_values, mcnemar_test
 
 MIN_LABELLED, MIN_OF_CLASS = 20, 2  # rows, for baselines that are fitted on other folds
 MIN_SHARE = 0.5  # of the rows; a model that judged fewer is left out
@@ -182,22 +176,27 @@ def choose_to_label(rows: Sequence[Example], answers: Answers) -> list[Example]:
 
 def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
     """Measures models and simple baselines on labelled rows, and tests the differences of models."""
-    outcomes = {name: join_outcomes(rows, {row.id: of[row.id] for row in rows}) for name, of in answers.items()}
-    scored = {name: classification_metrics(of_model) for name, of_model in outcomes.items()}
-    metrics = {name: {**scored[name].metrics, **_false_alarms(rows, answers[name])} for name in answers}
+    board = Board("own rows")
+    for name, of_model in answers.items():
+        board.add(name, measure_labels(join_outcomes(rows, {row.id: of_model[row.id] for row in rows})))
+    metrics = {name: {**board.metrics(name), **_false_alarms(rows, answers[name])} for name in answers}
     positives = sum(row.label == HALLUCINATED for row in rows)
     has_both = 0 < positives < len(rows)
     metric = MACRO_F1 if has_both else "accuracy"
-    ranked = sorted(answers, key=lambda name: -metrics[name][metric].value)
-    pairs = compare_every_two(rows, {name: outcomes[name] for name in ranked})
+    ranked, notes = sorted(answers, key=lambda name: -metrics[name][metric].value), board.notes()
+    pairs = board.pairs(ranked)
     lines = [describe_best(ranked[0], [pair for pair in pairs if pair.first == ranked[0]], metric)]
     if not has_both:
         only, other = (LABELS[1], LABELS[0]) if positives else LABELS
         lines.append(f"All {len(rows):,} labels are {only}: label {other} rows too, on which a model may be worse.")
-    baselines: Mapping[str, Mapping[str, Metric]] = {}
+    baselines: dict[str, Mapping[str, Metric]] = {}
     if len(rows) >= MIN_LABELLED and MIN_OF_CLASS <= positives <= len(rows) - MIN_OF_CLASS:
-        baselines, conclusion = _measure_baselines(rows, ranked[0], outcomes[ranked[0]])
-        lines.append(f"{conclusion.text[:1].upper()}{conclusion.text[1:]}.")
+        fitted, names = cross_fit_baselines(rows)
+        for key in (key for key in fitted if key in BASELINES):
+            board.add(key, measure_labels(join_outcomes(rows, fitted[key])), title=names[key], is_baseline=True)
+            baselines[names[key]] = {**board.metrics(key), **_false_alarms(rows, fitted[key])}
+        if conclusion := board.conclude(ranked[0], {MACRO_F1: TITLES[MACRO_F1]}):
+            lines.append(f"{conclusion.text[:1].upper()}{conclusion.text[1:]}.")
     return Accuracy(
         num_rows=len(rows),
         num_hallucinated=positives,
@@ -206,7 +205,7 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
         baselines=baselines,
         pairs=pairs,
         lines=lines,
-        notes=list(dict.fromkeys(note for one in scored.values() for note in one.notes)),
+        notes=notes,
     )
 
 
@@ -214,43 +213,6 @@ def _false_alarms(rows: Sequence[Example], answers: Mapping[str, Prediction]) ->
     faithful = [row for row in rows if row.label == FAITHFUL]
     found = share([answers[row.id].label == HALLUCINATED for row in faithful], [row.group for row in faithful])
     return {} if found is None else {FALSE_ALARMS: found}
-
-
-def compare_every_two(rows: Sequence[Example], outcomes: Mapping[str, Outcomes]) -> list[Pair]:
-    """Tests the differences of every two models on the same resamples, corrected by Holm."""
-    groups = Groups.of(row.group for row in rows)
-    drawn = {name: resample(groups, classification_statistic(of_model)) for name, of_model in outcomes.items()}
-    right = {name: np.equal(of_model.called, of_model.gold) for name, of_model in outcomes.items()}
-    pairs = [
-        Pair(
-            test_set="own rows",
-            first=first,
-            second=second,
-            num_rows=len(rows),
-            num_groups=groups.count,
-            differences=drawn[first].subtract(drawn[second], CLASSIFICATION),
-            mcnemar=mcnemar_test(right[first], right[second]),
-        )
-        for first, second in combinations(outcomes, 2)
-    ]
-    correct_p_values(pairs)
-    return pairs
-
-
-def _measure_baselines(
-    rows: Sequence[Example], best: str, outcomes: Outcomes
-) -> tuple[Mapping[str, Mapping[str, Metric]], Conclusion]:
-    fitted, names = cross_fit_baselines(rows)
-    found = {names[key]: of_baseline for key, of_baseline in fitted.items() if key in BASELINES}
-    others = {name: join_outcomes(rows, of_baseline) for name, of_baseline in found.items()}
-    metrics = {
-        name: {**classification_metrics(others[name]).metrics, **_false_alarms(rows, of_baseline)}
-        for name, of_baseline in found.items()
-    }
-    differences = {name: compare_outcomes(outcomes, other)[MACRO_F1] for name, other in others.items()}
-    strongest = min(differences, key=lambda name: differences[name].value)
-    test = Test(metric="macro-F1", other=strongest, difference=differences[strongest])
-    return metrics, conclude(best, test, title=STRONGEST)
 
 
 def describe_best(best: str, pairs: Sequence[Pair], metric: str = MACRO_F1) -> str:

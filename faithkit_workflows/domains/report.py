@@ -28,7 +28,7 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
-from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap, resample
+from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap
 from faithkit.statistics.metric import CLASSIFICATION, PROPORTION, Metric
 from faithkit.statistics.spread import Values
 
@@ -147,7 +147,7 @@ def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDoma
     for key, predictions in systems.items():
         outcomes = join_outcomes(test.examples, predictions)
         statistic = classification_statistic(outcomes)
-        draws[key] = resample(outcomes.groups, statistic, num_resamples=num_resamples, seed=seed)
+        draws[key] = Resamples(outcomes.groups, statistic, num_resamples=num_resamples, seed=seed)
         metrics[key] = classification_metrics(outcomes, num_resamples=num_resamples, seed=seed).metrics
     differences = {
         key: difference

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
-from faithkit.metrics.classification import classification_metrics
+from faithkit.metrics.classification import measure_labels
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import escape_terminal, format_percent
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
+from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import count_group_kinds, proportion_from_counts
 from faithkit_workflows.tables.shares import Share
@@ -77,26 +78,24 @@ class LabelledRows:
         examples = [example for example, _ in self._rows]
         predictions = {prediction.id: prediction for _, prediction in self._rows}
         fitted, names = cross_fit_baselines(examples, predictions, learn=find_spec("sklearn") is not None)
-        scores = {
-            key: classification_metrics(join_outcomes(examples, of_baseline), num_resamples=num_resamples).metrics
-            for key, of_baseline in fitted.items()
-        }
-        lines, own = [], metrics[HEADLINE].value
-        others = {key: found[HEADLINE] for key, found in scores.items() if key != REFITTED}
-        if others:
-            best = max(others, key=lambda key: others[key].value)
-            better = "better than the detector" if others[best].value > own else "below the detector"
+        board, lines, own = Board(num_resamples=num_resamples), [], metrics[HEADLINE].value
+        for key, of_baseline in fitted.items():
+            board.add(key, measure_labels(join_outcomes(examples, of_baseline)), is_baseline=key != REFITTED)
+        if (strongest := board.strongest(HEADLINE)) is not None:
+            found = board.metrics(strongest)[HEADLINE]
+            better = "better than the detector" if found.value > own else "below the detector"
             lines.append(
-                f"  strongest simple baseline, fitted on other folds: {names[best]}, macro-F1 "
-                f"{format_percent(others[best])}, {better}"
+                f"  strongest simple baseline, fitted on other folds: {names[strongest]}, macro-F1 "
+                f"{format_percent(found)}, {better}"
             )
-        if REFITTED in scores and (gain := scores[REFITTED][HEADLINE].value - own) >= MIN_GAIN:
+        refitted = board.metrics(REFITTED)[HEADLINE] if REFITTED in fitted else None
+        if refitted is not None and (gain := refitted.value - own) >= MIN_GAIN:
             from faithkit.calibration.thresholds import choose_threshold
 
             odds = [prediction.score for _, prediction in self._rows]
             chosen = choose_threshold(odds, [e.label == HALLUCINATED for e in examples]).value  # type: ignore[arg-type]
             lines.append(
-                f"  threshold={chosen:.3g} is better here: macro-F1 {format_percent(scores[REFITTED][HEADLINE])} where "
+                f"  threshold={chosen:.3g} is better here: macro-F1 {format_percent(refitted)} where "
                 f"the threshold is chosen on other folds, {100 * gain:+.1f} points"
             )
         return lines

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.baselines.simple_detectors import BaselineData
-from faithkit.metrics.classification import classification_metrics, compare_outcomes
+from faithkit.metrics.classification import classification_metrics, measure_labels
 from faithkit.metrics.declared_kinds import kind_of
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.metrics.responses.measure_responses import MetricModels, measure_responses
@@ -123,7 +123,7 @@ def test_no_figure_of_few_labels_leaves_its_range(drawn: list[tuple[bool, int, i
     other = replace(one, called=second.astype(np.int8), scores=1 - scores)
     for name, metric in classification_metrics(one, num_resamples=20).metrics.items():
         check(name.removesuffix("_debiased"), metric)
-    for name, difference in compare_outcomes(one, other, num_resamples=20).items():
+    for name, difference in measure_labels(one).subtract(measure_labels(other), num_resamples=20).items():
         check(f"difference/{name}", difference.metric)
 
 

@@ -6,7 +6,7 @@ from scipy import stats
 
 from faithkit.metrics.classification import classification_metrics, classification_statistic
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.statistics.bootstrap import Groups, Resamples, bootstrap, mean_statistic, resample
+from faithkit.statistics.bootstrap import Groups, Resamples, bootstrap, mean_statistic
 from faithkit.statistics.metric import CALIBRATION_ERROR, CLASSIFICATION, NUMBER, PROPORTION, REDUCTION
 from faithkit.statistics.spread import (
     Spread,
@@ -32,7 +32,7 @@ def judged(gold: np.ndarray, called: np.ndarray) -> Outcomes:
 
 def resampled(gold: np.ndarray, called: np.ndarray, num_resamples: int = 200) -> Resamples:
     outcomes = judged(gold, called)
-    return resample(outcomes.groups, classification_statistic(outcomes), num_resamples=num_resamples)
+    return Resamples(outcomes.groups, classification_statistic(outcomes), num_resamples=num_resamples)
 
 
 @pytest.mark.parametrize("count", [2, 3, 40])
@@ -180,7 +180,7 @@ def test_an_outlier_does_not_replace_all_groups() -> None:
     values = np.append(np.random.default_rng(0).normal(5, 1, 299), 500.0)
     groups = Groups.of(f"{row:03}" for row in range(300))
     first, second = (
-        resample(groups, mean_statistic(groups, {"length": each}), num_resamples=50) for each in (values, values * 0)
+        Resamples(groups, mean_statistic(groups, {"length": each}), num_resamples=50) for each in (values, values * 0)
     )
     assert first.subtract(second, NUMBER)["length"].p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
 

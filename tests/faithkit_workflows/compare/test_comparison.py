@@ -7,11 +7,12 @@ import pytest
 from sklearn.metrics import f1_score
 
 from faithkit.files.jsonl import read_jsonl, write_jsonl
-from faithkit.metrics.classification import compare_outcomes
+from faithkit.metrics.classification import measure_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.runs.reading import find_runs, name_runs_uniquely
-from faithkit_workflows.compare.comparison import compare_runs, mcnemar_test
+from faithkit.scores.board import mcnemar_test
+from faithkit_workflows.compare.comparison import compare_runs
 from faithkit_workflows.compare.test_sets import METRICS
 from tests.faithkit_workflows.compare.made_up_runs import examples, judged, write_run
 
@@ -36,7 +37,8 @@ def test_a_pair_has_the_differences_of_the_paired_bootstrap(two):
     assert (pair.first, pair.second, pair.num_rows, pair.num_groups) == ("good", "bad", 60, 20)
     assert report.settings.keys() == {"seed"} and sorted(report.settings["seed"]) == ["1", "2"], "what differs"
     predictions = [{one.id: one for one in judged(rows, right, seed)} for right, seed in ((0.9, 1), (0.6, 2))]
-    expected = compare_outcomes(*(join_outcomes(rows, one) for one in predictions), **FEW)
+    first, second = (measure_labels(join_outcomes(rows, one)) for one in predictions)
+    expected = first.subtract(second, **FEW)
     assert pair.differences["macro_f1"] == expected["macro_f1"]
     assert pair.differences["auroc"] == expected["auroc"]
     gold = [example.label == HALLUCINATED for example in rows]

@@ -22,10 +22,10 @@ from faithkit.files.saved_config import write_config
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import State
+from faithkit.scores.board import Pair
 from faithkit.statistics.bootstrap import Difference
 from faithkit_workflows.audit.target import PASSAGES, passages_of, question_of
 from faithkit_workflows.compare.asked_models import VERDICTS, AskedModel, ask_models, read_rows
-from faithkit_workflows.compare.comparison import Pair
 from faithkit_workflows.compare.model_comparison import (
     ModelComparison,
     compare_models,

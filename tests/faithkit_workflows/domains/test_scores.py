@@ -8,7 +8,7 @@ from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.statistics.bootstrap import Groups, Resamples, resample
+from faithkit.statistics.bootstrap import Groups, Resamples
 from faithkit_workflows.domains.report import DomainTest, average_domains, measure_coverage, report_domains
 
 
@@ -71,7 +71,7 @@ def calibrated_outcomes(number: int, *, shift: float = 0.0, num: int = 300) -> O
 
 def calibrated(number: int, *, shift: float = 0.0) -> Resamples:
     outcomes = calibrated_outcomes(number, shift=shift)
-    return resample(outcomes.groups, classification_statistic(outcomes), num_resamples=400, seed=number)
+    return Resamples(outcomes.groups, classification_statistic(outcomes), num_resamples=400, seed=number)
 
 
 def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() -> None:
@@ -82,14 +82,8 @@ def test_the_interval_of_the_mean_of_calibration_errors_does_not_lie_above_it() 
     low, high = np.quantile(drawn - 2 * (drawn.mean() - mean.value), (0.025, 0.975))  # as `bootstrap` has it
     assert mean.low == pytest.approx(low) and low < high < mean.value
     assert mean.high == mean.value, "an interval holds its value"
-    few = Resamples(
-        values={"ece": 0.02},
-        samples={"ece": np.linspace(0.0, 0.1, 101)},
-        left_out={},
-        num_rows=9,
-        num_groups=9,
-        num_defining={},
-    )
+    few = calibrated(0)
+    few.values, few.samples, few.left_out = {"ece": 0.02}, {"ece": np.linspace(0.0, 0.1, 101)}, {}
     sparse = average_domains([few], "ece")
     assert sparse is not None and sparse.low == 0, "no bound is below 0"
 
