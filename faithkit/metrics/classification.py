@@ -22,11 +22,9 @@ from numpy.typing import ArrayLike
 from faithkit.calibration.thresholds import NUM_BINS, assign_bins
 from faithkit.metrics.outcomes import CLASSES, Outcomes
 from faithkit.records import FAITHFUL, HALLUCINATED
-from faithkit.statistics.bootstrap import Groups, Measured, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import (
-    CLASSIFICATION,
-    Metric,
-)
+from faithkit.scores.measures import CLASSIFICATION
+from faithkit.statistics.bootstrap import Evaluation, Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Statistic, Values
 
 BLOCK = 1 << 16  # resamples x rows worked on at once: what stays in a core's cache
@@ -97,9 +95,9 @@ FEW_ROWS = 30  # fewer rows of a class are noted
 Slice = tuple[str, str]  # a field and its value
 
 
-def measure_labels(outcomes: Outcomes) -> Measured:
+def measure_labels(outcomes: Outcomes) -> Evaluation:
     """Prepares every classification metric of a detector, by name without split and dataset."""
-    return Measured(
+    return Evaluation(
         groups=outcomes.groups,
         statistic=classification_statistic(outcomes),
         kinds=CLASSIFICATION,

@@ -27,18 +27,14 @@ from faithkit.calibration.thresholds import logit
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
+from faithkit.scores.measures import COMPARING, kinds_of
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import ACCURACY, CORRELATION, ERROR_RATE, MetricKind
+from faithkit.statistics.metric import ACCURACY, CORRELATION
 from faithkit.statistics.spread import Values
 
 FIRST, LAST = "first", "last"  # in an example's `meta["order"]`: the position of the hallucinated reply
 ORDER, OTHER, PAIR = "order", "other", "pair"  # further keys of `meta`: the other reply, and the name of the pair
 BIAS = "position_bias"
-KINDS: Mapping[str, MetricKind] = {
-    **dict.fromkeys(("accuracy", "accuracy_first", "accuracy_last", "both_orders", "combined_accuracy"), ACCURACY),
-    "invalid_rate": ERROR_RATE,
-    BIAS: MetricKind(low=-1, high=1),
-}
 
 
 def make_both_orders(right: Example, hallucinated: Example) -> tuple[Example, Example]:
@@ -97,7 +93,7 @@ def comparison_metrics(
         return found
 
     n = {"combined_accuracy": int(known.sum())}
-    return bootstrap(groups, statistic, kinds=KINDS, n=n, num_resamples=num_resamples)
+    return bootstrap(groups, statistic, kinds=kinds_of(COMPARING), n=n, num_resamples=num_resamples)
 
 
 def predict_pair_baselines(examples: Sequence[Example]) -> dict[str, dict[str, Prediction]]:

@@ -32,7 +32,7 @@ from faithkit.errors import UserError, shorten
 from faithkit.metrics.classification import Ranking, safe_ratio
 from faithkit.metrics.outcomes import align_predictions, scores_of
 from faithkit.records import FAITHFUL, HALLUCINATED, SPAN_TYPES, UNTYPED, Example, Prediction, Span
-from faithkit.statistics.bootstrap import Groups, Measured, ScoredMetrics
+from faithkit.statistics.bootstrap import Evaluation, Groups, ScoredMetrics
 from faithkit.statistics.metric import ACCURACY, CALIBRATION_ERROR, MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
@@ -186,7 +186,7 @@ def span_kinds(names: Iterable[str]) -> dict[str, MetricKind]:
     return {name: CALIBRATION_ERROR if name.rpartition("/")[2] == ECE else ACCURACY for name in names}
 
 
-def measure_spans(outcomes: SpanOutcomes) -> Measured:
+def measure_spans(outcomes: SpanOutcomes) -> Evaluation:
     """Prepares `span_metrics`; `n` counts the responses behind a metric, for a type those with a span of it."""
     counts: dict[str, int] = {}
     for prefix, rows in subsets(outcomes).items():
@@ -195,7 +195,7 @@ def measure_spans(outcomes: SpanOutcomes) -> Measured:
         counts |= {prefix + AUROC: scored, prefix + ECE: scored}
     marked = (outcomes.type_marked > 0).sum(axis=0)
     counts |= {f"type/{name}/char_recall": int(n) for name, n in zip(outcomes.types, marked, strict=True)}
-    return Measured(
+    return Evaluation(
         groups=outcomes.groups,
         statistic=span_statistic(outcomes),
         kinds=span_kinds(counts),

@@ -18,14 +18,14 @@ from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.metrics.span_metrics import merge_spans
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.statistics import metric
+from faithkit.scores.measures import RATES, kinds_of
 from faithkit.statistics.bootstrap import FEW_GROUPS, Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import ERROR_RATE, Metric
+from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Statistic, Values
 
 PERFECT, MARKS_NOTHING = "perfect", "marks_nothing"
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
-KINDS = {RATE: ERROR_RATE, REDUCTION: metric.REDUCTION, SAME_SOURCES: metric.REDUCTION}
+KINDS = kinds_of({name: RATES[name] for name in (RATE, REDUCTION, SAME_SOURCES)})
 
 
 def count_detected_spans(prediction: Prediction) -> int:

@@ -14,8 +14,9 @@ from rich.table import Table
 from faithkit.pages.page_tables import add_fields, context_fields, metrics_table, new_field_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Rows, add_provenance, build_sample
+from faithkit.scores.measures import LANGUAGE_MODEL, kinds_of
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import LANGUAGE_MODEL, Metric
+from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Statistic, Values
 
 LARGEST_LOSS = 80.0  # its exponential is still a finite number
@@ -42,10 +43,11 @@ def language_model_metrics(
 ) -> ScoredMetrics:
     """Computes loss, perplexity and token_accuracy with intervals; `rows` as for `language_model_statistic`."""
     groups = Groups.of(example.group for example in examples)
-    return bootstrap(groups, language_model_statistic(groups, rows), kinds=LANGUAGE_MODEL, num_resamples=num_resamples)
+    statistic = language_model_statistic(groups, rows)
+    return bootstrap(groups, statistic, kinds=kinds_of(LANGUAGE_MODEL), num_resamples=num_resamples)
 
 
-NOT_IN_PERCENT = tuple(name for name, kind in LANGUAGE_MODEL.items() if kind.high > 1)
+NOT_IN_PERCENT = tuple(name for name, one in LANGUAGE_MODEL.items() if one.kind.high > 1)
 
 
 def perplexity_report(

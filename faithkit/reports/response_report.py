@@ -19,13 +19,7 @@ from faithkit.metrics.responses.measure_responses import (
     measure_part,
     measure_responses,
 )
-from faithkit.metrics.responses.response_columns import (
-    CRITIC_RATE,
-    PERCENT,
-    MetricColumns,
-    PairedResponses,
-    response_metrics,
-)
+from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.pages.page_tables import (
     add_fields,
     context_fields,
@@ -40,6 +34,7 @@ from faithkit.pages.page_tables import (
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Row, add_provenance, build_sample
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
+from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures
 from faithkit.statistics.bootstrap import Difference, paired_difference
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import Metric
@@ -56,7 +51,7 @@ CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues
 def systems_table(systems: Systems, *, title: str) -> Table:
     """Shows one column per system and one row per metric that any of them has."""
     caption = [f"{CAPTION}; n = {list_sizes(systems.values())}"]
-    names = [name for name, metric in response_metrics().items() if metric.title]
+    names = [name for name, metric in response_measures().items() if metric.title]
     return new_number_table(title, "metric", systems, _metric_rows(systems, names), caption=caption)
 
 
@@ -64,7 +59,7 @@ def _metric_rows(systems: Systems, names: Iterable[str]) -> Iterator[list[str]]:
     """Makes a row of each metric that any of the systems has."""
     for name in names:
         if any(name in metrics for metrics in systems.values()):
-            metric = response_metrics()[name]
+            metric = response_measures()[name]
             yield [metric.title, *(_cell(metrics.get(name), metric.scale) for metrics in systems.values())]
 
 
@@ -82,7 +77,7 @@ def differences_table(
         judges: Further judges; their rates are compared too.
     """
     rates = {f"{judge.key}_rate": (f"{judge.name}: hallucinated", PERCENT) for judge in judges}
-    titles = {name: (metric.title, metric.scale) for name, metric in response_metrics().items()}
+    titles = {name: (metric.title, metric.scale) for name, metric in response_measures().items()}
     rows = (
         [
             escape_terminal(shown),
@@ -311,7 +306,7 @@ def conclude_on_responses(first: str, second: str, differences: Mapping[str, Dif
     name = next((name for name in MAIN_RESPONSE_METRICS if name in differences), None)
     if name is None:
         return None
-    metric = response_metrics()[name]
+    metric = response_measures()[name]
     return conclude(first, Test(metric=metric.title, other=second, difference=differences[name], scale=metric.scale))
 
 

@@ -29,7 +29,7 @@ from math import exp, fsum, lgamma, log
 import numpy as np
 from numpy.typing import NDArray
 
-from faithkit.statistics.bootstrap import Difference, Measured, Resamples, ScoredMetrics
+from faithkit.statistics.bootstrap import Difference, Evaluation, Resamples, ScoredMetrics
 from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
 from faithkit.statistics.metric import Metric
 
@@ -66,7 +66,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class _System:
-    measured: Measured
+    measured: Evaluation
     drawn: Resamples
     title: str
     is_baseline: bool
@@ -87,7 +87,7 @@ class Board:
         self.name, self._options = name, {"num_resamples": num_resamples, "seed": seed}
         self._systems: dict[str, _System] = {}
 
-    def add(self, system: str, measured: Measured, *, title: str = "", is_baseline: bool = False) -> None:
+    def add(self, system: str, measured: Evaluation, *, title: str = "", is_baseline: bool = False) -> None:
         """Measures a system.
 
         Args:

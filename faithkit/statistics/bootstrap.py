@@ -206,7 +206,7 @@ class Resamples:
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Measured:
+class Evaluation:
     """All that the metrics of one system follow from; `Board` compares several on the same rows.
 
     Args:
@@ -229,7 +229,7 @@ class Measured:
         found = drawn.metrics(self.kinds, self.n)
         return replace(found, notes=(*self.notes, *found.notes))
 
-    def subtract(self, other: "Measured", *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Difference]:
+    def subtract(self, other: "Evaluation", *, num_resamples: int = 1000, seed: int = 0) -> dict[str, Difference]:
         """Subtracts the metrics of another system on the same rows."""
         options = {"num_resamples": num_resamples, "seed": seed}
         one, two = (Resamples(self.groups, each.statistic, **options) for each in (self, other))

@@ -3,7 +3,7 @@
 Loads no numerical library, so that reading results stays fast.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from statistics import mean, stdev
@@ -55,16 +55,6 @@ SIMILARITY = MetricKind(low=0, high=1, higher_is_better=True)  # means of text o
 CORRELATION = MetricKind(low=-1, high=1, higher_is_better=True)  # kappa
 CALIBRATION_ERROR = MetricKind(low=0, high=1, higher_is_better=False, is_debiased=True)
 REDUCTION = MetricKind(high=1, higher_is_better=True, is_reduction=True)
-CLASSIFICATION: Mapping[str, MetricKind] = {
-    **dict.fromkeys(
-        ("macro_f1", "f1", "precision", "recall", "faithful_f1", "mean_precision", "mean_recall"), ACCURACY
-    ),
-    **dict.fromkeys(("accuracy", "balanced_accuracy", "auroc", "average_precision"), ACCURACY),
-    **dict.fromkeys(("unparsed_rate", "brier"), ERROR_RATE),
-    **dict.fromkeys(("predicted_rate", "gold_rate", "majority_accuracy", "majority_macro_f1"), PROPORTION),
-    "ece": CALIBRATION_ERROR,
-}
-LANGUAGE_MODEL: Mapping[str, MetricKind] = {"loss": COST, "perplexity": COST, "token_accuracy": SIMILARITY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

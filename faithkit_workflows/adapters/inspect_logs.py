@@ -18,17 +18,18 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.responses.response_columns import CRITIC_RATE, RESPONSE_KINDS, defined_means
+from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.results import full_names, write_results
 from faithkit.provenance.predicted_rows import to_line
 from faithkit.records import HALLUCINATED, LABELS, UNPARSED, Example, Prediction, Turn, join_passages
+from faithkit.scores.measures import CRITIC_RATE, RESPONSES, kinds_of
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit_workflows.adapters.scorer import needs_tool, read_context
 
 with needs_tool("inspect_ai", "inspect_ai"):
     from inspect_ai.log import EvalSample, read_eval_log
 
-Measured = Mapping[str, float]
+Evaluation = Mapping[str, float]
 log = logging.getLogger("faithkit")
 
 
@@ -114,7 +115,7 @@ def _read_label(sample: EvalSample, scorer: str) -> Prediction:
     return Prediction(id=_id(sample), label=label, score=probability, text=sample.output.completion)
 
 
-def _read_measured(sample: EvalSample, scorer: str) -> Measured:
+def _read_measured(sample: EvalSample, scorer: str) -> Evaluation:
     label, probability = _read_verdict(sample, scorer)
     found = {CRITIC_RATE: float(label == HALLUCINATED)} if label else {}
     return found if probability is None else {**found, "critic_score": probability}
@@ -128,9 +129,9 @@ def _read_verdict(sample: EvalSample, scorer: str) -> tuple[str | None, float | 
     return label if label in LABELS else None, probability if is_probability else None
 
 
-def _measure_answers(examples: Sequence[Example], measured: Sequence[Measured]) -> ScoredMetrics:
+def _measure_answers(examples: Sequence[Example], measured: Sequence[Evaluation]) -> ScoredMetrics:
     names = dict.fromkeys(name for values in measured for name in values)
     columns = {name: np.array([values.get(name, np.nan) for values in measured]) for name in names}
     groups = Groups.of(one.group for one in examples)
     sizes = {name: int(np.isfinite(column).sum()) for name, column in columns.items()}
-    return bootstrap(groups, defined_means(groups, columns), kinds=RESPONSE_KINDS, n=sizes)
+    return bootstrap(groups, defined_means(groups, columns), kinds=kinds_of(RESPONSES), n=sizes)

@@ -23,21 +23,17 @@ from rich.table import Table
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.responses.bert_score import load_with_baseline
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
-from faithkit.metrics.responses.response_columns import COSINE, MetricColumns
+from faithkit.metrics.responses.response_columns import MetricColumns
 from faithkit.metrics.span_metrics import count_characters, count_shared, merge_spans
 from faithkit.pages.page_tables import format_percent, format_published, new_number_table
 from faithkit.published.figures import published_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.reports.report import Report
+from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
-from faithkit.statistics.metric import ACCURACY, Metric, MetricKind
+from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Statistic, Values
 from judge.reply import locate_all, quoted_parts, read_list
-
-KINDS: Mapping[str, MetricKind] = {
-    **dict.fromkeys(("rouge_l", "bleu_4", "located_rate", "char_f1", "char_precision", "char_recall"), ACCURACY),
-    **dict.fromkeys(("bertscore_precision", "bertscore_recall", "bertscore_f1", "bertscore_rescaled"), COSINE),
-}
 
 
 class Scorer(Protocol):
@@ -100,7 +96,7 @@ def select_hallucinated(measured: MetricColumns, rows: Sequence[Rationale]) -> t
 def _with_corpus(rows: Sequence[Rationale], columns: dict[str, Values]) -> MetricColumns:
     groups = Groups.of(row.group for row in rows)
     corpus = (_bleu(groups, rows), _located(groups, rows), _overlap(groups, rows))
-    return MetricColumns(groups=groups, columns=columns, kinds=KINDS, corpus=corpus)
+    return MetricColumns(groups=groups, columns=columns, kinds=kinds_of(RATIONALES), corpus=corpus)
 
 
 def _bleu(groups: Groups, rows: Sequence[Rationale]) -> Statistic:

@@ -20,10 +20,11 @@ from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
-from faithkit.metrics.responses.response_columns import PairedResponses, add_metrics
+from faithkit.metrics.responses.response_columns import PairedResponses
 from faithkit.records import Prediction
 from faithkit.reports.response_report import report_responses
 from faithkit.reports.write_reports import EvaluationResult
+from faithkit.scores.measures import add_measures
 from faithkit.weights.used_model import describe_model
 from faithkit_workflows.answering.strategies import Answerer, OwnAnswer
 from faithkit_workflows.answering.write_answers import read_provenance, write_given, write_with_origin
@@ -53,7 +54,7 @@ def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
     block, batch_tokens = config["benchmark"], config["batch_tokens"]
     names, detector, bert_score, baseline, q2, official = block["bert_score"], None, None, None, None, None
     check_precision(config["precision"])
-    add_metrics(block.get("metrics") or ())
+    add_measures(block.get("metrics") or ())
     options = {"precision": config["precision"], "batch_tokens": batch_tokens}
     if block["critic"]:
         detector = load_detector(block["critic"], labels=config.get("labels"), **options)

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import measure_labels
-from faithkit.metrics.declared_kinds import is_lower_better
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.responses.response_columns import ResponseMetric, defined_means, response_metrics
+from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
 from faithkit.scores.board import Board, Pair, correct_p_values
-from faithkit.statistics.bootstrap import Groups, Measured
+from faithkit.scores.measures import CLASSIFICATION, is_lower_better, kinds_of, measure_of, response_measures
+from faithkit.statistics.bootstrap import Evaluation, Groups
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
-from faithkit.statistics.metric import ACCURACY, CLASSIFICATION, Metric
+from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
 from faithkit_workflows.compare.test_sets import (
@@ -53,8 +53,9 @@ def main_metric(pair: Pair) -> str:
 def conclude_pair(pair: Pair) -> Conclusion:
     """Concludes in words which system is better."""
     name = main_metric(pair)
-    shown, difference = response_metrics().get(name, ResponseMetric(name, ACCURACY)), pair.differences[name]
-    return conclude(pair.first, Test(metric=shown.title, other=pair.second, difference=difference, scale=shown.scale))
+    measure, difference = measure_of(name), pair.differences[name]
+    title, scale = (measure.title, measure.scale) if measure else (name, 100)
+    return conclude(pair.first, Test(metric=title, other=pair.second, difference=difference, scale=scale))
 
 
 def compare_pairs(
@@ -91,7 +92,7 @@ def _compare_responses(test_set: TestSet, first: System, second: System, num_res
     tables = [system.measured for system in (first, second)]
     ids = [id_ for id_ in test_set.examples if all(id_ in table for table in tables)]
     columns: list[dict[str, Values]] = [{}, {}]
-    kinds = {name: metric.kind for name, metric in response_metrics().items()}
+    kinds = kinds_of(response_measures())
     for name in kinds:
         values = np.array([[table[id_].get(name) for id_ in ids] for table in tables], np.float64)
         shared = np.isfinite(values).all(axis=0)
@@ -103,11 +104,11 @@ def _compare_responses(test_set: TestSet, first: System, second: System, num_res
     groups = Groups.of(test_set.examples[id_].group for id_ in ids)
     board = Board(test_set.name, num_resamples=num_resamples)
     for system, each in zip((first, second), columns, strict=True):
-        board.add(system.name, Measured(groups=groups, statistic=defined_means(groups, each), kinds=kinds))
+        board.add(system.name, Evaluation(groups=groups, statistic=defined_means(groups, each), kinds=kinds))
     return board.pair(first.name, second.name)
 
 
-def _measure(system: System, rows: Sequence[Example]) -> tuple[Measured, str]:
+def _measure(system: System, rows: Sequence[Example]) -> tuple[Evaluation, str]:
     """Measures a system's labels and, where it marks any, its spans; also returns why it has no span metrics."""
     predictions = {example.id: system.predictions[example.id] for example in rows}
     labels = measure_labels(join_outcomes(rows, predictions))

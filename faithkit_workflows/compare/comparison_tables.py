@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.metrics.declared_kinds import is_lower_better
 from faithkit.pages.page_tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
 from faithkit.reports.write_reports import suggest_by_verdict
 from faithkit.runs.run import TRAIN
 from faithkit.scores.board import Pair
+from faithkit.scores.measures import is_lower_better
 from faithkit.statistics.conclusion import read_conclusions
 from faithkit.statistics.metric import Metric
 from faithkit_workflows.compare.comparison import MISSING, Comparison, conclude_pair, main_metric

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from faithkit.errors import UserError
 from faithkit.files.run_folder import SWEEP_FILE
-from faithkit.metrics.declared_kinds import kind_of
 from faithkit.runs.listing import Chosen, chosen_of, tested
 from faithkit.runs.run import Run, State
 from faithkit.runs.sweeps import FAILED, SweepJob, SweepRecord, read_sweep
+from faithkit.scores.measures import kind_of
 from faithkit.statistics.metric import Metric, average_runs
 
 SEED = "seed"

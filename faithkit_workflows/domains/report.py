@@ -28,8 +28,9 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
+from faithkit.scores.measures import CLASSIFICATION
 from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap
-from faithkit.statistics.metric import CLASSIFICATION, PROPORTION, Metric
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit.statistics.spread import Values
 
 COVERAGES = (100, 80, 50)  # percent of the rows that are judged, the most confident first

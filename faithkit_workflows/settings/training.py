@@ -11,16 +11,11 @@ from data_modules.encoding.sequence_layout import CONTROL_TOKENS, check_control_
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.errors import UserError, choice_hint
 from faithkit.packages import missing
+from faithkit.scores.measures import CLASSIFICATION, LANGUAGE_MODEL, kinds_of
 from faithkit.settings import types
 from faithkit.settings.check import with_options
 from faithkit.settings.types import Ineffective
-from faithkit.statistics.metric import (
-    ACCURACY,
-    CLASSIFICATION,
-    COST,
-    LANGUAGE_MODEL,
-    MetricKind,
-)
+from faithkit.statistics.metric import ACCURACY, COST, MetricKind
 from faithkit.training.training_options import OptimizerOptions
 from faithkit_workflows.settings import blocks, preflight
 
@@ -78,9 +73,9 @@ KINDS = {
         "critic.tagger.options:TaggerOptions",
         {**dict.fromkeys(("char_f1", "response_f1", "token_auroc", "response_auroc"), ACCURACY), "loss": COST},
     ),
-    "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", LANGUAGE_MODEL),
+    "generation.task.GeneratorTask": Kind("generator", "generation.options:GeneratorOptions", kinds_of(LANGUAGE_MODEL)),
     "judge.task.JudgeTask": Kind(
-        "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **LANGUAGE_MODEL}
+        "judge", "judge.options:JudgeOptions", {**_CLASSIFICATION, "verdict_loss": COST, **kinds_of(LANGUAGE_MODEL)}
     ),
 }
 OBJECTIVES = {

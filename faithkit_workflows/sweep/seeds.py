@@ -12,7 +12,6 @@ from rich.text import Text
 
 from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.declared_kinds import kind_of
 from faithkit.metrics.results import read_metrics, write_results
 from faithkit.pages.page_tables import metrics_table
 from faithkit.provenance.predicted_rows import read_predicted_rows
@@ -23,6 +22,7 @@ from faithkit.reports.write_reports import ReportOptions, write_reports
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_run
 from faithkit.runs.run import Run
+from faithkit.scores.measures import kind_of
 from faithkit.statistics.metric import Metric, average_runs
 from faithkit.training.stages import Stage, stages
 

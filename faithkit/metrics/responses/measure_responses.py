@@ -22,14 +22,9 @@ from faithkit.metrics.responses.ngrams import (
 )
 from faithkit.metrics.responses.official import OfficialMetrics
 from faithkit.metrics.responses.q2 import Q2, Q2Scores
-from faithkit.metrics.responses.response_columns import (
-    CRITIC_RATE,
-    RESPONSE_KINDS,
-    MetricColumns,
-    PairedResponses,
-    response_metrics,
-)
+from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.records import HALLUCINATED, UNPARSED, Example
+from faithkit.scores.measures import CRITIC_RATE, RESPONSES, kinds_of, response_measures
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Statistic, Values
 from faithkit.words import apostrophe_words
@@ -181,10 +176,10 @@ def measure_responses(
     columns: dict[str, Values] = {}
     notes: list[str] = []
     details: list[dict[str, Any]] = [{} for _ in examples]
-    kinds = {name: metric.kind for name, metric in response_metrics().items()}
+    kinds = kinds_of(response_measures())
     for judge in models.judges:
         found = critic_rate(judge.detector, examples, responses, key=judge.key, progress=progress)
-        kinds |= {f"{judge.key}_{name}": RESPONSE_KINDS[f"{CRITIC}_{name}"] for name in ("rate", "score")}
+        kinds |= {f"{judge.key}_{name}": RESPONSES[f"{CRITIC}_{name}"].kind for name in ("rate", "score")}
         columns |= found
     if models.detector is not None and (unparsed := int(np.isnan(columns[CRITIC_RATE]).sum())):
         notes.append(f"critic_rate: {unparsed} of {len(examples)} verdicts could not be parsed, and do not count")
@@ -213,7 +208,7 @@ def measure_responses(
     columns |= extractive_fragments(responses, knowledge)
     columns["num_words"] = np.array([len(apostrophe_words(text)) for text in responses], np.float64)
     columns |= fallback_rates(responses, gold)
-    for name, metric in response_metrics().items():
+    for name, metric in response_measures().items():
         if metric.compute is not None:
             columns[name] = np.asarray(metric.compute(examples, responses), np.float64)
     if empty := sum(not text.strip() for text in responses):

@@ -1,8 +1,7 @@
-"""Responses joined with their examples, and the metrics measured of them, each with its declaration."""
+"""Responses joined with their examples, and what is measured of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,87 +9,10 @@ import numpy as np
 from faithkit.errors import UserError
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
-from faithkit.plugins import METRICS, load_object, load_plugins
 from faithkit.records import Example, Prediction
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
-from faithkit.statistics.metric import ERROR_RATE, PROPORTION, SIMILARITY, MetricKind
+from faithkit.statistics.metric import MetricKind
 from faithkit.statistics.spread import Statistic, Values
-
-PERCENT, PLAIN = 100.0, 1.0
-CRITIC_RATE = "critic_rate"
-BLEU_SCORE = MetricKind(low=0, high=100, higher_is_better=True)
-AMOUNT = MetricKind(low=0)
-COSINE = MetricKind(high=1, higher_is_better=True)  # rescaled, texts without anything in common may be far below 0
-
-
-@dataclass(frozen=True, slots=True)
-class ResponseMetric:
-    """Declares a metric of responses.
-
-    Args:
-        title: Its row in tables; empty where it is only in metrics.json and the scores file.
-        scale: What its values are multiplied by in tables.
-        compute: For a metric of another package: makes the value of each response, NaN where it does not apply.
-    """
-
-    title: str
-    kind: MetricKind
-    scale: float = PERCENT
-    compute: Callable[[Sequence[Example], Sequence[str]], Values] | None = None
-
-
-# In the order of the tables. A new metric needs a line here.
-RESPONSE_METRICS: Mapping[str, ResponseMetric] = {
-    CRITIC_RATE: ResponseMetric("critic: hallucinated", ERROR_RATE),
-    "official_critic_rate": ResponseMetric("critic at 0.5: hallucinated", ERROR_RATE),
-    "critic_score": ResponseMetric("", MetricKind(low=0, high=1, higher_is_better=False)),
-    "q2_f1": ResponseMetric("Q2 F1", SIMILARITY),
-    "q2_nli": ResponseMetric("Q2 NLI", SIMILARITY),
-    "official_q2_f1": ResponseMetric("official Q2 F1", SIMILARITY),
-    "official_q2_nli": ResponseMetric("official Q2 NLI", SIMILARITY),
-    "bertscore_precision": ResponseMetric("BERTScore P", COSINE),
-    "bertscore_recall": ResponseMetric("BERTScore R", COSINE),
-    "bertscore_f1": ResponseMetric("BERTScore F1", COSINE),
-    "official_bertscore": ResponseMetric("official BERTScore", COSINE),
-    "knowledge_f1": ResponseMetric("knowledge F1", SIMILARITY),
-    "official_f1": ResponseMetric("official F1", SIMILARITY),
-    "official_bleu": ResponseMetric("official BLEU, knowledge", BLEU_SCORE, PLAIN),
-    "density": ResponseMetric("density, tokens", AMOUNT, PLAIN),
-    "coverage": ResponseMetric("coverage", SIMILARITY),
-    "bleu": ResponseMetric("BLEU", BLEU_SCORE, PLAIN),
-    "sentence_bleu": ResponseMetric("", BLEU_SCORE, PLAIN),
-    "rouge_1": ResponseMetric("ROUGE-1", SIMILARITY),
-    "rouge_2": ResponseMetric("ROUGE-2", SIMILARITY),
-    "rouge_l": ResponseMetric("ROUGE-L", SIMILARITY),
-    "distinct_1": ResponseMetric("distinct-1", SIMILARITY),
-    "distinct_2": ResponseMetric("distinct-2", SIMILARITY),
-    "num_words": ResponseMetric("words", AMOUNT, PLAIN),
-    "fallback": ResponseMetric("fallback", PROPORTION),
-    "fallback_unanswerable": ResponseMetric("  if unanswerable", PROPORTION),
-    "fallback_answerable": ResponseMetric("  if answerable", PROPORTION),
-}
-
-
-@cache
-def response_metrics() -> dict[str, ResponseMetric]:
-    """Returns every metric of responses by name: also those of entry points of `faithkit.metrics`, and named ones."""
-    return {**RESPONSE_METRICS, **{n: m for n, m in load_plugins(METRICS, ResponseMetric).items() if m.compute}}
-
-
-def add_metrics(names: Sequence[str]) -> None:
-    """Adds metrics that a command names as `module:NAME`; each has the lower-case NAME.
-
-    Raises:
-        UserError: An object cannot be imported, or is not a metric with `compute`.
-    """
-    for name in names:
-        metric = load_object(name)
-        if not isinstance(metric, ResponseMetric) or metric.compute is None:
-            raise UserError(f"{name} is not a ResponseMetric with compute=", hint="see docs/extending.md")
-        response_metrics()[name.rpartition(":")[2].lower()] = metric
-
-
-RESPONSE_KINDS: Mapping[str, MetricKind] = {name: metric.kind for name, metric in RESPONSE_METRICS.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -113,7 +35,8 @@ class MetricColumns:
 
     def __post_init__(self) -> None:
         if undeclared := [name for name in self.columns if name not in self.kinds]:
-            raise ValueError(f"no kind is declared for {', '.join(undeclared)}: add it to RESPONSE_METRICS")
+            names, table = ", ".join(undeclared), "faithkit/scores/measures.py"
+            raise ValueError(f"no kind is declared for {names}: add it to RESPONSES in {table}")
 
     def statistic(self, weights: Values) -> dict[str, Values]:
         """Maps weights over groups [R, G] to named values [R]."""

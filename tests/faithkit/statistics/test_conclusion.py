@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.metrics.classification import classification_metrics, measure_labels
-from faithkit.metrics.declared_kinds import kind_of
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.metrics.responses.measure_responses import MetricModels, measure_responses
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.label_tables import label_report
 from faithkit.reports.response_report import compare_systems
+from faithkit.scores.measures import kind_of
 from faithkit.statistics.bootstrap import Difference, Groups
 from faithkit.statistics.conclusion import Decision, Test, conclude
 from faithkit.statistics.metric import Metric, average_runs

@@ -6,8 +6,9 @@ from scipy import stats
 
 from faithkit.metrics.classification import classification_metrics, classification_statistic
 from faithkit.metrics.outcomes import Outcomes
+from faithkit.scores.measures import CLASSIFICATION
 from faithkit.statistics.bootstrap import Groups, Resamples, bootstrap, mean_statistic
-from faithkit.statistics.metric import CALIBRATION_ERROR, CLASSIFICATION, NUMBER, PROPORTION, REDUCTION
+from faithkit.statistics.metric import CALIBRATION_ERROR, NUMBER, PROPORTION, REDUCTION
 from faithkit.statistics.spread import (
     Spread,
     compute_interval,

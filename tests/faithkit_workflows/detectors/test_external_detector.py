@@ -11,13 +11,13 @@ import pytest
 from tests.running import ROOT
 
 PACKAGE = '''
+from faithkit.scores.measures import Measure
 from faithkit.detector import DetectorKind
-from faithkit.metrics.responses.response_columns import ResponseMetric
 from faithkit.records import Prediction
 from faithkit.statistics.metric import PROPORTION
 
 KIND = DetectorKind(name="shouting", target="shouting:ShoutingDetector")
-ASKS_BACK = ResponseMetric(
+ASKS_BACK = Measure(
     "asks back", PROPORTION, compute=lambda examples, responses: [text.endswith("?") for text in responses]
 )
 
@@ -87,7 +87,7 @@ import pytest
 from faithkit import Cascade, assert_faithful
 from faithkit.errors import UserError
 from faithkit.metrics.responses.measure_responses import MetricModels, measure_responses
-from faithkit.metrics.responses.response_columns import add_metrics
+from faithkit.scores.measures import add_measures
 from faithkit.records import Example
 from faithkit_workflows.detectors.loading import load_detector
 
@@ -99,10 +99,10 @@ assert [found.label for found in cascade.predict_examples(rows)] == ["hallucinat
 assert_faithful("the river is long", "it is long", by="shouting:0.5")
 examples = [Example(id=str(i), response="r", **place) for i in range(2)]
 for add in ([], ["capitals:ASKS_BACK"]):
-    add_metrics(add)
+    add_measures(add)
     assert list(measure_responses(examples, ["Who?", "I."], MetricModels()).columns["asks_back"]) == [1.0, 0.0]
-with pytest.raises(UserError, match="not a ResponseMetric with compute="):
-    add_metrics(["capitals:KIND"])
+with pytest.raises(UserError, match="not a Measure with compute="):
+    add_measures(["capitals:KIND"])
 with pytest.raises(UserError, match="capitals:Prediction is no detector: it has no load"):
     load_detector("capitals:Prediction", precision="32-true", batch_tokens=None)
 with pytest.raises(AssertionError, match="IT IS"):

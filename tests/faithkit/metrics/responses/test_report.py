@@ -18,10 +18,11 @@ from faithkit.metrics.responses.measure_responses import (
     measure_responses,
 )
 from faithkit.metrics.responses.official import OfficialMetrics
-from faithkit.metrics.responses.response_columns import RESPONSE_KINDS, MetricColumns, PairedResponses
+from faithkit.metrics.responses.response_columns import MetricColumns, PairedResponses
 from faithkit.pages.page_tables import render_text
 from faithkit.records import Example, Prediction, Span, Turn
 from faithkit.reports.response_report import choose_responses, judge_report, response_report, systems_table
+from faithkit.scores.measures import RESPONSES, kinds_of
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
 from tests.data_modules.examples import example
@@ -31,7 +32,7 @@ from tests.data_modules.examples import example
 def test_the_interval_of_counted_responses_lies_between_0_and_1(name: str) -> None:
     groups = Groups.of(f"{row // 2}" for row in range(16))
     rare = np.array([1.0, 1.0] + [0.0] * 14)
-    columns = MetricColumns(groups=groups, columns={name: rare, "rouge_l": rare}, kinds=RESPONSE_KINDS)
+    columns = MetricColumns(groups=groups, columns={name: rare, "rouge_l": rare}, kinds=kinds_of(RESPONSES))
     metric = columns.scored(num_resamples=50).metrics
     assert 0 < metric[name].low < metric[name].value < metric[name].high < 1
     assert metric["rouge_l"].low == 0, "the interval of a mean is cut to its range"
@@ -39,7 +40,7 @@ def test_the_interval_of_counted_responses_lies_between_0_and_1(name: str) -> No
 
 def test_a_column_needs_a_declaration() -> None:
     with pytest.raises(ValueError, match="no kind is declared for asks_back"):
-        MetricColumns(groups=Groups.of("ab"), columns={"asks_back": np.ones(2)}, kinds=RESPONSE_KINDS)
+        MetricColumns(groups=Groups.of("ab"), columns={"asks_back": np.ones(2)}, kinds=kinds_of(RESPONSES))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def columns_of(**values: list[float]) -> MetricColumns:
     size = len(next(iter(values.values())))
     columns = {name: np.array(column) for name, column in values.items()}
     groups = Groups.of(str(row) for row in range(size))
-    return MetricColumns(groups=groups, columns=columns, kinds=RESPONSE_KINDS)
+    return MetricColumns(groups=groups, columns=columns, kinds=kinds_of(RESPONSES))
 
 
 def test_half_of_the_examples_to_read_are_the_least_supported_the_rest_spread() -> None:
