@@ -21,13 +21,14 @@ from faithkit.pages.page_tables import bold, escape_terminal, format_percent, fo
 from faithkit.published.figures import set_figures
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
+from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import ScoredMetrics, bootstrap, mean_statistic
 from faithkit.statistics.metric import ACCURACY, SIMILARITY, Metric
 from faithkit.statistics.spread import Statistic, Values
 
 IOU = "iou"
 ALL, MEAN = "all rows", "mean"
-HEADS = {"balanced_accuracy": "balanced acc.", "auroc": "AUROC", "macro_f1": "macro-F1", IOU: "IoU"}
+HEADS = titles_of(("balanced_accuracy", "auroc", "macro_f1", IOU))
 NUM_BEST = 5  # published systems above which the model is placed
 
 

@@ -18,6 +18,7 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.span_report import mark_spans
+from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.faults import MAX_RECALL
 from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
@@ -26,7 +27,7 @@ from faithkit_workflows.audit.protocol import VERSION, Audit
 PAGE, ANSWERS_PAGE = "audit.html", "answers.html"
 MAX_EXAMPLES = 3  # of each kind
 MAX_CHARACTERS, MAX_NAME = 240, 40
-SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC"}
+SHOWN = titles_of(("macro_f1", "auroc"))
 LIMITS = "The protocol knows few faults: to have none of them does not show that the detector is right."
 LABELS_HINT = "No labelled rows were given, so accuracy, calibration and the threshold are not measured: add rows=FILE."
 

@@ -13,6 +13,7 @@ from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
 from faithkit.scores.board import Board
+from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import (
     MIN_GROUPS_OF_SHARE,
     Difference,
@@ -175,7 +176,7 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
     for key, of_baseline in baselines.items():
         measured = measure_labels(join_outcomes(known, of_baseline))
         board.add(key, measured, title=names[key], is_baseline=key != REFITTED)
-    conclusion = board.conclude(name, {"macro_f1": "macro-F1"})
+    conclusion = board.conclude(name, titles_of(["macro_f1"]))
     assert conclusion is not None, "both labels occur, so macro-F1 is defined"
     scored = outcomes.scored
     return Accuracy(

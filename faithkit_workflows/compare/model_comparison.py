@@ -17,6 +17,7 @@ from faithkit.pages.page_tables import format_p
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import FAITHFUL, HALLUCINATED, LABELS, Example, Prediction
 from faithkit.scores.board import Board, Pair
+from faithkit.scores.measures import MACRO_F1, titles_of
 from faithkit.statistics.bootstrap import MIN_GROUPS_OF_SHARE, Difference, share
 from faithkit.statistics.conclusion import (
     MIN_GROUPS,
@@ -36,8 +37,8 @@ BETTER, EQUIVALENT = "better than", f"equivalent (within {100 * SMALLEST:.0f} po
 UNDECIDED = "not shown to be better than"  # too few rows to decide
 POWER = (1.96 + 0.84) / 1.96  # of a half interval: a difference that large is found in 80% of samples
 BASELINES = ("overlap", "length", "counted")  # keys of those that are fitted
-MACRO_F1, FALSE_ALARMS = "macro_f1", "false_alarms"
-TITLES = {MACRO_F1: "macro-F1", "accuracy": "accuracy"}
+FALSE_ALARMS = "false_alarms"
+TITLES = titles_of((MACRO_F1, "accuracy"))
 Answers = Mapping[str, Mapping[str, Prediction]]  # by model and row
 
 

@@ -35,6 +35,7 @@ from faithkit.pages.page_tables import (
     table_section,
 )
 from faithkit.records import HALLUCINATED, Example
+from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.target import passages_of, question_of
 from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
 from faithkit_workflows.compare.model_comparison import FALSE_ALARMS, MACRO_F1, TITLES, Accuracy, ModelComparison
@@ -43,7 +44,7 @@ from faithkit_workflows.tables.scored_rows import write_table
 PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"
 PLAIN = re.compile(r"[\w./:@+-]+")  # a name that needs no quotes in a list
 MAX_ROWS = 20_000  # on the page
-SHOWN = {MACRO_F1: "macro-F1", "auroc": "AUROC", "precision": "precision", "recall": "recall"}
+SHOWN = titles_of((MACRO_F1, "auroc", "precision", "recall"))
 SHOWN |= {FALSE_ALARMS: "false alarms"}
 COSTS = {
     **{"seconds": "seconds", "cpu_seconds": "CPU seconds", "loading_seconds": "loading, s"},
