@@ -13,6 +13,7 @@ faithkit evaluate resume=runs/...                                            con
 
 import logging
 import re
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from faithkit.cli import run_script
@@ -40,6 +41,19 @@ MAY_CHANGE = (
 )
 log = logging.getLogger("faithkit")
 UNPARSED_RATE = "test/[^/]+/unparsed_rate"  # of a whole test set
+# What runs a benchmark, by its `task`; imported then, because each loads modules that the others do not need.
+RUNNERS = {
+    task: f"faithkit_workflows.{name}"
+    for task, name in {
+        None: "benchmarks.detection:run_benchmark",
+        "responses": "benchmarks.responses:run_response_benchmark",
+        "transfer": "benchmarks.transfer:run_transfer",
+        "domains": "domains.benchmark:run_domains",
+        "comparative": "benchmarks.judge_benchmarks:run_comparative",
+        "meta_judging": "benchmarks.judge_benchmarks:run_meta_judging",
+        "rates": "benchmarks.hallucination_rates:run_rates",
+    }.items()
+}
 GROUPS = ("benchmark", "engine", "decoding", "scale", "trainer", "logger")
 
 
@@ -86,36 +100,9 @@ def work(run: "RunFolder", config: dict[str, Any]) -> None:
 
 
 def evaluate(run: "RunFolder", config: dict[str, Any]) -> "EvaluationResult":
-    """Dispatches to generated responses, a protocol of judges, the critics' transfer table, or a detector."""
-    # Imported here, because each loads modules that the others do not need.
-    task = config["benchmark"].get("task")
-    if task == "comparative":
-        from faithkit_workflows.benchmarks.judge_benchmarks import run_comparative
-
-        return run_comparative(run, config)
-    if task == "meta_judging":
-        from faithkit_workflows.benchmarks.judge_benchmarks import run_meta_judging
-
-        return run_meta_judging(run, config)
-    if task == "rates":
-        from faithkit_workflows.benchmarks.hallucination_rates import run_rates
-
-        return run_rates(run, config)
-    if task == "responses":
-        from faithkit_workflows.benchmarks.responses import run_response_benchmark
-
-        return run_response_benchmark(run, config)
-    if config["benchmark"]["name"] == "transfer":
-        from faithkit_workflows.benchmarks.transfer import run_transfer
-
-        return run_transfer(run, config)
-    if config["benchmark"]["name"] == "domains":
-        from faithkit_workflows.domains.benchmark import run_domains
-
-        return run_domains(run, config)
-    from faithkit_workflows.benchmarks.detection import run_benchmark
-
-    return run_benchmark(run, config)
+    """Runs the benchmark's task, or judges its responses one by one with a detector."""
+    found: EvaluationResult = resolve_name(RUNNERS[config["benchmark"].get("task")])(run, config)
+    return found
 
 
 def run() -> None:

@@ -15,8 +15,9 @@ from faithkit.settings.check import options, with_options
 from faithkit.training.training_options import Aim
 from faithkit_workflows.settings import blocks, engines, preflight
 
-RESPONSES = "responses"  # the task of a benchmark that scores generated responses
-PROTOCOLS = ("comparative", "meta_judging", "rates")
+# The tasks of benchmarks; one without a task is that of a detector, which judges responses one by one.
+TASKS = ("responses", "transfer", "domains", "comparative", "meta_judging", "rates")
+Task = Annotated[str, types.OneOf(TASKS)]
 ANALYSIS = "analysis"  # of RAGTruth, which judges nothing
 APART, JOINED = DOMAIN_HISTORIES = ("apart", "joined")
 DEV, HELD, ALL = DOMAIN_PARTS = ("dev", "held", "all")
@@ -82,7 +83,7 @@ class ResponseSet(types.OpenBlock):
 class Responses(Benchmark):
     """A benchmark of generated responses."""
 
-    task: Annotated[str, types.OneOf((RESPONSES,))]
+    task: Task
     path: types.PathText | None = None  # type: ignore[assignment]
     predictions: types.PathText | None
     against: types.PathText | None
@@ -117,9 +118,10 @@ class TransferTest(types.Block):
 
 
 class Transfer(types.Block):
-    """`benchmark=transfer`."""
+    """`task: transfer` trains and tests critics on several datasets."""
 
     name: types.Text
+    task: Task
     train: Annotated[dict[str, TransferTraining], Field(min_length=1)]
     test: Annotated[dict[str, TransferTest], Field(min_length=1)]
     threshold_aim: Aim | None = None
@@ -179,9 +181,10 @@ class DomainOptions:
 
 
 class Domains(types.Block):
-    """`benchmark=domains`."""
+    """`task: domains` tests a detector on every domain."""
 
     name: types.Text
+    task: Task
     path: types.PathText
     part: Annotated[str, types.OneOf(DOMAIN_PARTS)]
     only: Annotated[types.Texts | None, types.OrNull("for all")]
@@ -222,7 +225,7 @@ class Domains(types.Block):
 class Protocol(Benchmark):
     """The keys of every judging protocol."""
 
-    task: Annotated[str, types.OneOf(PROTOCOLS)]
+    task: Task
 
 
 class Comparative(Protocol):
@@ -280,15 +283,14 @@ class Rates(Protocol):
                 yield from engines.check_model(key, system.name, system.model)
 
 
-TASKS: Mapping[str, Any] = dict(zip(PROTOCOLS, (Comparative, MetaJudging, Rates), strict=True))
+BLOCKS: Mapping[str, Any] = dict(
+    zip(TASKS, (Responses, Transfer, Domains, Comparative, MetaJudging, Rates), strict=True)
+)
 
 
 def _choose_benchmark(block: Any) -> Any:
-    if not isinstance(block, dict):
-        return Detection
-    if (task := block.get("task")) is not None:
-        return TASKS.get(str(task), Responses)  # which refuses an unknown one
-    return {"transfer": Transfer, "domains": Domains}.get(str(block.get("name")), Detection)
+    task = block.get("task") if isinstance(block, dict) else None
+    return Detection if task is None else BLOCKS.get(str(task), Responses)  # which refuses an unknown one
 
 
 AnyBenchmark = Annotated[Any, types.Variants(_choose_benchmark)]
