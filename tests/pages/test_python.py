@@ -167,6 +167,24 @@ def _prose_of(path: Path) -> str:
     return prose(str(path.resolve().relative_to(ROOT)))
 
 
+def test_the_architecture_names_every_package_and_only_paths_that_exist() -> None:
+    text = PAGES["docs/architecture.md"]
+    paths = re.findall(r"`((?:faithkit|faithkit_workflows|critic|data_modules|tests)/[\w/.]+)`", text)
+    assert paths and not [path for path in paths if not (ROOT / path).exists()]
+    tree = text.split("```text")[1].split("```")[0]
+    top: dict[str, list[str]] = {}
+    for line in tree.splitlines():
+        if found := re.match(r"(\w+)/ ", line):
+            top[package := found[1]] = []
+        if top and line.startswith((" ", package)):
+            top[package] += [name for name in re.findall(r"(\w+)/", line) if name != package]
+    for package, named in top.items():
+        if package in ("tests", "configs", "speed"):
+            continue
+        folders = {one.name for one in (ROOT / package).iterdir() if one.is_dir() and not one.name.startswith("_")}
+        assert set(named) == folders, package
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     linked = set(re.findall(r"\]\((\w+\.md)\)", PAGES["docs/index.md"]))
     assert linked == {Path(page).name for page in PAGES if page.startswith("docs/")} - {"index.md"}
