@@ -7,7 +7,7 @@ USER_TABLE = "pairs"  # the name of the dataset of users' tables
 ORIGINAL, ENTITY_SWAP, VERBATIM, OTHER = MADE = ("original", "entity_swap", "verbatim", "other")
 GIVEN = "given"  # by the file, as FaithDial's `negative_samples`
 GROUP, ROWS = SPLIT_BY = ("group", "rows")  # what is divided into training, validation and test
-KINDS = (*MADE, GIVEN)
+NEGATIVE_KINDS = (*MADE, GIVEN)
 NUM_READERS, NUM_BUFFER_ROWS = 8, 16_384  # enough for batches to mix well, and small in memory
 
 

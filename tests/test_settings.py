@@ -110,7 +110,7 @@ def test_a_monitor_may_be_any_metric_that_its_model_logs() -> None:
     judge = of_a_judge(np.arange(3), np.array([[1.0, 2, 1, 0.3, 1], [1, 2, 1, -1, 0], [1, 2, 1, 2, 1]]))
     found = {"critic": critic.keys() - constant, "tagger": tagger, "generator": generator}
     found["judge"] = judge.keys() - constant
-    allowed = {kind.name: kind.metrics for kind in training.KINDS.values()}
+    allowed = {kind.name: kind.metrics for kind in training.MODEL_KINDS.values()}
     assert {kind: set(metrics) for kind, metrics in found.items()} == {k: set(names) for k, names in allowed.items()}
 
 

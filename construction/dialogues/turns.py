@@ -31,7 +31,7 @@ from faithkit.words import unicode_words
 
 SIDES = A, B = ("A", "B")
 # The names of A and B in the conversation that a model playing a person reads; the prompts use them too.
-NAMES = {
+SPEAKER_NAMES = {
     KNOWLEDGE: ("Person", "Assistant"),
     TASK: ("Customer", "Assistant"),
     CHAT: ("Sam", "Kim"),
@@ -43,7 +43,7 @@ MIN_SHARED_RUNS = 0.8  # share of runs by which two turns are the same
 MIN_WORDS = 4  # of a repetition: "Yes, please." may occur twice
 MIN_CONTAINED_RUNS = 10  # of an earlier turn that may not be repeated within a longer one
 MAX_SAME_RUNS = 3  # times that a run may occur in one turn
-_NAMED = "|".join(sorted({name for names in NAMES.values() for name in names}))
+_NAMED = "|".join(sorted({name for names in SPEAKER_NAMES.values() for name in names}))
 _SPEAKER = rf"(?i:(?:the )?\[?(?:human|user|system|{_NAMED})\]?)|[AB][ \t]*\d{{0,4}}"
 _MARK = re.compile(rf"(?:^|\n)[ \t*]*(?:{_SPEAKER})[ \t*]*[:：][ \t*]*")
 ROLES = {A: USER, B: ASSISTANT}
@@ -201,7 +201,7 @@ class AskTurn(Ask):
         system = Message(SYSTEM, self.prompts[domain].fill(**self.values(row)))
         if side == B and domain in ONLY_B_JUDGED:
             return (system, *(Message(ROLES[side_of(place)], text) for place, text in enumerate(turns)))
-        names = dict(zip(SIDES, NAMES[domain], strict=True))
+        names = dict(zip(SIDES, SPEAKER_NAMES[domain], strict=True))
         history = "\n".join(f"{names[side_of(place)]}: {text}" for place, text in enumerate(turns))
         return (system, Message(USER, self.next_turn.fill(history=history, name=names[side])))
 

@@ -38,7 +38,7 @@ PARQUET_HINT = "scored shards are Parquet: faithkit score ... engine=ray writes 
 SCORES_HINT = "a probability lies in 0..1: pipeline.columns.score=NAME"
 UNIQUE_HINT = "give one row for each response: pipeline.columns.id=NAME of a column with unique values"
 NAN = float("nan")
-KINDS = {"label": np.float64, "score": np.float64, "group": np.uint64, "by": np.intp}  # of the columns of shards
+COLUMN_TYPES = {"label": np.float64, "score": np.float64, "group": np.uint64, "by": np.intp}  # of the columns of shards
 Columns = Mapping[str, str | None]  # the block `pipeline.columns`
 
 
@@ -270,7 +270,7 @@ class _ShardReader:
         self.names = {key: name for key, name in names.items() if name is not None}
         self.parts: dict[str, int] = {}
         self.labelled: dict[str, int] = {}
-        self._read: dict[str, list[NDArray[Any]]] = {key: [np.empty(0, kind)] for key, kind in KINDS.items()}
+        self._read: dict[str, list[NDArray[Any]]] = {key: [np.empty(0, kind)] for key, kind in COLUMN_TYPES.items()}
         self._shard_of: dict[str, str] = {}  # of labelled ids
 
     def column(self, key: str) -> NDArray[Any]:
@@ -313,7 +313,7 @@ class _ShardReader:
             if key == "score":
                 return _scores(column)
             encoded = column.dictionary_encode(null_encoding="encode")
-            values = np.array([parse[key](value) for value in encoded.dictionary.to_pylist()], KINDS[key])
+            values = np.array([parse[key](value) for value in encoded.dictionary.to_pylist()], COLUMN_TYPES[key])
         except (ValueError, NotImplementedError) as error:  # lists have no dictionary
             hint = "name a column of texts or numbers: pipeline.by, pipeline.columns"
             raise UserError(f"column {self.names[key]!r} has {error}", place=str(file), hint=hint) from error

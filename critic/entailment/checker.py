@@ -21,7 +21,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.training.batch_planning import plan_batches
 from faithkit.weights.known_detectors import MEAN, SENTENCES, THRESHOLD, KnownDetector
 
-CHUNK = 512  # responses that are tokenised and sorted together
+RESPONSES_AT_ONCE = 512  # responses that are tokenised and sorted together
 
 
 def split_claims(response: str, claims: str) -> list[str]:
@@ -113,8 +113,8 @@ class EntailmentChecker:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
         examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), CHUNK), "checking", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + CHUNK]
+        for begin in tqdm(range(0, len(examples), RESPONSES_AT_ONCE), "checking", disable=quiet, unit="chunk"):
+            chunk = examples[begin : begin + RESPONSES_AT_ONCE]
             found = self.supported([one.knowledge for one in chunk], [one.response for one in chunk])
             for example, score in zip(chunk, (1 - found).tolist(), strict=True):
                 label = HALLUCINATED if score >= self.threshold else FAITHFUL

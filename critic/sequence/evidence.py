@@ -44,7 +44,7 @@ WEAKEST = "evidence: weakest tokens"
 TOKEN_WEIGHTS = (*WEIGHTS[:-1], RUNS, WEAKEST, "bias")
 MIN_SPREAD = 1e-9
 FITTED = len(WEIGHTS) - 1  # columns of the regression; the remaining columns are separate scores
-NAMES = {len(names): names for names in (WEIGHTS, TOKEN_WEIGHTS)}  # a list of weights is identified by its length
+WEIGHT_NAMES = {len(names): names for names in (WEIGHTS, TOKEN_WEIGHTS)}  # a list is identified by its length
 
 
 def fit_evidence(

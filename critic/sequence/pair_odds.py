@@ -15,7 +15,7 @@ from data_modules.encoding.pair_encoder import EVIDENCE, RUNS, PairEncoder
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, log_odds
 from faithkit.training.batch_planning import plan_batches
 
-CHUNK = 2048  # pairs that are tokenised and sorted together
+PAIRS_AT_ONCE = 2048  # pairs that are tokenised and sorted together
 # Tokens of a batch. A CPU is fastest while a layer's activations fit its cache, and small batches of similar lengths
 # have the least padding; a GPU needs large batches.
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 1024, 65_536
@@ -74,7 +74,7 @@ def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> Tensor:
 
 def encode_ahead(encode: Callable[[slice], Columns], count: int, device: torch.device) -> Iterator[Columns]:
     """Yields the columns of `count` rows chunk by chunk; while a GPU computes one chunk, a thread encodes the next."""
-    chunks = [slice(begin, begin + CHUNK) for begin in range(0, count, CHUNK)]
+    chunks = [slice(begin, begin + PAIRS_AT_ONCE) for begin in range(0, count, PAIRS_AT_ONCE)]
     if device.type == "cpu" or len(chunks) < 2:
         yield from map(encode, chunks)
         return

@@ -20,7 +20,7 @@ from critic.runtime.last_layer import first_token_only
 from critic.runtime.model_inputs import allow_packing_on_gpu
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
-from critic.sequence.pair_odds import CHUNK, column_odds, default_batch_tokens, encode_ahead
+from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, default_batch_tokens, encode_ahead
 from critic.sequence.settings import Settings, foreign_settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
@@ -300,7 +300,7 @@ class Critic:
             response,
             history,
             join=join_passages,
-            chunk_size=CHUNK,
+            chunk_size=PAIRS_AT_ONCE,
             description="scoring",
             progress=progress,
         )
@@ -320,8 +320,8 @@ class Critic:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
         examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), CHUNK), "scoring", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + CHUNK]
+        for begin in tqdm(range(0, len(examples), PAIRS_AT_ONCE), "scoring", disable=quiet, unit="chunk"):
+            chunk = examples[begin : begin + PAIRS_AT_ONCE]
             scores = self.probabilities([e.knowledge for e in chunk], [e.response for e in chunk])
             yield from self.calibration.predictions([e.id for e in chunk], scores)
 

@@ -4,7 +4,7 @@ import logging
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from critic.sequence.evidence import EVIDENCE, NAMES, TOKEN_WEIGHTS
+from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS, WEIGHT_NAMES
 from critic.weights import HEAD, Line
 from data_modules.encoding.sequence_layout import ORDERS
 from faithkit.calibration.score_calibration import ScoreCalibration
@@ -16,7 +16,7 @@ from faithkit.settings.check import check_value, options, read_stored
 from faithkit.settings.types import Count, OneOf, Sizes, Tokens, Weights
 
 log = logging.getLogger("faithkit")
-Evidence = Annotated[Weights, Sizes((0, *NAMES))]
+Evidence = Annotated[Weights, Sizes((0, *WEIGHT_NAMES))]
 
 
 @options("layout")
@@ -28,7 +28,7 @@ class Settings:
         order: Order of the two texts.
         max_knowledge_words: Words read of longer knowledge (`data_modules.encoding.pair_encoder`); None reads all.
         max_windows: Windows read of long knowledge, when the threshold was fitted too; None reads all.
-        evidence: Weights of the evidence features (`critic.sequence.evidence.NAMES`); empty without evidence.
+        evidence: Weights of the evidence features (`critic.sequence.evidence.WEIGHT_NAMES`); empty without evidence.
         head: Slope and bias of the calibration that the head contains (`critic.weights.rescale_head`); empty if the
             calibration is outside the weights.
         origin: Provenance: base weights, data and its fingerprint, versions.

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from critic.logistic import linear
-from critic.sequence.evidence import NAMES, fit_evidence
+from critic.sequence.evidence import WEIGHT_NAMES, fit_evidence
 from critic.sequence.module import CriticModule
 from critic.sequence.options import CriticOptions
-from critic.sequence.pair_odds import CHUNK, column_odds, compute_features, default_batch_tokens
+from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, compute_features, default_batch_tokens
 from critic.sequence.settings import Settings
 from critic.weights import check_length, find_head, rescale_head
 from data_modules.data_module import Batches, DataModule
@@ -123,7 +123,7 @@ class CriticTask:
             fit["ece_after"] = calibration_error(apply_temperature(slope * odds + bias, 1.0), gold)
         if self.options.evidence:
             fit["evidence"] = {
-                "weights": dict(zip(NAMES[len(critic.weights)], critic.weights, strict=True)),
+                "weights": dict(zip(WEIGHT_NAMES[len(critic.weights)], critic.weights, strict=True)),
                 "note": note,
             }
         settings = Settings(
@@ -198,7 +198,7 @@ def compute_rows(
     """Computes numbers of these rows from their cached tokens; each process computes its part."""
 
     def compute_part(part: NDArray[np.int64]) -> list[Any]:
-        chunks = [numbers[part[begin : begin + CHUNK]] for begin in range(0, len(part), CHUNK)]
+        chunks = [numbers[part[begin : begin + PAIRS_AT_ONCE]] for begin in range(0, len(part), PAIRS_AT_ONCE)]
         return [found for chunk in chunks for found in compute(rows.columns(chunk)).tolist()]
 
     return np.array(training.divide_work(len(numbers), compute_part))

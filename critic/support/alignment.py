@@ -44,7 +44,7 @@ from critic.support.normal_forms import (
 from critic.support.values import Pair
 from faithkit.records import Evidence
 
-KINDS = (ANSWER, WORD, NAME, NUMBER, DATE, UNIT, NEGATION, QUANTIFIER, MODAL)
+WORD_KINDS = (ANSWER, WORD, NAME, NUMBER, DATE, UNIT, NEGATION, QUANTIFIER, MODAL)
 VALUES = (WORD, NAME, NUMBER, DATE, UNIT)
 WORD_FEATURES = (
     "closest word",
@@ -86,7 +86,7 @@ SENTENCE_FEATURES = (
 FEATURES = (
     *WORD_FEATURES,
     *(f"sentence: {name}" for name in SENTENCE_FEATURES),
-    *(f"kind: {kind}" for kind in KINDS),
+    *(f"kind: {kind}" for kind in WORD_KINDS),
     *(f"{kind}: {name}" for name in ("absent", "elsewhere", "margin", "closest word") for kind in VALUES),
     "length of the response",
     "value that the context does not have",
@@ -325,7 +325,7 @@ class Alignment:
         margin = rival_fit - fit if exists and has_rivals else 0.0
         asked = word.norm in self.asked_norms
         grams = _grams(word.lower)
-        kinds = [float(word.kind == kind) for kind in KINDS]
+        kinds = [float(word.kind == kind) for kind in WORD_KINDS]
         values = [float(word.kind == kind) for kind in VALUES]
         crossed = (not known, known and not in_match, margin, closest)
         return [
@@ -388,7 +388,7 @@ class Alignment:
         end = int(starts[best + 1]) if best + 1 < len(starts) else len(context)
         is_negated = any(self.words[place].kind == NEGATION for place in places)
         matched = context[first:end]
-        norms = {kind: {word.norm for word in matched if word.kind == kind} for kind in KINDS}
+        norms = {kind: {word.norm for word in matched if word.kind == kind} for kind in WORD_KINDS}
         return Match(content, first, end, best, features, is_negated, norms)
 
     def _compare_rivals(self, place: int, match: Match) -> tuple[bool, bool, float, float]:

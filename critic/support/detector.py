@@ -33,7 +33,7 @@ from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
 NAME = "default"
 FILE = Path(__file__).with_name("default.json")
-CHUNK = 128  # responses that are encoded together
+RESPONSES_AT_ONCE = 128  # responses that are encoded together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32_768
 
 
@@ -145,8 +145,8 @@ class SupportDetector:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
         examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), CHUNK), "checking", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + CHUNK]
+        for begin in tqdm(range(0, len(examples), RESPONSES_AT_ONCE), "checking", disable=quiet, unit="chunk"):
+            chunk = examples[begin : begin + RESPONSES_AT_ONCE]
             for example, checked in zip(chunk, self.check([request_of(one) for one in chunk]), strict=True):
                 yield replace(checked, id=example.id)
 
@@ -155,8 +155,8 @@ class SupportDetector:
         threshold = self.model.threshold if threshold is None else threshold
         return [
             result
-            for begin in range(0, len(requests), CHUNK)
-            for result in self._check_chunk(requests[begin : begin + CHUNK], threshold)
+            for begin in range(0, len(requests), RESPONSES_AT_ONCE)
+            for result in self._check_chunk(requests[begin : begin + RESPONSES_AT_ONCE], threshold)
         ]
 
     def _check_chunk(self, requests: Sequence[Request], threshold: float) -> list[Prediction]:

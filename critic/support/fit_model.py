@@ -23,7 +23,7 @@ PENALTY = 6e-3  # of squared weights
 # domains differ.
 POOLED = (2.0, 5.0, 6.0)
 MIN_SPREAD = 1e-6
-CHUNK = 200  # rows that are encoded together
+ROWS_AT_ONCE = 200  # rows that are encoded together
 
 
 class LabelledWords(NamedTuple):
@@ -45,8 +45,8 @@ class LabelledWords(NamedTuple):
 def label_words(encoder: WordEncoder, examples: Sequence[Example]) -> list[LabelledWords]:
     """Computes the features and labels of the words of labelled examples; each has at least one word."""
     rows: list[LabelledWords] = []
-    for begin in range(0, len(examples), CHUNK):
-        chunk = examples[begin : begin + CHUNK]
+    for begin in range(0, len(examples), ROWS_AT_ONCE):
+        chunk = examples[begin : begin + ROWS_AT_ONCE]
         texts = [(example.knowledge or "", question_text(example), example.response) for example in chunk]
         for example, aligned in zip(chunk, encode_and_align(encoder, texts), strict=True):
             label = int(example.label == HALLUCINATED)

@@ -38,7 +38,7 @@ from faithkit.detector import TAGGER
 from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
 
-CHUNK = 1024  # responses that are tokenised and sorted together
+RESPONSES_AT_ONCE = 1024  # responses that are tokenised and sorted together
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 4096, 32_768
 
 
@@ -297,7 +297,7 @@ class Tagger:
             response,
             history,
             join=number_passages,
-            chunk_size=CHUNK,
+            chunk_size=RESPONSES_AT_ONCE,
             description="tagging",
             progress=progress,
         )
@@ -319,8 +319,8 @@ class Tagger:
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
         examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), CHUNK), "tagging", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + CHUNK]
+        for begin in tqdm(range(0, len(examples), RESPONSES_AT_ONCE), "tagging", disable=quiet, unit="chunk"):
+            chunk = examples[begin : begin + RESPONSES_AT_ONCE]
             yield from self.predict_columns(chunk, self._encode([request_of(example) for example in chunk]))
 
     def predict_columns(self, examples: Sequence[Example], columns: Mapping[str, Any]) -> Iterator[Prediction]:
@@ -337,7 +337,7 @@ class Tagger:
             arguments.read_probability("threshold", threshold),
             arguments.read_probability("span_threshold", span_threshold),
         )
-        chunks = [requests[begin : begin + CHUNK] for begin in range(0, len(requests), CHUNK)]
+        chunks = [requests[begin : begin + RESPONSES_AT_ONCE] for begin in range(0, len(requests), RESPONSES_AT_ONCE)]
         return [tagged for chunk in chunks for tagged in self._tag_columns(chunk, self._encode(chunk), *thresholds)]
 
     def answers(self, examples: Sequence[Example], columns: Sequence[Mapping[str, Any]] = ()) -> Answers:
@@ -357,8 +357,8 @@ class Tagger:
         Args:
             columns: The cached tokens of the requests, in chunks.
         """
-        starts = range(0, max(1, len(requests)), CHUNK)
-        chunks = columns or [self._encode(requests[begin : begin + CHUNK]) for begin in starts]
+        starts = range(0, max(1, len(requests)), RESPONSES_AT_ONCE)
+        chunks = columns or [self._encode(requests[begin : begin + RESPONSES_AT_ONCE]) for begin in starts]
         odds = np.concatenate([np.zeros(0), *(exact_log_odds(self._logits(chunk)) for chunk in chunks)])
         start, end = (stack_rows([chunk[side] for chunk in chunks]) for side in ("start", "end"))
         return odds, start, end

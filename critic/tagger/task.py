@@ -12,7 +12,7 @@ from critic.tagger.calibration_features import Answers
 from critic.tagger.fit_calibration import fit_calibration
 from critic.tagger.module import TaggerModule
 from critic.tagger.options import TaggerOptions
-from critic.tagger.predictor import CHUNK, Tagger
+from critic.tagger.predictor import RESPONSES_AT_ONCE, Tagger
 from critic.tagger.settings import Settings, tagger_labels
 from critic.tagger.span_calibration import SpanCalibration
 from critic.weights import check_length, find_head, rescale_head
@@ -121,7 +121,7 @@ class TaggerTask:
         rows, examples = Batches([subset], self.encoder), subset.examples()
 
         def predict_part(part: NDArray[np.int64]) -> list[Prediction]:
-            chunks = [part[begin : begin + CHUNK] for begin in range(0, len(part), CHUNK)]
+            chunks = [part[begin : begin + RESPONSES_AT_ONCE] for begin in range(0, len(part), RESPONSES_AT_ONCE)]
             return [p for c in chunks for p in tagger.predict_columns([examples[i] for i in c], rows.columns(c))]
 
         return training.divide_work(len(examples), predict_part)
@@ -161,7 +161,10 @@ def compute_answers(
     def compute_shards(shards: NDArray[np.int64]) -> list[Answers]:
         found = []
         for shard in (slice(bounds[number], bounds[number + 1]) for number in shards):
-            chunks = [numbers[shard][begin : begin + CHUNK] for begin in range(0, len(numbers[shard]), CHUNK)]
+            chunks = [
+                numbers[shard][begin : begin + RESPONSES_AT_ONCE]
+                for begin in range(0, len(numbers[shard]), RESPONSES_AT_ONCE)
+            ]
             found.append(tagger.answers(examples[shard], [rows.columns(chunk) for chunk in chunks]))
         return found
 

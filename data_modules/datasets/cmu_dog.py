@@ -20,9 +20,9 @@ from faithkit.errors import shorten
 from faithkit.records import Example, Turn
 
 ADDRESS = "https://github.com/festvox/datasets-CMU_DoG"
-NAMES = {"train": "train", "validation": "valid", "test": "test"}
-TURNS = {split: [f"cmu_dog_{name}_turns.jsonl"] for split, name in NAMES.items()}
-RAW = {split: [f"Conversations/{name}/*.json"] for split, name in NAMES.items()}
+SPLIT_FILES = {"train": "train", "validation": "valid", "test": "test"}
+TURNS = {split: [f"cmu_dog_{name}_turns.jsonl"] for split, name in SPLIT_FILES.items()}
+RAW = {split: [f"Conversations/{name}/*.json"] for split, name in SPLIT_FILES.items()}
 DOCUMENTS = "WikiData"
 LAYOUTS = {"turns": TURN_FIELDS, "conversations": ("wikiDocumentIdx", "history", "whoSawDoc")}
 

@@ -17,7 +17,7 @@ from faithkit.records import FAITHFUL, HALLUCINATED, Example
 
 MNLI_ADDRESS, SNLI_ADDRESS = "https://cims.nyu.edu/~sbowman/multinli/", "https://nlp.stanford.edu/projects/snli/"
 # Premise, hypothesis and label, in the official files of MNLI and SNLI and on the hub.
-NAMES = {"official": ("sentence1", "sentence2", "gold_label"), "hub": ("premise", "hypothesis", "label")}
+COLUMN_NAMES = {"official": ("sentence1", "sentence2", "gold_label"), "hub": ("premise", "hypothesis", "label")}
 NO_GOLD = "no gold label"
 WORDS = {"entailment": "entailment", "neutral": "neutral", "contradiction": "contradiction", "-": NO_GOLD}
 # The hub's copies of MNLI and SNLI number the labels.
@@ -109,12 +109,12 @@ class Mnli(NliSource):
     }
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        layout = row.layout({layout: (*names, "pairID", "promptID") for layout, names in NAMES.items()})
+        layout = row.layout({layout: (*names, "pairID", "promptID") for layout, names in COLUMN_NAMES.items()})
         yield from self.pair(
             row,
             split,
             report,
-            names=NAMES[layout],
+            names=COLUMN_NAMES[layout],
             labels=WORDS if layout == "official" else NUMBERS,
             id=row.text("pairID"),
             group=row.text("promptID"),
@@ -144,13 +144,13 @@ class Snli(NliSource):
     }
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
-        layout = row.layout({"official": (*NAMES["official"], "pairID"), "hub": NAMES["hub"]})
+        layout = row.layout({"official": (*COLUMN_NAMES["official"], "pairID"), "hub": COLUMN_NAMES["hub"]})
         official = layout == "official"
         yield from self.pair(
             row,
             split,
             report,
-            names=NAMES[layout],
+            names=COLUMN_NAMES[layout],
             labels=WORDS if official else NUMBERS,
             id=row.text("pairID") if official else row.default_id,
         )

@@ -15,7 +15,7 @@ AUTO = "auto"  # the column is found by its name
 REQUIRED = ("knowledge", "response")
 # Names by which a column is found, in any case and with any of _, - and space between words. The first one takes
 # precedence; of the others a table may have one.
-NAMES: Mapping[str, tuple[str, ...]] = {
+COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "knowledge": (
         *("knowledge", "context", "source", "document", "evidence", "premise", "passage", "reference text"),
         *("contexts", "retrieved contexts", "documents", "passages", "retrieved documents", "retrieved passages"),
@@ -62,7 +62,7 @@ class Columns:
 
     def items(self) -> Iterator[tuple[str, str]]:
         """Yields each meaning with its column."""
-        return ((name, column) for name in NAMES if (column := getattr(self, name)) is not None)
+        return ((name, column) for name in COLUMN_NAMES if (column := getattr(self, name)) is not None)
 
     def __str__(self) -> str:
         return " ".join(name if name == column else f"{name}={column}" for name, column in self.items())
@@ -145,7 +145,7 @@ def find_columns(
         UserError: A column is not found, or several columns could have one meaning.
     """
     found: dict[str, str | None] = {}
-    for name in NAMES:
+    for name in COLUMN_NAMES:
         wanted = given.get(name, AUTO)
         if name in without or (wanted is None and name not in REQUIRED):
             continue
@@ -165,7 +165,7 @@ def _by_name(name: str, row: Row, keys: str) -> str | None:
     columns: dict[str, list[str]] = {}
     for column in row.values:
         columns.setdefault(normalise(column), []).append(column)
-    first, *others = NAMES[name]
+    first, *others = COLUMN_NAMES[name]
     found = columns.get(first) or [column for other in others for column in columns.get(other, ())]
     if len(found) > 1:
         problem = f"several columns may hold the {name}: {', '.join(found)}"

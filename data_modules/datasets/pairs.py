@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from data_modules.data_options import USER_TABLE
-from data_modules.datasets.pair_columns import AUTO, NAMES, field_of, find_columns, list_columns
+from data_modules.datasets.pair_columns import AUTO, COLUMN_NAMES, field_of, find_columns, list_columns
 from data_modules.datasets.pair_labels import LabelReader, read_meanings
 from data_modules.datasets.pair_rows import PairReader, counted_bad_rows, rows_with_reader
 from data_modules.reading.dataset import Records, Source, read_examples
@@ -69,8 +69,10 @@ class Pairs(Source):
 
     def __post_init__(self) -> None:
         for name, column in self.columns.items():
-            if name not in NAMES:
-                raise UserError(f"{self.keys}columns.{name}: there is no such key", hint=choice_hint(name, NAMES))
+            if name not in COLUMN_NAMES:
+                raise UserError(
+                    f"{self.keys}columns.{name}: there is no such key", hint=choice_hint(name, COLUMN_NAMES)
+                )
             if not isinstance(column, str | None) or column == "":
                 hint = f"use the name of a column, {AUTO}, or null for none"
                 raise UserError(f"{self.keys}columns.{name} is {shorten(column)}", hint=hint)

@@ -151,15 +151,15 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 ADDRESS = "https://github.com/alexa/Topical-Chat"
-NAMES = {
+SPLIT_NAMES = {
     "train": "train",
     "validation": "valid_freq",
     "test": "test_freq",
     "validation_rare": "valid_rare",  # of things that training hardly speaks of
     "test_rare": "test_rare",
 }
-TURNS = {split: [f"{name}_turns.jsonl"] for split, name in NAMES.items()}
-RAW = {split: [f"conversations/{name}.json"] for split, name in NAMES.items()}
+TURNS = {split: [f"{name}_turns.jsonl"] for split, name in SPLIT_NAMES.items()}
+RAW = {split: [f"conversations/{name}.json"] for split, name in SPLIT_NAMES.items()}
 LAYOUTS = {"turns": TURN_FIELDS, "conversations": ("content",)}
 
 

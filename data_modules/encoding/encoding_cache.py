@@ -131,7 +131,9 @@ def _check_offsets(offsets: NDArray[np.int64], size: int) -> None:
 
 
 CACHE_VERSION = 3  # raise it when a folder holds something else, or its rows get other keys
-CHUNK = 16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
+RECORDS_AT_ONCE = (
+    16_384  # records tokenised at a time: large enough for the tokenizer's threads, small enough for memory
+)
 
 log = logging.getLogger("faithkit")
 
@@ -173,7 +175,7 @@ def _build(
     digest = hashlib.blake2b(digest_size=16)
 
     def chunks() -> Iterator[Chunk]:
-        while chunk := list(islice(examples, CHUNK)):
+        while chunk := list(islice(examples, RECORDS_AT_ONCE)):
             records = [json.dumps(example.to_dict()) for example in chunk]
             digest.update("\n".join(records).encode())
             groups = [group_hash(example.group) for example in chunk]

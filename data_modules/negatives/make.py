@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_modules.data_options import ENTITY_SWAP, GIVEN, KINDS, MADE, ORIGINAL, OTHER, VERBATIM
+from data_modules.data_options import ENTITY_SWAP, GIVEN, MADE, NEGATIVE_KINDS, ORIGINAL, OTHER, VERBATIM
 from data_modules.negatives.entity_swap import Finder, entity_swaps, find_entities, spacy_model
 from data_modules.reading.dataset import Records, Source, WrappedSource, read_examples
 from data_modules.reading.files import File
@@ -54,9 +54,9 @@ def check_kinds(kinds: Sequence[str], num: int) -> None:
     Raises:
         UserError: An unknown kind, a kind named twice, or fewer than one negative.
     """
-    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS) or len(set(kinds)) < len(kinds):
+    if isinstance(kinds, str) or not kinds or set(kinds) - set(NEGATIVE_KINDS) or len(set(kinds)) < len(kinds):
         shown = kinds if isinstance(kinds, str) else list(kinds)
-        raise UserError(f"kinds of negatives: {shown!r}", hint=f"give a list of some of {', '.join(KINDS)}")
+        raise UserError(f"kinds of negatives: {shown!r}", hint=f"give a list of some of {', '.join(NEGATIVE_KINDS)}")
     if not isinstance(num, int) or num < 1:
         raise UserError(f"number of negatives: {num!r}", hint="use 1 or more")
 

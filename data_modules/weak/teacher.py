@@ -21,7 +21,7 @@ from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
 from faithkit.words import STOP_WORDS, clitic_tokens, word_set
 
-CHUNK = 1000  # pairs with vectors in memory at a time
+PAIRS_AT_ONCE = 1000  # pairs with vectors in memory at a time
 _MAX_PROBABILITY = 0.99  # of either classifier, so that neither outweighs the other
 
 log = logging.getLogger("faithkit")
@@ -64,8 +64,8 @@ class Teacher:
 
     def _features(self, pairs: Sequence[tuple[str, str]]) -> NDArray[Any]:
         rows: list[list[float]] = []
-        for begin in range(0, len(pairs), CHUNK):
-            chunk = pairs[begin : begin + CHUNK]
+        for begin in range(0, len(pairs), PAIRS_AT_ONCE):
+            chunk = pairs[begin : begin + PAIRS_AT_ONCE]
             vectors = text_vectors(self.model, self.tokenizer, [text for pair in chunk for text in pair])
             rows += [word_features(k, r) + vector_features(vectors[k], vectors[r]) for k, r in chunk]
             log.info("teacher: %d of %d pairs measured", begin + len(chunk), len(pairs))

@@ -34,7 +34,7 @@ from faithkit.words import sentences, unicode_content_words
 
 VERSION = 2  # raised when the same files give other pairs
 NATURAL, SYNTHETIC = "natural", "synthetic"
-KINDS = (NATURAL, SYNTHETIC)
+PAIR_KINDS = (NATURAL, SYNTHETIC)
 TYPES = {
     "audit_path": Text | None,
     "splits": Texts | tuple[Text, ...] | None,
@@ -88,8 +88,8 @@ class WeakWow(Source):
     excluded: Excluded = field(default_factory=Excluded)
 
     def __post_init__(self) -> None:
-        if not self.kinds or set(self.kinds) - set(KINDS):
-            raise UserError(f"kinds is {list(self.kinds)}", hint=f"use {', '.join(KINDS)}, or both")
+        if not self.kinds or set(self.kinds) - set(PAIR_KINDS):
+            raise UserError(f"kinds is {list(self.kinds)}", hint=f"use {', '.join(PAIR_KINDS)}, or both")
         if NATURAL in self.kinds and self.audit_path is None:
             raise UserError("natural pairs need labels to learn from", hint="set audit_path to the data audit's folder")
         for name, kind in TYPES.items():

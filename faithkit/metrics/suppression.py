@@ -25,7 +25,7 @@ from faithkit.statistics.spread import Statistic, Values
 
 PERFECT, MARKS_NOTHING = "perfect", "marks_nothing"
 RATE, REDUCTION, SAME_SOURCES = "hallucination_rate", "relative_reduction", "relative_reduction_same_sources"
-KINDS = kinds_of({name: RATES[name] for name in (RATE, REDUCTION, SAME_SOURCES)})
+RATE_KINDS = kinds_of({name: RATES[name] for name in (RATE, REDUCTION, SAME_SOURCES)})
 
 
 def count_detected_spans(prediction: Prediction) -> int:
@@ -117,7 +117,7 @@ def suppression_metrics(
         f"{s}/{name}": sum(bool(p) for p in picked[s]) for s in picked for name in (RATE, REDUCTION, SAME_SOURCES)
     }
     counts |= {f"from/{model}/{RATE}": sum(map(len, rows)) for model, rows in by_model.items()}
-    kinds = {name: KINDS[name.rpartition("/")[2]] for name in statistic(np.ones((1, len(choices))))}
+    kinds = {name: RATE_KINDS[name.rpartition("/")[2]] for name in statistic(np.ones((1, len(choices))))}
     result = bootstrap(groups, statistic, kinds=kinds, n=counts, num_resamples=num_resamples, seed=seed)
     metrics = {name: _widen_complete(name, found, result.metrics) for name, found in result.metrics.items()}
     few = {s: counts[f"{s}/{RATE}"] for s in strategies if 0 < counts[f"{s}/{RATE}"] < min(FEW_GROUPS, len(choices))}

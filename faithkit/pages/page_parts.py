@@ -26,7 +26,7 @@ Piece = str | tuple[Any, ...]
 # Their places are what the script is sent (page_files/answer.js).
 CALLED = (*LABELS, UNPARSED)
 OUTCOMES = ("missed", "false alarm", "right hallucinated", "right faithful", "unparsed", "not judged")
-KINDS = ("missed span", "false alarm span", "found span", "no span, rightly", "not marked")
+SPAN_OUTCOMES = ("missed span", "false alarm span", "found span", "no span, rightly", "not marked")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _verdict_data(example: Example, prediction: Prediction, spans: Sequence[Span
         None if prediction.label is None else CALLED.index(prediction.label),
         round_score(prediction.score),
         OUTCOMES.index(response_outcome(example, prediction)),
-        sum(1 << KINDS.index(kind) for kind in kinds),
+        sum(1 << SPAN_OUTCOMES.index(kind) for kind in kinds),
     ]
     marks = [
         [

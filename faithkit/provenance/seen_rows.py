@@ -27,7 +27,7 @@ Keys = NDArray[np.uint64]
 
 SEEN_ROWS_FILE = "seen_rows.parquet"
 TRAINED, CHOSEN, CALIBRATED = USES = ("trained", "chosen", "calibrated")
-KINDS = RowKeys._fields
+KEY_NAMES = RowKeys._fields
 BITS = 46  # of a key that are kept
 # Of keys and file: files of other versions cannot be compared.
 VERSION = "1"
@@ -53,7 +53,7 @@ class SeenRows:
         lists: dict[List, Keys] = {}
         for use, parts in uses.items():
             columns = zip(*([_shorten_keys(keys[keys != NO_KEY]) for keys in part] for part in parts), strict=True)
-            lists |= {(use, kind): _sorted(column) for kind, column in zip(KINDS, columns, strict=False)}
+            lists |= {(use, kind): _sorted(column) for kind, column in zip(KEY_NAMES, columns, strict=False)}
         return cls(lists, tuple(unknown_bases))
 
     def __or__(self, other: "SeenRows") -> "SeenRows":
@@ -75,7 +75,7 @@ class SeenRows:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        names = [(use, kind) for use in USES for kind in KINDS]
+        names = [(use, kind) for use in USES for kind in KEY_NAMES]
         found = [self.lists.get(name, _NOTHING) for name in names]
         label = np.repeat(np.arange(len(names), dtype=np.int8), [len(keys) for keys in found])
         labels = pa.array([f"{use} {kind}" for use, kind in names])

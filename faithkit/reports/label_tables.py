@@ -48,7 +48,7 @@ OF_BOTH_CLASSES = {
     "mean_recall": "R",
 }
 HEADS = "F1 f.: of the faithful; P, R: means over both classes"
-NAMES = 17  # characters of a system's name: a wide interval is wrapped rather than the name
+MAX_NAME = 17  # characters of a system's name: a wide interval is wrapped rather than the name
 OF_BASELINE = (*COLUMNS, "accuracy", "auroc")
 MAX_PUBLISHED = 3  # systems of a part; faithkit/published has all
 MODEL = "model"
@@ -170,7 +170,7 @@ def _part_table(
         lines.append(f"unparsed: {', '.join(f'{escape_terminal(part)} {rate:.1%}' for part, rate in unparsed.items())}")
     lines += [f"* the best of {note}" for note in dict.fromkeys(row.note for each in figures.values() for row in each)]
     title = f"{title} by {field}, percent"
-    return new_number_table(title, field, columns.values(), rows(), caption=lines, min_width=NAMES)
+    return new_number_table(title, field, columns.values(), rows(), caption=lines, min_width=MAX_NAME)
 
 
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
@@ -183,7 +183,7 @@ def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
         ]
         for value, scored in parts.items()
     )
-    heads, width = ["n", *next(iter(parts.values()))], min(longest, NAMES)  # words of a type's name are not broken
+    heads, width = ["n", *next(iter(parts.values()))], min(longest, MAX_NAME)  # words of a type's name are not broken
     return new_number_table(title, "type", heads, rows, min_width=width, no_wrap=["n"])
 
 

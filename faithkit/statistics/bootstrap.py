@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from faithkit.errors import UserError
 from faithkit.statistics.metric import PROPORTION, Metric, MetricKind
 from faithkit.statistics.spread import (
-    CHUNK,
     FEW_GROUPS,
     MAX_GROUPS,
+    MAX_WEIGHTS,
     Spread,
     Statistic,
     Values,
@@ -289,7 +289,7 @@ def _draw_weights(groups: Groups, num_resamples: int, seed: int) -> Iterator[Val
     if not groups.count:
         raise ValueError("nothing to resample: there are no groups")
     generator = np.random.default_rng(seed)
-    size = max(1, CHUNK // max(groups.count, len(groups.index)))
+    size = max(1, MAX_WEIGHTS // max(groups.count, len(groups.index)))
     for start in range(0, num_resamples, size):
         rows = min(size, num_resamples - start)
         drawn = generator.integers(groups.count, size=(rows, groups.count))

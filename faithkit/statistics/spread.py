@@ -47,7 +47,7 @@ def proportion_from_counts(counts: Sequence[Sequence[int]], *, num_resamples: in
         ]
     else:
         generator, samples = np.random.default_rng(seed), []
-        chunk_size = max(1, CHUNK // len(kinds))
+        chunk_size = max(1, MAX_WEIGHTS // len(kinds))
         for start in range(0, num_resamples, chunk_size):
             drawn = generator.multinomial(num_groups, sizes / num_groups, min(chunk_size, num_resamples - start))
             totals = drawn @ kinds  # [resamples, 2]: rows, hallucinated rows
@@ -79,7 +79,7 @@ Values = NDArray[np.float64]
 Statistic = Callable[[Values], Mapping[str, Values]]
 FEW_GROUPS = 30  # fewer are noted, and show nothing for certain
 MAX_GROUPS = 500  # up to here each group is left out once; above, the bootstrap gives the standard error
-CHUNK = 1 << 20  # weights held at once
+MAX_WEIGHTS = 1 << 20  # weights held at once
 NUM_SINGLE, NUM_BLOCKS = 50, 200  # of more than MAX_GROUPS groups: those tested one by one, and blocks tested as wholes
 ROUNDING = 1e-12  # relative changes below are rounding
 NEGLIGIBLE = 0.1  # of the largest part in a difference, and of the whole difference
@@ -160,7 +160,7 @@ def count_defining_groups(statistic: Statistic, count: int, names: Collection[st
     ) -> dict[str, NDArray[np.bool_]]:
         """Marks the blocks of `width` groups, each with the partner, that define each metric."""
         parts = []
-        for chunk in np.array_split(starts, -(-len(starts) * count // CHUNK)):
+        for chunk in np.array_split(starts, -(-len(starts) * count // MAX_WEIGHTS)):
             weights = np.zeros((len(chunk), count))
             for offset in range(width):
                 weights[np.arange(len(chunk)), np.minimum(chunk + offset, count - 1)] = 1.0

@@ -27,7 +27,7 @@ FILES = (
     "junit.xml",
 )
 NOT_IN_NAMES = re.compile(r"[^\w./ :-]")
-CHUNK = 100  # parameters or metrics in a request: MLflow takes no more parameters
+MAX_PARAMETERS = 100  # parameters or metrics in a request: MLflow takes no more parameters
 MAX_CHARACTERS = 500  # of a parameter, as older servers have it
 
 
@@ -59,8 +59,8 @@ def log_run(folder: str | Path, *, experiment: str = "faithkit", tracking_uri: s
     }
     metrics = [Metric(name, value, now, 0) for name, value in values.items()]
     settings = [Param(NOT_IN_NAMES.sub("_", key), str(value)[:MAX_CHARACTERS]) for key, value in flatten(run.config)]
-    for begin in range(0, max(len(metrics), len(settings)), CHUNK):
-        part = slice(begin, begin + CHUNK)
+    for begin in range(0, max(len(metrics), len(settings)), MAX_PARAMETERS):
+        part = slice(begin, begin + MAX_PARAMETERS)
         client.log_batch(run_id, metrics=metrics[part], params=settings[part])
     for path in [*(run.folder / name for name in FILES), *(run.folder / "predictions").glob("*.origin.json")]:
         if path.is_file():

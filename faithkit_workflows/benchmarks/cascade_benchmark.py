@@ -35,7 +35,7 @@ from faithkit_workflows.detectors.loading import LoadedDetector, cascade_options
 BUDGETS = (0.05, 0.1, 0.2, 0.5, 1.0)  # of the table, up to the largest budget that is judged
 MAIN_METRIC = "macro_f1"
 CHEAP_ALONE, CHOSEN = "0", "chosen"  # keys of bands, besides budgets in percent: 5, 10, ...
-NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
+RESULT_NAMES = {CHEAP_ALONE: "checkpoint alone", CHOSEN: "the cascade"}
 DETECTOR_FILE = "detector.yaml"
 log = logging.getLogger("faithkit")
 
@@ -56,7 +56,7 @@ class BandResult:
     @property
     def name(self) -> str:
         """The name of its row in the table."""
-        return NAMES.get(self.key, f"{self.key}%")
+        return RESULT_NAMES.get(self.key, f"{self.key}%")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from critic.load_checkpoint import load_checkpoint
-from critic.sequence.pair_odds import CHUNK, default_batch_tokens, window_logits
+from critic.sequence.pair_odds import PAIRS_AT_ONCE, default_batch_tokens, window_logits
 from critic.sequence.scorer import Critic
 from critic.sequence.settings import Settings
 from data_modules.encoding.pair_encoder import PairEncoder
@@ -125,8 +125,8 @@ class NliModel:
 
     def entailment(self, premises: Sequence[str], hypotheses: Sequence[str]) -> NDArray[np.float64]:
         chunks = [
-            self._predict_chunk(premises[begin : begin + CHUNK], hypotheses[begin : begin + CHUNK])
-            for begin in range(0, len(premises), CHUNK)
+            self._predict_chunk(premises[begin : begin + PAIRS_AT_ONCE], hypotheses[begin : begin + PAIRS_AT_ONCE])
+            for begin in range(0, len(premises), PAIRS_AT_ONCE)
         ]
         return np.concatenate(chunks) if chunks else np.zeros((0, 3))
 

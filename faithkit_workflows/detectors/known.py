@@ -41,7 +41,7 @@ from judge.prompt import PromptTemplate
 from judge.reply import read_pattern
 
 SERVERS = ("http://", "https://")
-CHUNK = 256  # responses whose requests are made together
+REQUESTS_AT_ONCE = 256  # responses whose requests are made together
 
 
 class KnownLoader:
@@ -252,8 +252,8 @@ class GuardianChecker:
         examples = arguments.read_examples(examples)
         decoding = Decoding(max_new_tokens=self.known.new_tokens)
         quiet = not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), CHUNK), "checking", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + CHUNK]
+        for begin in tqdm(range(0, len(examples), REQUESTS_AT_ONCE), "checking", disable=quiet, unit="chunk"):
+            chunk = examples[begin : begin + REQUESTS_AT_ONCE]
             requests = [self.request(str(number), example) for number, example in enumerate(chunk)]
             replies = {reply.id: reply for reply in self.engine.generate(requests, decoding)}
             for request, example in zip(requests, chunk, strict=True):

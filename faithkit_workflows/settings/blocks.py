@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from data_modules.data_options import KINDS, NUM_BUFFER_ROWS, NUM_READERS, ROWS, SPLIT_BY
+from data_modules.data_options import NEGATIVE_KINDS, NUM_BUFFER_ROWS, NUM_READERS, ROWS, SPLIT_BY
 from data_modules.reading.dataset import SPLITS
 from faithkit.detector import DETECTORS
 from faithkit.records import LABELS
@@ -203,7 +203,7 @@ Parts = Annotated[
 class Negatives(types.Block):
     """`data.negatives`."""
 
-    kinds: Annotated[list[str], types.SomeOf(KINDS)] | None = None
+    kinds: Annotated[list[str], types.SomeOf(NEGATIVE_KINDS)] | None = None
     num: types.Count = 4
     seed: types.Seed = 0
     weights: types.Text = "spacy-sm"

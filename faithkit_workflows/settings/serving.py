@@ -12,7 +12,7 @@ from faithkit.errors import UserError
 from faithkit.settings import types
 from faithkit_workflows.settings import blocks, engines
 
-NAMES = types.Hint("use models={NAME: CHECKPOINT}")
+NAME_HINT = types.Hint("use models={NAME: CHECKPOINT}")
 
 
 def is_loopback(host: str) -> bool:
@@ -28,7 +28,7 @@ class ServeSettings(blocks.Script):
 
     seed: types.Seed
     checkpoint: types.Text
-    models: Annotated[dict[str, types.Text] | None, NAMES] = None
+    models: Annotated[dict[str, types.Text] | None, NAME_HINT] = None
     threshold: types.Share | None = None
     precision: blocks.DetectorPrecision
     labels: blocks.ClassLabels = None

@@ -20,7 +20,7 @@ from faithkit.training.training_options import OptimizerOptions
 from faithkit_workflows.settings import blocks, preflight
 
 TARGET = "_target_"
-GROUPS = tuple(CONTROL_TOKENS)
+CONTROL_GROUPS = tuple(CONTROL_TOKENS)
 # The validation metrics that a best checkpoint can be chosen by.
 _CLASSIFICATION = {name: kind for name, kind in CLASSIFICATION.items() if kind.higher_is_better is not None}
 
@@ -64,7 +64,7 @@ class Kind:
     metrics: Mapping[str, MetricKind]
 
 
-KINDS = {
+MODEL_KINDS = {
     "critic.sequence.task.CriticTask": Kind(
         "critic", "critic.sequence.options:CriticOptions", {**_CLASSIFICATION, "loss": COST}
     ),
@@ -90,7 +90,7 @@ def _target_of(block: Any) -> str:
 
 def kind_of(model: Any) -> Kind | None:
     """Gives the kind of a block `model`; None for a task of another package."""
-    return KINDS.get(_target_of(model.get("task") if isinstance(model, dict) else None))
+    return MODEL_KINDS.get(_target_of(model.get("task") if isinstance(model, dict) else None))
 
 
 class Target(types.Block):
@@ -119,7 +119,7 @@ class ControlBlock(types.OpenBlock):
     """`control=ctrl`."""
 
     target: types.Text = Field(alias="_target_")
-    groups: Annotated[list[str], types.SomeOf(GROUPS), AfterValidator(check_control_groups)]
+    groups: Annotated[list[str], types.SomeOf(CONTROL_GROUPS), AfterValidator(check_control_groups)]
     entailment: blocks.Weights = None
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from critic import Critic
-from critic.sequence.pair_odds import CHUNK, encode_ahead, window_logits
+from critic.sequence.pair_odds import PAIRS_AT_ONCE, encode_ahead, window_logits
 from critic.sequence.settings import Settings
 from faithkit.calibration.score_calibration import log_odds
 from faithkit.errors import UserError
@@ -40,7 +40,7 @@ def test_scores_are_the_same_in_any_batch_and_order(critic: Critic) -> None:
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
-@pytest.mark.parametrize("count", [0, 1, CHUNK, 3 * CHUNK + 5])
+@pytest.mark.parametrize("count", [0, 1, PAIRS_AT_ONCE, 3 * PAIRS_AT_ONCE + 5])
 def test_rows_are_encoded_in_order_for_every_device(device: str, count: int) -> None:
     chunks = encode_ahead(lambda rows: {"rows": range(count)[rows]}, count, torch.device(device))
     assert [row for columns in chunks for row in columns["rows"]] == list(range(count))
@@ -113,7 +113,7 @@ def test_a_threshold_of_one_call_decides_the_label_alone(critic: Critic) -> None
 def test_a_stream_gives_the_scores_of_one_call_and_reads_no_further_than_it_must(
     critic: Critic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("critic.sequence.scorer.CHUNK", 4)
+    monkeypatch.setattr("critic.sequence.scorer.PAIRS_AT_ONCE", 4)
     taken: list[int] = []
 
     def endless() -> Iterator[str]:

@@ -25,7 +25,7 @@ from faithkit.metrics.responses.pretrained import load_pretrained, longest_input
 from faithkit.statistics.spread import Values
 from faithkit.training.batch_planning import plan_batches
 
-CHUNK = 2048  # pairs of texts with hidden states in memory at once
+PAIRS_AT_ONCE = 2048  # pairs of texts with hidden states in memory at once
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 2048, 32_768
 PAIRS = 64  # matched at once
 # bert-score's F1 of unrelated English sentences, by encoder and layer (a test compares it with that package's file).
@@ -66,8 +66,8 @@ class BertScore:
     def score(self, responses: Sequence[str], knowledge: Sequence[str]) -> dict[str, Values]:
         """`bertscore_precision`, `bertscore_recall` and `bertscore_f1` of each pair [N]."""
         parts = [
-            self._chunk(responses[begin : begin + CHUNK], knowledge[begin : begin + CHUNK])
-            for begin in range(0, len(responses), CHUNK)
+            self._chunk(responses[begin : begin + PAIRS_AT_ONCE], knowledge[begin : begin + PAIRS_AT_ONCE])
+            for begin in range(0, len(responses), PAIRS_AT_ONCE)
         ]
         precision, recall = np.concatenate(parts, axis=1) if parts else np.zeros((2, 0))
         total = precision + recall

@@ -31,7 +31,7 @@ from faithkit.token_overlap import greedy_runs, lcs_length
 from faithkit.words import apostrophe_content_words, apostrophe_words, ascii_words, words_and_marks
 
 MAX_ORDER = 4
-CHUNK = 4096  # texts that the tokenizer takes at once
+TEXTS_AT_ONCE = 4096  # texts that the tokenizer takes at once
 _PRIVATE = range(0xE000, 0xF8FF)  # characters without an assigned meaning
 
 
@@ -49,8 +49,8 @@ def tokenize(texts: Sequence[str]) -> list[list[str]]:
 
     tokenizer = Tokenizer13a()
     tokens: list[list[str]] = []
-    for begin in range(0, len(texts), CHUNK):
-        chunk = [text.rstrip() for text in texts[begin : begin + CHUNK]]
+    for begin in range(0, len(texts), TEXTS_AT_ONCE):
+        chunk = [text.rstrip() for text in texts[begin : begin + TEXTS_AT_ONCE]]
         used = set().union(*chunk)
         mark = next(chr(code) for code in _PRIVATE if chr(code) not in used)
         tokens += [part.split() for part in tokenizer(f" {mark} ".join(chunk)).split(mark)]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.pages.page import AnswerSet, write_page
-from faithkit.pages.page_parts import KINDS, OUTCOMES, build_row, response_outcome, span_kinds, split_by_spans
+from faithkit.pages.page_parts import OUTCOMES, SPAN_OUTCOMES, build_row, response_outcome, span_kinds, split_by_spans
 from faithkit.pages.page_tables import metrics_table
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
 from faithkit.statistics.metric import Metric
@@ -136,7 +136,7 @@ def test_spans_and_metrics_are_told_with_their_numbers(tmp_path):
     [[called, score, outcome, kinds, spans]] = shown_row["said"]
     assert [called, score, OUTCOMES[outcome]] == [1, 0.91, "right hallucinated"]
     assert spans == [["evident_conflict", 0.83, 0.5], ["evident_conflict", 0.4, 0]]
-    assert [kind for bit, kind in enumerate(KINDS) if kinds >> bit & 1] == [
+    assert [kind for bit, kind in enumerate(SPAN_OUTCOMES) if kinds >> bit & 1] == [
         "missed span",
         "false alarm span",
         "found span",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import NO_KEY, RowKeys, row_keys, text_key
-from faithkit.provenance.seen_rows import BITS, CHOSEN, KINDS, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
+from faithkit.provenance.seen_rows import BITS, CHOSEN, KEY_NAMES, SEEN_ROWS_FILE, TRAINED, SeenRows, read_seen
 from faithkit.records import Example
 
 ROW = Example(
@@ -109,7 +109,7 @@ KEYS = st.lists(st.integers(1, 2**64 - 1), max_size=30)
 
 
 def keys_of(numbers: list[int]) -> RowKeys:
-    return RowKeys(*(np.array(numbers, np.uint64) for _ in KINDS))
+    return RowKeys(*(np.array(numbers, np.uint64) for _ in KEY_NAMES))
 
 
 def random_keys(count: int, seed: int = 0) -> RowKeys:
@@ -125,7 +125,7 @@ def test_whatever_was_seen_is_found(first: list[list[int]], second: list[int], t
     assert found is not None and found.unknown_bases == ("an old run",)
     for use, numbers in ((TRAINED, list(chain(*first))), (CHOSEN, second)):
         shortened = {number >> (64 - BITS) for number in numbers}
-        for kind in KINDS:
+        for kind in KEY_NAMES:
             assert found.contains(use, kind, np.array(numbers, np.uint64)).all()
             others = np.array([n for n in range(1 << 20, 1 << 64, 1 << 60) if n >> (64 - BITS) not in shortened])
             assert not found.contains(use, kind, others.astype(np.uint64)).any()
