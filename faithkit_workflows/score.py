@@ -76,7 +76,7 @@ def score(run: "RunFolder", config: Mapping[str, Any]) -> "Share":
     from faithkit.reports.write_reports import PAGE, ReportOptions, print_summary
     from faithkit_workflows.detectors.loading import load_checkpoint, log_models, with_threshold
     from faithkit_workflows.tables import score_results
-    from faithkit_workflows.tables.labelled_rows import LabelledRows, describe_known_errors, describe_next_steps
+    from faithkit_workflows.tables.score_results import LabelledRows, describe_known_errors, describe_next_steps
     from faithkit_workflows.tables.scored_rows import (
         names_added,
         print_renamed_columns,

@@ -66,7 +66,7 @@ log = logging.getLogger("faithkit")
 def load_configured(config: Mapping[str, Any], benchmark: Benchmark | None = None) -> LoadedDetector:
     """Loads the detector that a configuration describes.
 
-    The band of a cascade must be in the configuration; `faithkit_workflows.benchmarks.cascade_benchmark` chooses one.
+    The band of a cascade must be in the configuration; `faithkit_workflows.benchmarks.detection` chooses one.
 
     Args:
         benchmark: The rows that are judged. SelfCheckGPT may compare them, and prompt examples are drawn besides them.

@@ -1,8 +1,14 @@
-"""Describes any dataset by the statistics of the papers, next to published values where these are comparable."""
+"""Describes any dataset by the statistics of the papers, next to published values where these are comparable.
+
+FaithDial's files keep the wizard's text before an edit, but not the seeker's. Which seeker turns were edited is found
+by the dialogues of Wizard of Wikipedia: one with more than half of a dialogue's original wizard texts is its source,
+and the seeker's turn before each of them is compared, apart from white space.
+"""
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -11,6 +17,7 @@ from typing import Any
 from construction.chain.chain import MANIFEST, Manifest
 from data_modules.build import build_source
 from data_modules.reading.dataset import Source, read_examples, resolve_split
+from data_modules.reading.fields import text_group
 from data_modules.reading.rows import ReadReport
 from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.environment import environment
@@ -20,10 +27,47 @@ from faithkit.files.jsonl import write_jsonl
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.results import full_names, write_results
 from faithkit.published.figures import are_comparable_models
-from faithkit.statistics.metric import Metric
+from faithkit.records import Example
+from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
+from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit_workflows.corpus.corpus_report import datasheet, rate_metrics, report_corpus
 from faithkit_workflows.corpus.corpus_rows import GENERIC, CorpusRows, begin_class
-from faithkit_workflows.corpus.seeker_edits import find_seeker_edits, measure_seeker_edits
+
+Dialogue = tuple[str, str]  # split and group: official files number the dialogues of each split from 0
+
+
+def find_seeker_edits(edited: Iterable[Example], originals: Iterable[Example]) -> list[tuple[Dialogue, bool]]:
+    """Lists the turns that are in both corpora: the dialogue, and whether the seeker's text differs."""
+    seekers: dict[str, dict[Dialogue, set[str]]] = defaultdict(lambda: defaultdict(set))  # by the wizard's text
+    for one in originals:
+        if one.history:
+            seekers[text_group(one.response)][one.split, one.group].add(_last_turn(one))
+    dialogues: dict[Dialogue, list[tuple[str, str]]] = defaultdict(list)
+    for one in edited:
+        if one.history:
+            dialogues[one.split, one.group].append((text_group(one.original or one.response), _last_turn(one)))
+    found = []
+    for dialogue, turns in dialogues.items():
+        counts = Counter(place for wizard, _ in turns for place in seekers.get(wizard, ()))
+        [(source, shared)] = counts.most_common(1) or [(dialogue, 0)]
+        if 2 * shared > len(turns):
+            known = ((seekers.get(wizard, {}).get(source), seeker) for wizard, seeker in turns)
+            found += [(dialogue, seeker not in before) for before, seeker in known if before]
+    return found
+
+
+def measure_seeker_edits(turns: Iterable[tuple[Dialogue, bool]], num_resamples: int) -> dict[str, Metric]:
+    """Computes `seeker_edited`, the share of edited seeker turns with its interval over dialogues; empty if none."""
+    if not (rows := list(turns)):
+        return {}
+    groups = Groups.of("/".join(dialogue) for dialogue, _ in rows)
+    statistic = mean_statistic(groups, {"seeker_edited": [float(edited) for _, edited in rows]})
+    return bootstrap(groups, statistic, kinds=PROPORTION, num_resamples=num_resamples).metrics
+
+
+def _last_turn(example: Example) -> str:
+    return " ".join(example.history[-1].text.split())
+
 
 GENERIC_OPTION = "generic"
 ADDRESS = re.compile(r"https?://\S+ ?")

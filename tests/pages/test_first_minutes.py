@@ -15,7 +15,7 @@ import pytest
 import faithkit
 from critic.support.detector import FILE, hash_weights
 from critic.support.word_model import WordModel
-from faithkit_workflows.serve.web_page import EXAMPLES
+from faithkit_workflows.serve.app import EXAMPLES
 from tests.running import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

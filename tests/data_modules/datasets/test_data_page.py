@@ -5,7 +5,7 @@ import re
 import pytest
 
 from data_modules.registry import SOURCES
-from faithkit.weights.card_metadata import DATASETS
+from faithkit.weights.export import DATASETS
 from tests.running import ROOT
 
 ROWS = re.findall(r"^\| (`.*?`) \| (\S+) \| (.*?) \|", (ROOT / "docs" / "data.md").read_text(), re.MULTILINE)

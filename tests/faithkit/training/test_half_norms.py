@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers as t
 
-from faithkit.training.half_norms import use_half_norms
+from faithkit.training.module import use_half_norms
 
 SIZE: dict[str, Any] = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 MODELS = {

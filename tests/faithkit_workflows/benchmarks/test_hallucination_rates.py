@@ -11,7 +11,7 @@ from data_modules.reading.fields import SEEKER, WIZARD
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Decoding
 from faithkit.records import Example, Turn
-from faithkit_workflows.answering.dialogue_writing import Dialogues, DialogueWriter, cut_to_first_turn
+from faithkit_workflows.benchmarks.hallucination_rates import Dialogues, DialogueWriter, cut_to_first_turn
 from tests.faithkit.inference.server import MODEL, ChatServer
 from tests.running import evaluate_here
 

@@ -8,7 +8,7 @@ from faithkit.metrics.results import read_metrics
 from faithkit.records import Example, Turn
 from faithkit_workflows import construct
 from faithkit_workflows.corpus.corpus_stats import compute_corpus_stats
-from faithkit_workflows.corpus.seeker_edits import find_seeker_edits, measure_seeker_edits
+from faithkit_workflows.pipelines.describe import find_seeker_edits, measure_seeker_edits
 from tests.running import compose
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from faithkit_workflows.serve.web_page import EXAMPLES
+from faithkit_workflows.serve.app import EXAMPLES
 from tests.browser import PROGRAM, Browser, chromium
 from tests.faithkit_workflows.serve.running_server import RunningServer
 
