@@ -21,7 +21,7 @@ from data_modules.reading.rows import READERS, BadRow, ReadReport, read_rows
 from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError, choice_hint, shorten
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 from faithkit.files.jsonl import read_jsonl
 
 EMBEDDED_TOPICS = Path(__file__).with_name("embedded_topics.jsonl")  # 56 of each domain

@@ -33,7 +33,7 @@ from critic.tagger.windows import token_logits
 from data_modules.encoding.tokens import PairTemplate
 from faithkit.detector import TAGGER
 from faithkit.errors import UserError
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 from faithkit.files.model_folder import read_stored, seal
 from faithkit.packages import needs_package
 from faithkit.records import Prediction

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from critic.sequence.evidence import EVIDENCE, TOKEN_WEIGHTS
 from faithkit.errors import UserError, shorten
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 from faithkit.files.model_folder import SIDECAR, read_stored, repair_hint
 from faithkit.packages import needs_package
 

@@ -26,7 +26,7 @@ from faithkit import arguments
 from faithkit.arguments import read_examples
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Evidence, Example, Prediction, Span, join_passages
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel

@@ -16,7 +16,7 @@ from data_modules.reading.files import MAGIC, is_address, is_glob, is_hidden
 from data_modules.reading.formats import SUFFIXES
 from data_modules.reading.rows import Row
 from faithkit.errors import UserError, shorten
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 
 # Properties of a file that change with its content; the first one that the file system has is used.
 STAMPS = ("ETag", "etag", "md5Hash", "mtime", "LastModified", "last_modified", "CRC")

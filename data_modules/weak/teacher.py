@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 
 from data_modules.encoding.tokens import load_tokenizer
 from faithkit.records import LABELS, Example
-from faithkit.token_overlap import greedy_runs
 from faithkit.weights.load import load_model
 from faithkit.weights.resolve import loading
-from faithkit.words import STOP_WORDS, clitic_tokens, word_set
+from faithkit.words import STOP_WORDS, clitic_tokens, greedy_runs, word_set
 
 PAIRS_AT_ONCE = 1000  # pairs with vectors in memory at a time
 _MAX_PROBABILITY = 0.99  # of either classifier, so that neither outweighs the other

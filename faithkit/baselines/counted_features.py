@@ -27,8 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from faithkit.calibration.thresholds import choose_threshold, predict_by_threshold
 from faithkit.records import HALLUCINATED, Example, Prediction
-from faithkit.token_overlap import greedy_runs, lcs_length
-from faithkit.words import STOP_WORDS, cased_words, unicode_words, word_set
+from faithkit.words import STOP_WORDS, cased_words, greedy_runs, lcs_length, unicode_words, word_set
 
 MAX_ROWS = 20_000  # of training rows, those that the trees are fitted on: more change little and cost time
 SMALL = 5_000  # rows that one thread fits fastest

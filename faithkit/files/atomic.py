@@ -2,16 +2,20 @@
 
 A reader sees the old content or the new, never a part, also after a kill or a power cut: the content is on the disk
 before the rename. Errors of the disk become a `UserError` with a hint.
+
+`hash_files` reads files in parallel, and each unchanged file only once per process.
 """
 
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -264,3 +268,24 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Any) -> None:
     """Writes one JSON document, indented, replacing the file in one step."""
     write_text(path, f"{dumps(value, indent=2)}\n")
+
+
+THREADS = 4  # hashing releases Python's lock; few threads saturate a disk
+_known: dict[tuple[object, ...], str] = {}
+
+
+def hash_files(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Hashes files of a folder by name; a file that has not changed since its last hash is not read again."""
+    names = list(names)
+    with ThreadPoolExecutor(THREADS) as pool:
+        return dict(zip(names, pool.map(_hash, (folder / name for name in names)), strict=True))
+
+
+def _hash(path: Path) -> str:
+    found = path.stat()
+    # The change time, which users cannot set, differs even if size and modification time are the same.
+    key = (str(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    if key not in _known:
+        with path.open("rb") as file:
+            _known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+    return _known[key]

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from faithkit.errors import UserError, shorten
-from faithkit.files.atomic import atomic_folder, dumps, write_json
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import atomic_folder, dumps, hash_files, write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.run_folder import RunFolder
 from faithkit.settings.check import options

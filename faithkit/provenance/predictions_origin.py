@@ -15,8 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import dumps, write_json
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import dumps, hash_files, write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.records import Example
 from faithkit.settings.types import Block, NonNegativeInt, Text

@@ -20,8 +20,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from faithkit.errors import UserError
-from faithkit.files.atomic import atomic_folder, delete, disk_errors
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import atomic_folder, delete, disk_errors, hash_files
 from faithkit.training.checkpoint_io import DamagedCheckpoint, read_file, write_checkpoint
 
 INDEX, LAYOUT = "index.ckpt", "sharded"  # the file, and its key with the shapes and checksums

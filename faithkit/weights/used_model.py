@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from faithkit.detector import detector_kinds
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 from faithkit.files.jsonl import read_strict_json
 from faithkit.files.model_folder import CONFIG, MARK, SIDECAR, read_stored
 from faithkit.packages import is_missing

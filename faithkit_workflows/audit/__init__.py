@@ -33,7 +33,7 @@ def main(cfg: Any) -> None:
     from faithkit.files.atomic import write_json
     from faithkit.files.open_run import open_run
     from faithkit.files.run_folder import log_to
-    from faithkit_workflows.settings.auditing import AuditSettings
+    from faithkit_workflows.settings.reporting import AuditSettings
 
     with open_run(cfg, "audit", AuditSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)
@@ -52,5 +52,5 @@ def main(cfg: Any) -> None:
 
 def run() -> None:
     """Runs the command line."""
-    settings = "faithkit_workflows.settings.auditing:AuditSettings"
+    settings = "faithkit_workflows.settings.reporting:AuditSettings"
     run_script(main, "audit", __doc__ or "", GROUPS, settings, prepare=partial(as_override, key="target"))

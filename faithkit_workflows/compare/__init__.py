@@ -18,7 +18,7 @@ from faithkit.cli import as_override, run_script
 
 # What a resumed run may change: the limits, and what is counted.
 MAY_CHANGE = ("max_seconds", "row_seconds", "batch_size", "api_key_variable", "num_to_label")
-SETTINGS = "faithkit_workflows.settings.comparing:CompareSettings"
+SETTINGS = "faithkit_workflows.settings.reporting:CompareSettings"
 
 
 def main(cfg: Any) -> None:
@@ -27,7 +27,7 @@ def main(cfg: Any) -> None:
     from faithkit.files.run_folder import log_to
     from faithkit.packages import require
     from faithkit.weights.resolve import check_available
-    from faithkit_workflows.settings.comparing import CompareSettings
+    from faithkit_workflows.settings.reporting import CompareSettings
 
     with open_run(cfg, "compare", CompareSettings, may_change=MAY_CHANGE) as (run, config):
         log_to(run.log)

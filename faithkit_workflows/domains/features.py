@@ -25,8 +25,7 @@ from faithkit.baselines.simple_detectors import folds_by_group
 from faithkit.baselines.word_overlap import unsupported_grams
 from faithkit.calibration.thresholds import apply_temperature, predict_by_threshold
 from faithkit.detector import ENTAILMENT
-from faithkit.files.atomic import atomic_file
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import atomic_file, hash_files
 from faithkit.files.model_folder import CARD, find_folder
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes

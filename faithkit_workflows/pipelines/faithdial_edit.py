@@ -50,8 +50,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
-from faithkit.token_overlap import longest_run
-from faithkit.words import apostrophe_content_words, apostrophe_words, unicode_words
+from faithkit.words import apostrophe_content_words, apostrophe_words, longest_run, unicode_words
 from faithkit_workflows.pipelines.judgements import Detect
 from faithkit_workflows.pipelines.run_chain import OUTPUT, build_model, print_counts, run_chain, writers_of
 

@@ -26,7 +26,7 @@ from data_modules.reading.rows import BadRow, ReadReport
 from data_modules.reading.rows import Row as FileRow
 from faithkit.embedded_name import EMBEDDED
 from faithkit.errors import UserError
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.prompts import TextPrompt, read_text_prompt
 from faithkit_workflows.pipelines.run_chain import build_benchmark, build_model, writers_of

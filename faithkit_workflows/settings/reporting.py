@@ -1,4 +1,4 @@
-"""The keys of report.py and export.py, which read finished runs, and of `faithkit reproduce`."""
+"""The keys of report.py, export.py, `faithkit audit`, `faithkit compare` and `faithkit reproduce`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,14 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from faithkit.detector import CRITIC, GENERATOR, JUDGE, TAGGER
+from faithkit.detector import CRITIC, DETECTORS, GENERATOR, JUDGE, TAGGER
 from faithkit.errors import UserError
 from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
 from faithkit_workflows.reproduction.all_tables import ALL, LIST, NAMES
 from faithkit_workflows.reproduction.paper_prompts import check_prompts
-from faithkit_workflows.settings import blocks
+from faithkit_workflows.settings import blocks, engines, preflight
+from faithkit_workflows.settings.benchmark_blocks import Detection
+from faithkit_workflows.settings.prediction import Columns
 from faithkit_workflows.settings.preflight import read_kind, suggest_path
 
 PLAIN, GRAPH, INT8_GRAPH, ONE_LOGIT = FORMATS = ("transformers", "onnx", "onnx_int8", "one_logit")
@@ -117,3 +119,88 @@ class ReproduceSettings(blocks.Script):
             yield from missing("faithkit train", "table")
         if not self.dry_run and any(name == ALL or "figure" in name for name in self.table):
             yield from missing("plots", "table")
+
+
+class AuditSettings(blocks.ExtensibleScript):
+    """faithkit audit."""
+
+    scale: dict[str, Any]
+    benchmark: Detection | None = None
+    target: types.Text
+    documents: blocks.Folder
+    rows: blocks.InputFile
+    threshold: types.Share | None
+    labels: blocks.ClassLabels
+    precision: blocks.DetectorPrecision
+    server_model: types.Text | None
+    api_key_variable: types.Text
+    num_cases: types.Count
+    num_variants: types.Count
+    num_rows: types.Count
+    long_words: types.Count
+    batch_size: types.Count
+    row_seconds: types.Seconds
+    max_seconds: types.Seconds
+
+    conflicts = (types.excludes("rows", "benchmark", "leave one out"),)
+
+    def preflight(self, script: Any) -> Iterator[UserError]:
+        from pathlib import Path
+
+        if "://" not in self.target and ":" not in self.target:
+            yield from engines.check_checkpoint("target", self.target, *DETECTORS)
+        if self.rows is not None or self.benchmark is not None:
+            yield from missing("accuracy beside simple baselines")
+        if self.documents is not None and not Path(self.documents).expanduser().exists():
+            hint = preflight.suggest_path("documents", Path(self.documents), "a folder of texts")
+            yield UserError("documents: no such file or folder", place=self.documents, hint=hint)
+        if self.benchmark is not None:
+            block = self.benchmark
+            yield from preflight.check_dataset(
+                "benchmark", block.dataset or block.name, block.path, block.split, block.options
+            )
+
+
+class CompareSettings(blocks.ExtensibleScript):
+    """faithkit compare."""
+
+    path: types.PathText
+    models: Annotated[types.Texts, types.Hint("name two or more in a list: models=[default,runs/...]")]
+    columns: Columns
+    encoding: types.Text | None
+    num_rows: blocks.NumRows
+    on_bad_row: blocks.OnBadRow
+    num_to_label: types.Count
+    precision: blocks.DetectorPrecision
+    api_key_variable: types.Text
+    batch_size: types.Count
+    row_seconds: types.Seconds
+    max_seconds: types.Seconds
+
+    conflicts = (
+        types.Conflict(
+            lambda s: len(s.models) == 1,
+            "models names one model, and a comparison needs two",
+            "name another: models=[{s.models[0]},OTHER]; `faithkit score` judges with one, `faithkit audit` tests it",
+        ),
+        types.Conflict(
+            lambda s: len({_same(name) for name in s.models}) < len(s.models),
+            "models names a model twice",
+            "leave one of them out; another threshold or precision is another run",
+        ),
+    )
+
+    def preflight(self, script: Any) -> Iterator[UserError]:
+        if not Path(self.path).expanduser().is_dir():
+            yield from preflight.check_file("path", self.path)
+        if self.on_bad_row == "stop":  # else a first row without them can be one to skip
+            yield from preflight.check_columns(self.path, self.columns.model_dump(), None, self.encoding)
+        for name in self.models:
+            if "://" not in name and ":" not in name:
+                yield from engines.check_checkpoint("models", name, *DETECTORS)
+
+
+def _same(name: str) -> str:
+    """Returns the same text for different names of a folder or of an address."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name.rstrip("/")

@@ -17,7 +17,7 @@ from critic.runtime.onnx_export import write_graph
 from critic.runtime.onnx_model import GRAPH, ONNX, QUANTISED
 from critic.sequence.settings import Settings
 from faithkit.errors import UserError
-from faithkit.files.hashes import hash_files
+from faithkit.files.atomic import hash_files
 from faithkit.files.model_folder import read_stored, seal
 from tests.model_folders import Change
 

@@ -27,8 +27,14 @@ from faithkit.metrics.classification import safe_ratio
 from faithkit.packages import needs_package
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.spread import Statistic, Values
-from faithkit.token_overlap import greedy_runs, lcs_length
-from faithkit.words import apostrophe_content_words, apostrophe_words, ascii_words, words_and_marks
+from faithkit.words import (
+    apostrophe_content_words,
+    apostrophe_words,
+    ascii_words,
+    greedy_runs,
+    lcs_length,
+    words_and_marks,
+)
 
 MAX_ORDER = 4
 TEXTS_AT_ONCE = 4096  # texts that the tokenizer takes at once

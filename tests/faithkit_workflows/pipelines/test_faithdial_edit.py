@@ -17,7 +17,7 @@ from data_modules.reading.rows import ReadReport
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl
 from faithkit.records import FAITHFUL, HALLUCINATED, Prediction
-from faithkit.token_overlap import longest_run
+from faithkit.words import longest_run
 from faithkit_workflows.pipelines.faithdial_edit import (
     COLUMNS,
     best_proposals,

@@ -22,7 +22,7 @@ from faithkit.metrics.responses.ngrams import (
 from faithkit.metrics.responses.q2 import clean_answer
 from faithkit.statistics.bootstrap import Groups, bootstrap
 from faithkit.statistics.metric import NUMBER, SIMILARITY
-from faithkit.token_overlap import greedy_runs, lcs_length
+from faithkit.words import greedy_runs, lcs_length
 
 TOKENS = st.lists(st.sampled_from("abcd"), max_size=24)
 
