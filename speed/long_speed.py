@@ -17,9 +17,9 @@ import numpy as np
 
 from critic.support.detector import SupportDetector
 from data_modules.embedded.corpus import generate
-from faithkit.metrics.classification import measure_labels
+from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.span_metrics import join_spans, measure_spans
+from faithkit.metrics.span_metrics import evaluate_spans, join_spans
 from faithkit.records import Example
 from speed.detectors import CLASSES, DetectorParser, Predictions, predict
 from speed.measure import Ratio, alternate, table, write_results
@@ -94,12 +94,12 @@ def lengthen(rows: Sequence[Example], number: int, num_words: int) -> list[Examp
 def compare(kind: str, every: Any, few: Any, rows: Sequence[Example]) -> list[str]:
     """Compares the predictions of both ways, paired."""
     sides: list[Predictions] = [predict(one, rows) for one in (few, every)]
-    first, second = (measure_labels(join_outcomes(rows, side)) for side in sides)
+    first, second = (evaluate_labels(join_outcomes(rows, side)) for side in sides)
     found = first.subtract(second)
     scores = [np.array([side[e.id].score for e in rows], np.float64) for side in sides]
     values = [found["auroc"], found["macro_f1"]]
     if kind == "tagger" and rows[0].spans is not None:
-        first, second = (measure_spans(join_spans(rows, side)) for side in sides)
+        first, second = (evaluate_spans(join_spans(rows, side)) for side in sides)
         values.append(first.subtract(second)["char_f1"])
     shown = [f"{100 * v.value:+.1f} [{100 * v.low:.1f}, {100 * v.high:.1f}]" for v in values]
     return [kind, *shown, *[""] * (3 - len(shown)), f"{np.mean(np.abs(scores[0] - scores[1]) > MOVED):.0%}"]

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from data_modules.embedded.corpus import generate
-from faithkit.metrics.classification import measure_labels
+from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.span_metrics import join_spans, measure_spans
+from faithkit.metrics.span_metrics import evaluate_spans, join_spans
 from faithkit.records import Example
 from speed.detectors import DetectorParser, Predictions, export_formats, load_sides, measure_each, predict
 from speed.measure import ROOT, table, write_results
@@ -59,9 +59,9 @@ def measure(kind: str, checkpoint: str, folder: Path, options: argparse.Namespac
 def format_change(kind: str, metric: str, examples: Sequence[Example], ours: Predictions, fp32: Predictions) -> str:
     """Formats the paired difference of a metric from fp32, in points with its interval."""
     if kind == "critic":
-        first, second = (measure_labels(join_outcomes(examples, side)) for side in (ours, fp32))
+        first, second = (evaluate_labels(join_outcomes(examples, side)) for side in (ours, fp32))
     else:
-        first, second = (measure_spans(join_spans(examples, side)) for side in (ours, fp32))
+        first, second = (evaluate_spans(join_spans(examples, side)) for side in (ours, fp32))
     found = first.subtract(second)[metric]
     return f"{100 * found.value:+.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 

@@ -220,7 +220,7 @@ def _span(span: Any, length: int, place: str) -> tuple[int, int, str]:
     raise UserError(f"no span of a text of {length} characters: {shorten(span)}", place=place, hint=hint)
 
 
-def measure_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> ScoredMetrics:
+def evaluate_spans(items: Sequence[Marked], *, num_resamples: int = 1000) -> ScoredMetrics:
     """Computes the three measures with intervals over groups; `n` counts the items that two annotators saw."""
     if not items:
         return ScoredMetrics(metrics={}, notes=("no item has two annotators: there is no agreement to measure",))

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from construction.agreement.answers import NOMINAL, ORDINAL, Answered, labels_in
-from faithkit.statistics.bootstrap import Difference, Groups, bootstrap, mean_statistic, paired_difference
-from faithkit.statistics.metric import NUMBER, PROPORTION, Metric
+from faithkit.scores.board import correct_by_holm
+from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, mean_statistic
+from faithkit.statistics.metric import NUMBER, PROPORTION, Metric, MetricKind
 
 # Labels whose share should be low.
 LESS_IS_BETTER = ("hallucination", "generic", "no", "inaccurate")
@@ -109,16 +111,15 @@ def compare_column(
     found = []
     for system, of in scores.items():
         rows = Groups.of(groups[item] for item in of)
-        means = mean_statistic(rows, {"mean": list(of.values())})
         kind = PROPORTION if "=" in column else NUMBER
-        mean = bootstrap(rows, means, kinds=kind, num_resamples=num_resamples).metrics["mean"]
+        mean = _evaluate_mean(rows, list(of.values()), kind).score(num_resamples=num_resamples).metrics["mean"]
         compared = Compared(column=column, system=system, mean=mean)
         shared = [item for item in of if item in scores[best]]
         if system != best and shared:
             rows = Groups.of(groups[item] for item in shared)
             first, second = (np.array([side[item] for item in shared]) for side in (of, scores[best]))
-            statistics = (mean_statistic(rows, {"mean": values}) for values in (first, second))
-            difference = paired_difference(rows, *statistics, kinds=kind, num_resamples=num_resamples)["mean"]
+            one, best_one = (_evaluate_mean(rows, values, kind) for values in (first, second))
+            difference = one.subtract(best_one, num_resamples=num_resamples)["mean"]
             changed = first - second
             p = float(wilcoxon(changed, zero_method="pratt").pvalue) if changed.any() else float("nan")
             compared = replace(compared, difference=difference, p_wilcoxon=p)
@@ -126,10 +127,12 @@ def compare_column(
     return _corrected(found)
 
 
+def _evaluate_mean(groups: Groups, values: ArrayLike, kind: MetricKind) -> Evaluation:
+    return Evaluation(groups=groups, statistic=mean_statistic(groups, {"mean": values}), kinds=kind)
+
+
 def _corrected(rows: Sequence[Compared]) -> list[Compared]:
     """Corrects the p-values for their number (Holm)."""
-    p = np.array([row.p_wilcoxon for row in rows])
-    order = np.argsort(p)[: np.isfinite(p).sum()]  # NaN comes last
-    corrected = np.full(len(rows), np.nan)
-    corrected[order] = np.minimum(1, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
-    return [replace(row, p_holm=float(value)) for row, value in zip(rows, corrected, strict=True)]
+    tested = [row.p_wilcoxon for row in rows if np.isfinite(row.p_wilcoxon)]
+    corrected = iter(correct_by_holm(tested))
+    return [replace(row, p_holm=next(corrected) if np.isfinite(row.p_wilcoxon) else float("nan")) for row in rows]

@@ -95,7 +95,7 @@ FEW_ROWS = 30  # fewer rows of a class are noted
 Slice = tuple[str, str]  # a field and its value
 
 
-def measure_labels(outcomes: Outcomes) -> Evaluation:
+def evaluate_labels(outcomes: Outcomes) -> Evaluation:
     """Prepares every classification metric of a detector, by name without split and dataset."""
     return Evaluation(
         groups=outcomes.groups,
@@ -109,7 +109,7 @@ def measure_labels(outcomes: Outcomes) -> Evaluation:
 
 def classification_metrics(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
     """Computes every classification metric with its 95% interval."""
-    return measure_labels(outcomes).score(num_resamples=num_resamples, seed=seed)
+    return evaluate_labels(outcomes).score(num_resamples=num_resamples, seed=seed)
 
 
 def classification_statistic(outcomes: Outcomes) -> Statistic:

@@ -186,7 +186,7 @@ def span_kinds(names: Iterable[str]) -> dict[str, MetricKind]:
     return {name: CALIBRATION_ERROR if name.rpartition("/")[2] == ECE else ACCURACY for name in names}
 
 
-def measure_spans(outcomes: SpanOutcomes) -> Evaluation:
+def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
     """Prepares `span_metrics`; `n` counts the responses behind a metric, for a type those with a span of it."""
     counts: dict[str, int] = {}
     for prefix, rows in subsets(outcomes).items():
@@ -206,7 +206,7 @@ def measure_spans(outcomes: SpanOutcomes) -> Evaluation:
 
 def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
     """Computes `span_metrics` of rows that are joined already."""
-    found = measure_spans(outcomes).score(num_resamples=num_resamples, seed=seed)
+    found = evaluate_spans(outcomes).score(num_resamples=num_resamples, seed=seed)
     return replace(found, notes=summarise_notes(found.notes))
 
 

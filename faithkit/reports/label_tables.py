@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
-from faithkit.metrics.classification import Slice, classification_metrics, measure_labels, measure_slices
+from faithkit.metrics.classification import Slice, classification_metrics, evaluate_labels, measure_slices
 from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED, Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
     bold,
@@ -222,11 +222,11 @@ def label_report(
     baselines = predict_baselines(examples, data, predictions)
     refitted = next((baseline for baseline in baselines if baseline.threshold is not None), None)
     board = Board(title, num_resamples=num_resamples)
-    board.add(MODEL, measure_labels(outcomes), title="the model")
+    board.add(MODEL, evaluate_labels(outcomes), title="the model")
     for one in baselines:
         of_baseline = outcomes.with_predictions(one.predictions[example.id] for example in examples)
         shown = "the model with the fitted threshold" if one is refitted else one.name
-        board.add(one.key, measure_labels(of_baseline), title=shown, is_baseline=one is not refitted)
+        board.add(one.key, evaluate_labels(of_baseline), title=shown, is_baseline=one is not refitted)
     model = board.metrics(MODEL)
     metrics, compared = dict(model), []
     for one in baselines:

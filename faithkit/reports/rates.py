@@ -7,7 +7,7 @@ dialogues.
 >>> import numpy as np
 >>> called = np.array([1, 0, 0, 0, np.nan, 0])
 >>> turns = Turns(called=called, replied=np.ones(6, bool), groups=Groups.of("aabbcc"))
->>> found = rate_metrics(turns, num_resamples=10).metrics
+>>> found = evaluate_rates(turns).score(num_resamples=10).metrics
 >>> found["turn_rate"].value, round(found["dialogue_rate"].value, 3)
 (0.2, 0.333)
 """
@@ -37,7 +37,7 @@ from faithkit.pages.plotting import (
 )
 from faithkit.published.figures import published_table
 from faithkit.reports.report import Report
-from faithkit.statistics.bootstrap import Difference, Groups, ScoredMetrics, bootstrap, paired_difference
+from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics
 from faithkit.statistics.metric import ERROR_RATE, Metric
 from faithkit.statistics.spread import Statistic, Values
 
@@ -82,15 +82,15 @@ def rate_statistic(turns: Turns) -> Statistic:
     return statistic
 
 
-def rate_metrics(turns: Turns, *, num_resamples: int = 1000) -> ScoredMetrics:
-    """Computes all rates with their intervals; n of `dialogue_rate` counts dialogues, that of the others turns."""
+def evaluate_rates(turns: Turns) -> Evaluation:
+    """Prepares all rates; n of `dialogue_rate` counts dialogues, that of the others turns."""
     judged = turns.judged
     n = {
         TURN_RATE: int(judged.sum()),
         DIALOGUE_RATE: len(np.unique(turns.groups.index[judged])),
         "unparsed_rate": int(turns.replied.sum()),
     }
-    return bootstrap(turns.groups, rate_statistic(turns), kinds=ERROR_RATE, n=n, num_resamples=num_resamples)
+    return Evaluation(groups=turns.groups, statistic=rate_statistic(turns), kinds=ERROR_RATE, n=n)
 
 
 CORRECTED = f"{TURN_RATE}_corrected"
@@ -180,7 +180,7 @@ def _score_case(
     case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int
 ) -> ScoredMetrics:
     """Computes the rates of a case, and a corrected one if the judge's error is known."""
-    scored = rate_metrics(turns, num_resamples=num_resamples)
+    scored = evaluate_rates(turns).score(num_resamples=num_resamples)
     metrics, notes = dict(scored.metrics), list(scored.notes)
     num_replied = int(turns.replied.sum())
     if silent := len(turns.replied) - num_replied:
@@ -202,9 +202,7 @@ def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, d
         if case.history != SELF or other is None:
             continue
         name = "/".join(part for part in case.name.split("/") if part != SELF)
-        every = paired_difference(
-            turns.groups, rate_statistic(turns), rate_statistic(other), kinds=ERROR_RATE, num_resamples=num_resamples
-        )
+        every = evaluate_rates(turns).subtract(evaluate_rates(other), num_resamples=num_resamples)
         found[name] = {rate: every[rate] for rate in RATES if rate in every}
     return found
 

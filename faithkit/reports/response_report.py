@@ -34,8 +34,9 @@ from faithkit.pages.page_tables import (
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Row, add_provenance, build_sample
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
+from faithkit.scores.board import Board
 from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures
-from faithkit.statistics.bootstrap import Difference, paired_difference
+from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
@@ -209,6 +210,7 @@ def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], t
     return new_number_table(title, "judge", ("recall", "false alarms", "people", "judge"), rows, caption=lines)
 
 
+PREDICTIONS = "predictions"
 ACROSS = "across datasets"  # names no test set
 
 
@@ -234,25 +236,28 @@ def response_report(
         origin: Where the responses are from, and what their judges have seen; None leaves it out.
     """
     columns = measure_responses(paired.examples, paired.texts, models, progress=progress)
-    scored = columns.scored(num_resamples=num_resamples)
+    board = Board(title, num_resamples=num_resamples)
+    board.add(PREDICTIONS, columns.evaluation(), title="the predictions")
+    scored = board.metrics(PREDICTIONS)
     if scores_path is not None:
         write_scores(scores_path, paired, columns)
     measured = _measure_baselines(paired.examples, models.without_q2(), baselines, num_resamples)
-    metrics = dict(scored.metrics)
+    metrics = dict(scored)
     for name, (_, found) in measured.items():
         metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
-    shown = {"predictions": scored.metrics} | {name: found for name, (_, found) in measured.items()}
+    shown = {PREDICTIONS: scored} | {name: found for name, (_, found) in measured.items()}
     tables, conclusion = [systems_table(shown, title=title)], None
-    judged = {"predictions": (columns.columns, scored.metrics)} | measured
+    judged = {PREDICTIONS: (columns.columns, scored)} | measured
     if paired.against is not None:
         theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
-        found, differences = compare_systems(columns, theirs, num_resamples=num_resamples)
+        board.add("against", theirs.evaluation())
+        found, differences = board.metrics("against"), board.subtract(PREDICTIONS, "against")
         metrics |= {f"against/{name}": metric for name, metric in found.items()}
         for name, difference in differences.items():
             metrics |= difference.to_metrics(name)
         conclusion = conclude_on_responses("the predictions", "against", differences)
         judged["against"] = (theirs.columns, found)
-        sides = scored.metrics, found, differences
+        sides = scored, found, differences
         tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
     judges = judge_report(models.judges, paired.examples, judged, title=title, num_resamples=num_resamples)
     metrics |= judges.metrics
@@ -264,7 +269,7 @@ def response_report(
     if num_examples:
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
         samples = sample_rows(paired.examples, paired.texts, columns, num_examples)
-    notes = (*models.missing, *paired.notes, *scored.notes, *judges.notes)
+    notes = (*models.missing, *paired.notes, *board.notes(PREDICTIONS), *judges.notes)
     answers = [(e, Prediction(id=e.id, text=text)) for e, text in zip(paired.examples, paired.texts, strict=True)]
     report = Report(
         metrics=metrics,
@@ -274,7 +279,9 @@ def response_report(
         notes=notes,
         samples=tuple(samples),
         answers=answers,
-        rescore=lambda rows: measure_part(columns, paired, rows).scored(num_resamples=num_resamples).metrics,
+        rescore=lambda rows: (
+            measure_part(columns, paired, rows).evaluation().score(num_resamples=num_resamples).metrics
+        ),
     )
     return add_provenance(report, origin, title=title, build_table=systems_table)
 
@@ -287,18 +294,9 @@ def _measure_baselines(
         COPY: [example.knowledge for example in examples],
     }
     measured = {name: measure_responses(examples, responses[name], models) for name in names}
-    return {name: (m.columns, m.scored(num_resamples=num_resamples).metrics) for name, m in measured.items()}
-
-
-def compare_systems(
-    first: MetricColumns, second: MetricColumns, *, num_resamples: int = 1000
-) -> tuple[dict[str, Metric], dict[str, Difference]]:
-    """Measures the second system, and subtracts its metrics from the first's on the same groups (Koehn 2004)."""
-    theirs = second.scored(num_resamples=num_resamples).metrics
-    found = paired_difference(
-        first.groups, first.statistic, second.statistic, kinds=first.kinds, num_resamples=num_resamples
-    )
-    return theirs, {name: difference for name, difference in found.items() if name in theirs}
+    return {
+        name: (m.columns, m.evaluation().score(num_resamples=num_resamples).metrics) for name, m in measured.items()
+    }
 
 
 def conclude_on_responses(first: str, second: str, differences: Mapping[str, Difference]) -> Conclusion | None:

@@ -13,8 +13,8 @@ from faithkit.metrics.outcomes import NOT_SHOWN, TOO_MANY_UNPARSED
 from faithkit.metrics.span_metrics import (
     NOTHING_FOUND,
     SpanOutcomes,
+    evaluate_spans,
     join_spans,
-    measure_spans,
     merge_spans,
     span_metrics,
     summarise_notes,
@@ -274,7 +274,7 @@ def span_report(
         return select_metrics(span_metrics(*chosen, num_resamples=num_resamples).metrics)
 
     board = Board(title, num_resamples=num_resamples)
-    board.add("model", measure_spans(outcomes), title="the model")
+    board.add("model", evaluate_spans(outcomes), title="the model")
     metrics = select_metrics(board.metrics("model"))
     if not marks_any:
         return Report(metrics=metrics, notes=() if is_critic else (NOTHING_FOUND,), rescore=rescore, shown=SHOWN)
@@ -287,7 +287,7 @@ def span_report(
         EMPTY: empty_predictions(examples),
     }
     for name, found in baselines.items():
-        board.add(name, measure_spans(join_spans(examples, found)), is_baseline=True)
+        board.add(name, evaluate_spans(join_spans(examples, found)), is_baseline=True)
         metrics |= prefix_metrics(PREFIXES[name], board.metrics(name))
         if (difference := board.subtract("model", name, [CHAR_F1]).get(CHAR_F1)) is not None:
             metrics |= difference.to_metrics(f"{PREFIXES[name]}{CHAR_F1}")

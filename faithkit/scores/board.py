@@ -6,14 +6,14 @@ assumes independent rows, so with many rows in a group its p is too small. Holm'
 tests for all pairs, metric by metric: of all findings at the 5% level, the chance that any is false stays below 5%.
 
 >>> from dataclasses import replace
->>> from faithkit.metrics.classification import measure_labels
+>>> from faithkit.metrics.classification import evaluate_labels
 >>> from faithkit.metrics.outcomes import Outcomes
 >>> from faithkit.statistics.bootstrap import Groups
 >>> gold = np.array([0, 1] * 20, np.int8)
 >>> rows = Outcomes(gold=gold, called=gold, scores=np.full(40, np.nan), groups=Groups(np.arange(40), 40))
 >>> board = Board(num_resamples=100)
->>> board.add("model", measure_labels(rows))
->>> board.add("faithful", measure_labels(replace(rows, called=0 * gold)), title="always faithful", is_baseline=True)
+>>> board.add("model", evaluate_labels(rows))
+>>> board.add("faithful", evaluate_labels(replace(rows, called=0 * gold)), title="always faithful", is_baseline=True)
 >>> board.metrics("model")["accuracy"].value, round(board.subtract("model", "faithful")["accuracy"].value, 2)
 (1.0, 0.5)
 >>> board.conclude("model", {"accuracy": "accuracy"}).text[:36]
@@ -174,14 +174,15 @@ def correct_p_values(pairs: Sequence[Pair]) -> None:
     """Corrects the p-values of all pairs by Holm, separately for each metric and for McNemar's test."""
     for name in dict.fromkeys(name for pair in pairs for name in pair.differences):
         having = [pair for pair in pairs if name in pair.differences]
-        for pair, value in zip(having, _holm([pair.differences[name].p_value for pair in having]), strict=True):
+        corrected = correct_by_holm([pair.differences[name].p_value for pair in having])
+        for pair, value in zip(having, corrected, strict=True):
             pair.corrected[name] = value
     tests = [pair.mcnemar for pair in pairs if pair.mcnemar is not None]
-    for test, value in zip(tests, _holm([test.p_value for test in tests]), strict=True):
+    for test, value in zip(tests, correct_by_holm([test.p_value for test in tests]), strict=True):
         test.corrected = value
 
 
-def _holm(p_values: Sequence[float]) -> list[float]:
+def correct_by_holm(p_values: Sequence[float]) -> list[float]:
     """Corrects p-values: the smallest of n is multiplied by n, the next by n - 1, and so on; their order is kept."""
     order = np.argsort(p_values, kind="stable")
     factors = len(p_values) - np.arange(len(p_values))

@@ -274,14 +274,6 @@ def _interval(
     return compute_interval(kind, value, spread)
 
 
-def paired_difference(
-    groups: Groups, first: Statistic, second: Statistic, *, kinds: Kinds, num_resamples: int = 1000, seed: int = 0
-) -> dict[str, Difference]:
-    """Subtracts the second from the first (`Resamples.subtract`)."""
-    one, other = (Resamples(groups, each, num_resamples=num_resamples, seed=seed) for each in (first, second))
-    return one.subtract(other, kinds)
-
-
 def _draw_weights(groups: Groups, num_resamples: int, seed: int) -> Iterator[Values]:
     """Draws the weights of resamples [R, G], a chunk at a time."""
     if num_resamples < 1:

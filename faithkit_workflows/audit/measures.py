@@ -8,7 +8,7 @@ import numpy as np
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
 from faithkit.baselines.word_overlap import length_score, unsupported_share
 from faithkit.calibration.thresholds import ReliabilityBin, reliability
-from faithkit.metrics.classification import Ranking, classification_metrics, measure_labels
+from faithkit.metrics.classification import Ranking, classification_metrics, evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import count_shared, merge_spans
 from faithkit.records import HALLUCINATED, Example, Prediction
@@ -17,9 +17,9 @@ from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import (
     MIN_GROUPS_OF_SHARE,
     Difference,
+    Evaluation,
     Groups,
     mean_statistic,
-    paired_difference,
     share,
 )
 from faithkit.statistics.conclusion import Conclusion, Test, conclude
@@ -99,10 +99,14 @@ def compare_detection(cases: Sequence[Example], answers: Answers, overlap: Answe
     names = [case.group for case in copies]
     groups = Groups.of(names if len(set(names)) >= MIN_GROUPS_OF_SHARE else [case.id for case in copies])
     ours, theirs = (
-        mean_statistic(groups, {SCORE: [_is_found(case, of_system) for case in copies]})
+        Evaluation(
+            groups=groups,
+            statistic=mean_statistic(groups, {SCORE: [_is_found(case, of_system) for case in copies]}),
+            kinds=ACCURACY,
+        )
         for of_system in (answers, overlap)
     )
-    difference = paired_difference(groups, ours, theirs, kinds=ACCURACY)[SCORE]
+    difference = ours.subtract(theirs)[SCORE]
     return conclude(name, Test(metric=SCORE, other=WORD_OVERLAP, difference=difference))
 
 
@@ -172,9 +176,9 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers, *, name: str) ->
     predictions = {row.id: answers[row.id] for row in known}
     baselines, names = cross_fit_baselines(known, predictions)
     outcomes, board = join_outcomes(known, predictions), Board()
-    board.add(name, measure_labels(outcomes))
+    board.add(name, evaluate_labels(outcomes))
     for key, of_baseline in baselines.items():
-        measured = measure_labels(join_outcomes(known, of_baseline))
+        measured = evaluate_labels(join_outcomes(known, of_baseline))
         board.add(key, measured, title=names[key], is_baseline=key != REFITTED)
     conclusion = board.conclude(name, titles_of(["macro_f1"]))
     assert conclusion is not None, "both labels occur, so macro-F1 is defined"

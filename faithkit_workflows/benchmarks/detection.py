@@ -20,7 +20,7 @@ from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
-from faithkit.metrics.classification import measure_labels
+from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
 from faithkit.pages.page_tables import format_p, format_percent, new_number_table
 from faithkit.published.figures import are_comparable
@@ -187,7 +187,7 @@ def add_cascade_costs(
         prefix = f"cascade/{result.key}/"
         fraction = result.num_asked / len(examples)
         metrics[f"{prefix}asked"] = Metric(value=fraction, n=len(examples))
-        board.add(result.key, measure_labels(join_outcomes(examples, result.predictions)))
+        board.add(result.key, evaluate_labels(join_outcomes(examples, result.predictions)))
         value = board.metrics(result.key)[MAIN_METRIC]
         metrics[f"{prefix}{MAIN_METRIC}"] = value
         cells = ["-", "-"]

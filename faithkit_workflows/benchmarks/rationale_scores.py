@@ -8,7 +8,7 @@ A reply without a readable verdict counts as an empty one.
 
 >>> target = 'Yes. The reply says "twelve", and it is ten.'
 >>> row = Rationale(group="1", reply=target, target=target, hallucinated=True, num_quoted=1, num_located=1)
->>> found = measure_rationales([row, row]).scored(num_resamples=10).metrics
+>>> found = measure_rationales([row, row]).evaluation().score(num_resamples=10).metrics
 >>> {name: round(found[name].value, 2) for name in ("rouge_l", "bleu_4", "located_rate")}
 {'rouge_l': 1.0, 'bleu_4': 1.0, 'located_rate': 1.0}
 """
@@ -272,12 +272,12 @@ def rationale_report(
         dataset: The dataset to show published figures of; empty for none.
     """
     measured = measure_rationales(rows, scorer, baseline)
-    scored = measured.scored(num_resamples=num_resamples)
+    scored = measured.evaluation().score(num_resamples=num_resamples)
     metrics = {f"{PREFIX}{name}": metric for name, metric in scored.metrics.items()}
     columns = {f"all {len(rows):,} rows": scored.metrics}
     wrong, number = select_hallucinated(measured, rows)
     if 0 < number < len(rows):
-        found = wrong.scored(num_resamples=num_resamples).metrics
+        found = wrong.evaluation().score(num_resamples=num_resamples).metrics
         columns[f"{number:,} hallucinated"] = found
         metrics |= {f"{OF_HALLUCINATED}{name}": metric for name, metric in found.items()}
     # The report of the labels notes few groups already.

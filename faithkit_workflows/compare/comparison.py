@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.errors import UserError
-from faithkit.metrics.classification import measure_labels
+from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
@@ -111,7 +111,7 @@ def _compare_responses(test_set: TestSet, first: System, second: System, num_res
 def _measure(system: System, rows: Sequence[Example]) -> tuple[Evaluation, str]:
     """Measures a system's labels and, where it marks any, its spans; also returns why it has no span metrics."""
     predictions = {example.id: system.predictions[example.id] for example in rows}
-    labels = measure_labels(join_outcomes(rows, predictions))
+    labels = evaluate_labels(join_outcomes(rows, predictions))
     statistics, names, problem = [labels.statistic], list(LABELS), ""
     if all(example.spans is not None for example in rows) and any(one.spans for one in predictions.values()):
         try:

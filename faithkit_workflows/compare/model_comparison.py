@@ -10,7 +10,7 @@ from itertools import combinations
 
 from faithkit.baselines.simple_detectors import cross_fit_baselines
 from faithkit.errors import UserError
-from faithkit.metrics.classification import measure_labels
+from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.judging import measure_agreement
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import format_p
@@ -179,7 +179,7 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
     """Measures models and simple baselines on labelled rows, and tests the differences of models."""
     board = Board("own rows")
     for name, of_model in answers.items():
-        board.add(name, measure_labels(join_outcomes(rows, {row.id: of_model[row.id] for row in rows})))
+        board.add(name, evaluate_labels(join_outcomes(rows, {row.id: of_model[row.id] for row in rows})))
     metrics = {name: {**board.metrics(name), **_false_alarms(rows, answers[name])} for name in answers}
     positives = sum(row.label == HALLUCINATED for row in rows)
     has_both = 0 < positives < len(rows)
@@ -194,7 +194,7 @@ def measure_accuracy(rows: Sequence[Example], answers: Answers) -> Accuracy:
     if len(rows) >= MIN_LABELLED and MIN_OF_CLASS <= positives <= len(rows) - MIN_OF_CLASS:
         fitted, names = cross_fit_baselines(rows)
         for key in (key for key in fitted if key in BASELINES):
-            board.add(key, measure_labels(join_outcomes(rows, fitted[key])), title=names[key], is_baseline=True)
+            board.add(key, evaluate_labels(join_outcomes(rows, fitted[key])), title=names[key], is_baseline=True)
             baselines[names[key]] = {**board.metrics(key), **_false_alarms(rows, fitted[key])}
         if conclusion := board.conclude(ranked[0], {MACRO_F1: TITLES[MACRO_F1]}):
             lines.append(f"{conclusion.text[:1].upper()}{conclusion.text[1:]}.")

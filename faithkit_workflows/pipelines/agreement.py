@@ -19,7 +19,7 @@ from construction.agreement.answers import (
     ratings_of,
     read_answers,
 )
-from construction.agreement.measures import marked_items, measure, measure_spans, pair_kappas
+from construction.agreement.measures import evaluate_spans, marked_items, measure, pair_kappas
 from construction.agreement.significance import Compared, Labels, columns_of, compare_column, shares_of
 from construction.annotation.annotation_questions import CHOICES
 from construction.annotation.project import read_rows
@@ -61,10 +61,10 @@ def run_agreement(run: RunFolder, config: Mapping[str, Any]) -> None:
     for name, kind in kinds.items():
         if kind == SPANS:
             items = marked_items(answered, name, str(path))
-            measured[name] = measure_spans(items, num_resamples=num_resamples)
+            measured[name] = evaluate_spans(items, num_resamples=num_resamples)
             for label in sorted({label for item in items for spans in item.spans.values() for _, _, label in spans}):
                 of_label = [item.only(label) for item in items]
-                measured[f"{name}/{label}"] = measure_spans(of_label, num_resamples=num_resamples)
+                measured[f"{name}/{label}"] = evaluate_spans(of_label, num_resamples=num_resamples)
             continue
         ratings = ratings_of(answered, name, kind)
         measured[name] = measure(ratings, ordinal=kind == ORDINAL, num_resamples=num_resamples)

@@ -25,7 +25,7 @@ from data_modules.datasets.pair_columns import field_of
 from faithkit.baselines.simple_detectors import REFITTED, cross_fit_baselines
 from faithkit.evidence import add_evidence, describe_mark
 from faithkit.files.atomic import atomic_file, disk_errors
-from faithkit.metrics.classification import measure_labels
+from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page import FACTS, AnswerSet, write_page
@@ -99,7 +99,7 @@ class LabelledRows:
         fitted, names = cross_fit_baselines(examples, predictions, learn=find_spec("sklearn") is not None)
         board, lines, own = Board(num_resamples=num_resamples), [], metrics[HEADLINE].value
         for key, of_baseline in fitted.items():
-            board.add(key, measure_labels(join_outcomes(examples, of_baseline)), is_baseline=key != REFITTED)
+            board.add(key, evaluate_labels(join_outcomes(examples, of_baseline)), is_baseline=key != REFITTED)
         if (strongest := board.strongest(HEADLINE)) is not None:
             found = board.metrics(strongest)[HEADLINE]
             better = "better than the detector" if found.value > own else "below the detector"

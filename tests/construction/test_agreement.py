@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from construction.agreement.answers import MISSING, Answered, Ratings, labels_of, questions_of, ratings_of
-from construction.agreement.measures import Marked, marked_items, measure, measure_spans
+from construction.agreement.measures import Marked, evaluate_spans, marked_items, measure
 from construction.agreement.significance import columns_of, compare_column
 from faithkit.errors import UserError
 
@@ -100,7 +100,7 @@ def test_questions_of_several_kinds_become_tables():
 def test_spans_by_hand():
     # Of 20 characters a marks 0-10, b 5-15: five in common, ten each.
     items = [Marked("g", 20, {"a": [(0, 10, "x")], "b": [(5, 15, "y")]}), Marked("h", 20, {"a": [], "b": []})]
-    found = {name: metric.value for name, metric in measure_spans(items, num_resamples=10).metrics.items()}
+    found = {name: metric.value for name, metric in evaluate_spans(items, num_resamples=10).metrics.items()}
     assert found["char_f1"] == pytest.approx(0.5)
     assert found["typed_char_f1"] == 0
     # Krippendorff's coincidences over 40 characters: none/none 25 twice, x/none 5, none/y 5, x/y 5, each both ways.

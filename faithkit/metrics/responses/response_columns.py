@@ -10,7 +10,7 @@ from faithkit.errors import UserError
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.outcomes import align_predictions
 from faithkit.records import Example, Prediction
-from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
+from faithkit.statistics.bootstrap import Evaluation, Groups
 from faithkit.statistics.metric import MetricKind
 from faithkit.statistics.spread import Statistic, Values
 
@@ -38,15 +38,8 @@ class MetricColumns:
             names, table = ", ".join(undeclared), "faithkit/scores/measures.py"
             raise ValueError(f"no kind is declared for {names}: add it to RESPONSES in {table}")
 
-    def statistic(self, weights: Values) -> dict[str, Values]:
-        """Maps weights over groups [R, G] to named values [R]."""
-        found = dict(defined_means(self.groups, self.columns)(weights))
-        for statistic in self.corpus:
-            found |= statistic(weights)
-        return found
-
-    def scored(self, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
-        """Computes overall values with intervals over groups; n counts the examples that define the metric."""
+    def evaluation(self) -> Evaluation:
+        """Prepares the overall values; n counts the examples that define a metric."""
         counts = {name: int(np.isfinite(column).sum()) for name, column in self.columns.items()}
         defined = {name: column for name, column in self.columns.items() if counts[name]}
         statistics = (defined_means(self.groups, defined), *self.corpus)
@@ -54,10 +47,9 @@ class MetricColumns:
         def statistic(weights: Values) -> dict[str, Values]:
             return {name: value for part in statistics for name, value in part(weights).items()}
 
-        options = {"num_resamples": num_resamples, "seed": seed}
-        scored = bootstrap(self.groups, statistic, kinds=self.kinds, n=counts, **options)
         undefined = tuple(f"{name} is left out: no example defines it" for name, count in counts.items() if not count)
-        return ScoredMetrics(metrics=scored.metrics, notes=(*self.notes, *undefined, *scored.notes))
+        notes = (*self.notes, *undefined)
+        return Evaluation(groups=self.groups, statistic=statistic, kinds=self.kinds, n=counts, notes=notes)
 
     def rows(self) -> list[dict[str, Any]]:
         """Lists the values of each example, None if the metric does not apply, with its details."""

@@ -6,7 +6,7 @@ from sklearn import metrics as sk
 
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.span_metrics import join_spans, measure_spans, span_metrics
+from faithkit.metrics.span_metrics import evaluate_spans, join_spans, span_metrics
 from faithkit.records import SPAN_TYPES, Example, Prediction, Span
 
 LENGTH = 20
@@ -158,7 +158,7 @@ def test_the_better_tagger_is_told_from_the_worse_on_the_same_sources():
     examples = [marked(str(row), [at(0, 10)] if row % 2 else []) for row in range(40)]
     good = {e.id: found(e.id, [at(0, 9)] if e.spans else []) for e in examples}
     poor = {e.id: found(e.id, [at(8, 20)]) for e in examples}
-    first, second = (measure_spans(join_spans(examples, one)) for one in (good, poor))
+    first, second = (evaluate_spans(join_spans(examples, one)) for one in (good, poor))
     differences = first.subtract(second, num_resamples=200)
     assert differences["char_f1"].low > 0 and differences["char_f1"].p_value < 0.05
     same = first.subtract(first, num_resamples=200)

@@ -7,7 +7,7 @@ import pytest
 
 from faithkit.metrics.judge_error import JudgeError
 from faithkit.pages.page_tables import render_text
-from faithkit.reports.rates import Case, Turns, plot_temperatures, rate_metrics, rates_report
+from faithkit.reports.rates import Case, Turns, evaluate_rates, plot_temperatures, rates_report
 from faithkit.statistics.bootstrap import Groups
 
 GROUPS = [str(number // 3) for number in range(60)]
@@ -19,14 +19,18 @@ def turns(called: list[float], replied: list[bool] | None = None) -> Turns:
 
 
 def test_a_dialogue_counts_where_any_turn_does() -> None:
-    found = rate_metrics(turns([1, 1, 0, 0, 0, 0, 0, 0, 1]), num_resamples=20).metrics
+    found = evaluate_rates(turns([1, 1, 0, 0, 0, 0, 0, 0, 1])).score(num_resamples=20).metrics
     assert found["turn_rate"].value == pytest.approx(1 / 3) and found["turn_rate"].n == 9
     assert found["dialogue_rate"].value == pytest.approx(2 / 3) and found["dialogue_rate"].n == 3
 
 
 def test_turns_without_a_verdict_or_a_reply_are_left_out_and_counted() -> None:
     nan = float("nan")
-    found = rate_metrics(turns([1, nan, nan, nan, nan, nan, 0, 0, 0], [True, True] + [False] * 4 + [True] * 3)).metrics
+    found = (
+        evaluate_rates(turns([1, nan, nan, nan, nan, nan, 0, 0, 0], [True, True] + [False] * 4 + [True] * 3))
+        .score()
+        .metrics
+    )
     assert found["turn_rate"].value == pytest.approx(1 / 4) and found["turn_rate"].n == 4
     assert found["dialogue_rate"].value == pytest.approx(1 / 2) and found["dialogue_rate"].n == 2
     assert found["unparsed_rate"].value == pytest.approx(1 / 5)

@@ -7,7 +7,7 @@ from scipy import stats
 from faithkit.errors import UserError
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic, paired_difference
+from faithkit.statistics.bootstrap import Evaluation, Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import CALIBRATION_ERROR, NUMBER, PROPORTION, Metric, average_runs
 from faithkit.statistics.spread import MAX_GROUPS
 
@@ -144,6 +144,11 @@ def test_undefined_values_are_left_out_with_a_note():
     assert "never is left out" in found.notes[0] and "resamples do not define it" in found.notes[1]
 
 
+def subtract(groups, first, second, *, num_resamples):
+    one, other = (Evaluation(groups=groups, statistic=each, kinds=NUMBER) for each in (first, second))
+    return one.subtract(other, num_resamples=num_resamples)
+
+
 def test_a_paired_test_is_level_where_nothing_differs_and_finds_differences():
     rng = np.random.default_rng(0)
     alarms = 0
@@ -152,10 +157,10 @@ def test_a_paired_test_is_level_where_nothing_differs_and_finds_differences():
         both = rng.normal(size=120) * 5  # hard rows are hard for both: pairing removes this
         groups, first = mean_of(both + rng.normal(size=120), names)
         _, second = mean_of(both + rng.normal(size=120), names)
-        alarms += paired_difference(groups, first, second, kinds=NUMBER, num_resamples=200)["mean"].p_value < 0.05
+        alarms += subtract(groups, first, second, num_resamples=200)["mean"].p_value < 0.05
     assert alarms <= 18  # 7.5 expected
     _, better = mean_of(both + 1 + rng.normal(size=120), names)
-    found = paired_difference(groups, better, second, kinds=NUMBER, num_resamples=999)["mean"]
+    found = subtract(groups, better, second, num_resamples=999)["mean"]
     assert found.p_value < 1e-9
     assert 0.5 < found.low < found.value < found.high < 1.5
 
@@ -167,7 +172,7 @@ def test_a_difference_over_many_groups_has_about_students_p_value():
         values = rng.normal(size=600)
         values += shift - values.mean()
         both = [mean_statistic(groups, {"mean": column}) for column in (values, np.zeros(600))]
-        found = paired_difference(groups, *both, kinds=NUMBER, num_resamples=2000)["mean"]
+        found = subtract(groups, *both, num_resamples=2000)["mean"]
         assert found.value == pytest.approx(shift) and found.low < found.value < found.high
         assert found.p_value == pytest.approx(stats.ttest_1samp(values, 0).pvalue, abs=0.03)
 

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faithkit.baselines.simple_detectors import BaselineData
-from faithkit.metrics.classification import classification_metrics, measure_labels
+from faithkit.metrics.classification import classification_metrics, evaluate_labels
 from faithkit.metrics.outcomes import Outcomes
 from faithkit.metrics.responses.measure_responses import MetricModels, measure_responses
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 from faithkit.reports.label_tables import label_report
-from faithkit.reports.response_report import compare_systems
 from faithkit.scores.measures import kind_of
 from faithkit.statistics.bootstrap import Difference, Groups
 from faithkit.statistics.conclusion import Decision, Test, conclude
@@ -123,7 +122,7 @@ def test_no_figure_of_few_labels_leaves_its_range(drawn: list[tuple[bool, int, i
     other = replace(one, called=second.astype(np.int8), scores=1 - scores)
     for name, metric in classification_metrics(one, num_resamples=20).metrics.items():
         check(name.removesuffix("_debiased"), metric)
-    for name, difference in measure_labels(one).subtract(measure_labels(other), num_resamples=20).items():
+    for name, difference in evaluate_labels(one).subtract(evaluate_labels(other), num_resamples=20).items():
         check(f"difference/{name}", difference.metric)
 
 
@@ -137,9 +136,9 @@ TEXTS = st.lists(
 def test_no_figure_of_few_responses_leaves_its_range(texts: list[str]) -> None:
     examples = rows(len(texts))
     first, second = (measure_responses(examples, each, MetricModels()) for each in (texts, texts[::-1]))
-    for name, metric in first.scored(num_resamples=20).metrics.items():
+    for name, metric in first.evaluation().score(num_resamples=20).metrics.items():
         check(name, metric)
-    for name, difference in compare_systems(first, second, num_resamples=20)[1].items():
+    for name, difference in first.evaluation().subtract(second.evaluation(), num_resamples=20).items():
         check(f"difference/{name}", difference.metric)
 
 

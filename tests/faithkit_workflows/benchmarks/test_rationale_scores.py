@@ -43,7 +43,7 @@ def row(number: int, said: str, *, spans: tuple[tuple[int, int], ...] = (), **ch
 
 
 def values(rows: Sequence[Rationale], **options: object) -> dict[str, float]:
-    scored = measure_rationales(rows, **options).scored(num_resamples=10)  # type: ignore[arg-type]
+    scored = measure_rationales(rows, **options).evaluation().score(num_resamples=10)  # type: ignore[arg-type]
     return {name: metric.value for name, metric in scored.metrics.items()}
 
 

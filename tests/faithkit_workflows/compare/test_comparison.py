@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import f1_score
 
 from faithkit.files.jsonl import read_jsonl, write_jsonl
-from faithkit.metrics.classification import measure_labels
+from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.records import HALLUCINATED, Prediction
 from faithkit.runs.reading import find_runs, name_runs_uniquely
@@ -37,7 +37,7 @@ def test_a_pair_has_the_differences_of_the_paired_bootstrap(two):
     assert (pair.first, pair.second, pair.num_rows, pair.num_groups) == ("good", "bad", 60, 20)
     assert report.settings.keys() == {"seed"} and sorted(report.settings["seed"]) == ["1", "2"], "what differs"
     predictions = [{one.id: one for one in judged(rows, right, seed)} for right, seed in ((0.9, 1), (0.6, 2))]
-    first, second = (measure_labels(join_outcomes(rows, one)) for one in predictions)
+    first, second = (evaluate_labels(join_outcomes(rows, one)) for one in predictions)
     expected = first.subtract(second, **FEW)
     assert pair.differences["macro_f1"] == expected["macro_f1"]
     assert pair.differences["auroc"] == expected["auroc"]

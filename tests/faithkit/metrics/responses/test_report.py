@@ -33,7 +33,7 @@ def test_the_interval_of_counted_responses_lies_between_0_and_1(name: str) -> No
     groups = Groups.of(f"{row // 2}" for row in range(16))
     rare = np.array([1.0, 1.0] + [0.0] * 14)
     columns = MetricColumns(groups=groups, columns={name: rare, "rouge_l": rare}, kinds=kinds_of(RESPONSES))
-    metric = columns.scored(num_resamples=50).metrics
+    metric = columns.evaluation().score(num_resamples=50).metrics
     assert 0 < metric[name].low < metric[name].value < metric[name].high < 1
     assert metric["rouge_l"].low == 0, "the interval of a mean is cut to its range"
 
@@ -154,7 +154,7 @@ def test_a_judges_own_error_stands_beside_the_rate_that_it_corrects() -> None:
     error = JudgeError.of_rows(gold, called, [str(row) for row in range(90)], "90 rows")
     judge = ResponseJudge(key="critic", name="a critic", detector=Copying(), error=error)
     columns = measure_responses(EXAMPLES[:2], ANSWERS[:2], MetricModels(detector=Copying()))
-    systems = {"ours": (columns.columns, columns.scored(num_resamples=20).metrics)}
+    systems = {"ours": (columns.columns, columns.evaluation().score(num_resamples=20).metrics)}
     report = judge_report([judge], EXAMPLES[:2], systems, title="here", num_resamples=20)
     assert report.metrics["critic_rate_corrected"].value == pytest.approx((0.5 - 0.2) / (0.9 - 0.2))
     shown = render_text(*report.tables)
