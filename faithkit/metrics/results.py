@@ -4,25 +4,12 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
 from faithkit.statistics.metric import Metric
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Results:
-    """Metrics by full name: `split/dataset/metric`."""
-
-    metrics: dict[str, Metric]
-
-    def of(self, split: str, dataset: str) -> dict[str, Metric]:
-        """Selects the metrics of one split of one dataset, by their short names."""
-        prefix = metric_name(split, dataset, "")
-        return {name[len(prefix) :]: metric for name, metric in self.metrics.items() if name.startswith(prefix)}
 
 
 def metric_name(split: str, dataset: str, metric: str) -> str:

@@ -2,8 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from critic.sequence.scorer import Critic
-from data_modules.build import Benchmark, read_benchmark
+from data_modules.build import read_benchmark
 from faithkit import signals
 from faithkit.embedded_name import EMBEDDED
 from faithkit.environment import environment
@@ -20,10 +20,9 @@ from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
-from faithkit.metrics.results import Results, full_names, write_results
+from faithkit.metrics.results import full_names, write_results
 from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
 from faithkit.published.figures import published_table
-from faithkit.records import Prediction
 from faithkit.reports.report import Provenance, Report, leaks_table, metrics_without_leaked
 from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
@@ -42,7 +41,8 @@ TITLES = {"decode": "DECODE", "dnli": "DNLI", "mnli": "MNLI", "begin": "BEGIN", 
 _SETTING = re.compile(r"[a-z_]\w*=[\w,\[\]-]*|[a-z_]\w*(\.\w+)+=[^\n]*")
 _FORBIDDEN = ("_target_", "extensions", "hydra", "${", "run_dir", "resume")
 EXAMPLE = "['model.num_epochs=2','data.num_rows=5000']"  # Hydra does not parse a bare = within a list
-NAME, VALIDATION = "transfer", "validation"
+NAME, VALIDATION, PUBLISHED = "transfer", "validation", "faithdial_transfer"
+Cells = Mapping[tuple[str, str], Mapping[str, Metric]]
 ARGMAX_THRESHOLD = 0.5  # a temperature does not change it
 log = logging.getLogger("faithkit")
 
@@ -57,7 +57,7 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     # By the dataset's name: the name of a benchmark shows whether the embedded corpus replaces it.
     tests = {name: read_benchmark({"name": name, **options}) for name, options in block["test"].items()}
     tested = {name: benchmark.examples[0].split for name, benchmark in tests.items()}
-    cells: list[Transfer] = []
+    cells: dict[tuple[str, str], Mapping[str, Metric]] = {}
     metrics: dict[str, Any] = {}
     origins: dict[str, Provenance] = {}
     answers: dict[str, list[Report]] = {}
@@ -70,7 +70,6 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
             critic.calibration = replace(critic.calibration, threshold=ARGMAX_THRESHOLD, aim=ARGMAX)
             model = replace(model, threshold=f"{ARGMAX_THRESHOLD}, argmax: not fitted")
         chosen_on[trained_on] = _describe_choice(checkpoint, tested.get(trained_on))
-        found: dict[str, Any] = {}
         for name, benchmark in tests.items():
             origin = Provenance.of(benchmark.name, benchmark.examples, [model])
             cell = f"{benchmark.name}-by-{trained_on}"
@@ -78,13 +77,14 @@ def run_transfer(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
             predictions = write_with_origin(
                 run, config, cell, benchmark.examples, DetectorAnswerer(critic), [model], dataset=benchmark.name
             )
-            scored = _score(benchmark, predictions, origin, config["num_resamples"])
-            found |= full_names("test", name, scored)
+            outcomes = join_outcomes(benchmark.examples, predictions)
+            scored = classification_metrics(outcomes, num_resamples=config["num_resamples"]).metrics
+            scored |= metrics_without_leaked(outcomes, origin.leaked, num_resamples=config["num_resamples"])
+            cells[trained_on, name] = scored
             metrics |= full_names("test", benchmark.name, prefix_metrics(f"{trained_on}_", scored))
             origins[cell] = origin
             answered = [(example, predictions[example.id]) for example in benchmark.examples]
             answers[cell] = [Report(metrics={}, answers=answered)]
-        cells += collect_transfers(trained_on, Results(metrics=found))
         facts = {name: origin.to_dict() for name, origin in origins.items()}
         write_results(run.metrics, metrics, {"config": config, "environment": environment(), "test_sets": facts})
     paths = {name: options["path"] for name, options in {**block["train"], **block["test"]}.items()}
@@ -105,15 +105,6 @@ def _report(table: Table, origins: Mapping[str, Provenance]) -> Report:
         alerts=tuple(f"{name}: {line}" for name, one in origins.items() for line in one.alerts),
         facts={"models": [model for one in origins.values() for model in one.to_dict()["models"]]},
     )
-
-
-def _score(
-    benchmark: Benchmark, predictions: Mapping[str, Prediction], origin: Provenance, num_resamples: int
-) -> dict[str, Any]:
-    """Returns the metrics of one cell; if rows leaked, also those of the other rows, as `without_leaked/...`."""
-    outcomes = join_outcomes(benchmark.examples, predictions)
-    metrics = classification_metrics(outcomes, num_resamples=num_resamples).metrics
-    return metrics | metrics_without_leaked(outcomes, origin.leaked, num_resamples=num_resamples)
 
 
 def check_trainings(config: Mapping[str, Any]) -> None:
@@ -187,30 +178,8 @@ def _describe_choice(checkpoint: str, tested: str | None) -> str:
     return "the validation split that is tested" if tested == VALIDATION else "its validation split"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transfer:
-    """Scores of a critic trained on one dataset and tested on another; shares, not percent."""
-
-    trained_on: str
-    tested_on: str
-    accuracy: Metric
-    macro_f1: Metric
-    majority_accuracy: Metric
-
-
-def collect_transfers(trained_on: str, results: Results, *, split: str = "test") -> list[Transfer]:
-    """Collects the cells of one critic's results; benchmarks that are not in the table are skipped."""
-    cells = []
-    for tested_on in TESTED_ON:
-        found = results.of(split, tested_on)
-        names = ("accuracy", "macro_f1", "majority_accuracy")
-        if all(name in found for name in names):
-            cells.append(Transfer(trained_on=trained_on, tested_on=tested_on, **{name: found[name] for name in names}))
-    return cells
-
-
 def transfer_table(
-    cells: Sequence[Transfer],
+    cells: Cells,
     *,
     sources: Mapping[str, str] | None = None,
     chosen_on: Mapping[str, str] | None = None,
@@ -219,65 +188,43 @@ def transfer_table(
     """Shows Table 4 with our figures under the paper's, all in percent.
 
     Args:
-        cells: One for each critic and test set that was run; the others show a dash.
+        cells: The metrics by training and test set; what was not run shows a dash.
         sources: What was used for each dataset, for example `{"begin": "BEGIN 2022, Wizard of Wikipedia part"}`.
         chosen_on: The rows that chose the checkpoint of each critic.
         threshold_aim: How all thresholds were chosen; None: by the training of each critic.
     """
-    place = {(cell.trained_on, cell.tested_on): cell for cell in cells}
-    assert len(place) == len(cells), "two cells for one place of the table"
-    accuracies = paper_accuracies()
+    published = {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in published_table(PUBLISHED).rows}
     title, heads = "Critics across datasets, accuracy in percent (FaithDial, Table 4)", [TITLES[t] for t in TESTED_ON]
     table = new_number_table(title, "trained on", heads, show_edge=True)
     for trained_on in TRAINED_ON:
-        ours = [place.get((trained_on, tested_on)) for tested_on in TESTED_ON]
-        paper = [format_published(accuracies[trained_on, t]) + _mark(trained_on, t) for t in TESTED_ON]
+        marks = ["" if trained_on == tested_on else "†" for tested_on in TESTED_ON]
+        ours = [cells.get((trained_on, tested_on), {}) for tested_on in TESTED_ON]
+        paper = [format_published(published[trained_on, tested_on]) for tested_on in TESTED_ON]
         table.add_row(Text(TITLES[trained_on], style="bold"))
-        table.add_row("  paper", *paper)
-        table.add_row("  ours", *(_percent(cell.accuracy, cell) if cell else "-" for cell in ours))
-        table.add_row("  macro-F1", *(_percent(cell.macro_f1) if cell else "-" for cell in ours))
+        table.add_row("  paper", *map(str.__add__, paper, marks))
+        accuracies = (format_percent(found.get("accuracy")).partition(" ") for found in ours)
+        shown = zip(accuracies, marks, ours, strict=True)
         table.add_row(
-            "  majority", *(_percent(cell.majority_accuracy) if cell else "-" for cell in ours), end_section=True
+            "  ours", *(Text(f"{v}{mark * bool(found)}{gap}{bounds}") for (v, gap, bounds), mark, found in shown)
         )
-    table.add_row("test rows", *(_sizes(cells, tested_on) for tested_on in TESTED_ON))
+        for name, metric in {"macro-F1": "macro_f1", "majority": "majority_accuracy"}.items():
+            figures = (Text(format_percent(found.get(metric))) for found in ours)
+            table.add_row(f"  {name}", *figures, end_section=name == "majority")
+    sizes = [
+        sorted({found["accuracy"].n or 0 for (_, on), found in cells.items() if on == tested_on})
+        for tested_on in TESTED_ON
+    ]
+    table.add_row("test rows", *(" or ".join(f"{n:,}" for n in some if n) or "-" for some in sizes))
     named = sources or {}
     table.add_row("tested on", *(Text(escape_terminal(named.get(tested_on, UNKNOWN))) for tested_on in TESTED_ON))
     lines = [
         "† zero-shot; [low, high] 95% bootstrap interval over groups; majority: accuracy of the more frequent class"
     ]
-    used = [name for name in TRAINED_ON if any(cell.trained_on == name for cell in cells)]
-    for name in used:
+    for name in (name for name in TRAINED_ON if any(trained_on == name for trained_on, _ in cells)):
         chosen = (chosen_on or {}).get(name, "unknown rows")
         lines.append(f"trained on {TITLES[name]}: {escape_terminal(named.get(name, UNKNOWN))}; chosen on {chosen}")
-    lines.append(_threshold_line(threshold_aim))
+    fitted = "chosen for each critic on the rows that chose its checkpoint"
+    argmax = "the more probable class (0.5), as in the paper's release; chosen on no rows"
+    lines.append(f"threshold: {argmax if threshold_aim == ARGMAX else fitted}")
     table.caption = Text("\n".join(lines))
     return table
-
-
-def paper_accuracies() -> dict[tuple[str, str], float]:
-    """Reads the paper's accuracies in percent, by training and test set."""
-    rows = published_table("faithdial_transfer").rows
-    return {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in rows}
-
-
-def _threshold_line(aim: str | None) -> str:
-    if aim == ARGMAX:
-        return "threshold: the more probable class (0.5), as in the paper's release; chosen on no rows"
-    return "threshold: chosen for each critic on the rows that chose its checkpoint"
-
-
-def _mark(trained_on: str, tested_on: str) -> str:
-    return "" if trained_on == tested_on else "†"
-
-
-def _percent(metric: Metric, cell: Transfer | None = None) -> Text:
-    text = format_percent(metric)
-    if cell is not None:
-        value, *bounds = text.split(" ", 1)
-        text = " ".join([value + _mark(cell.trained_on, cell.tested_on), *bounds])
-    return Text(text)
-
-
-def _sizes(cells: Sequence[Transfer], tested_on: str) -> str:
-    sizes = {cell.accuracy.n for cell in cells if cell.tested_on == tested_on and cell.accuracy.n}
-    return " or ".join(f"{n:,}" for n in sorted(sizes)) or "-"
