@@ -47,13 +47,13 @@ def test_every_domain_has_metrics_and_baselines_of_other_domains(
     found = run(tmp_path / "run", predictions)
     metrics, facts = found["metrics"], found["meta"]["test_sets"]
     for name in ("xsum", "snli", "conjnli", "mean"):
-        for metric in ("auroc", "macro_f1", "average_precision", "ece", "counted_auroc", "difference/length_auroc"):
+        for metric in ("auroc", "macro_f1", "average_precision", "ece", "regression_auroc", "difference/length_auroc"):
             value = metrics[f"test/domains/{name}/{metric}"]
             assert value["low"] <= value["value"] <= value["high"]
     # The model is word overlap itself, and one feature's regression changes no order.
     assert metrics["test/domains/snli/difference/overlap_auroc"]["value"] == pytest.approx(0, abs=1e-9)
     for name in ("xsum", "snli", "conjnli"):
-        assert name not in facts[name]["baselines"]["counted"]["trained_on"]
+        assert name not in facts[name]["baselines"]["regression"]["trained_on"]
     assert "test/domains/snli/without_knowledge/length_auroc" in metrics
     assert found["meta"]["part"] == DEV
     assert count_test_accesses()["xsum"] == found["meta"]["test_accesses"]["xsum"]["held"]
