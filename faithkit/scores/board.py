@@ -111,6 +111,10 @@ class Board:
         chosen = [self._systems[system] for system in systems or self._systems]
         return tuple(dict.fromkeys(note for one in chosen for note in (*one.measured.notes, *one.scored.notes)))
 
+    def resamples(self, system: str) -> Resamples:
+        """Returns the resampled metrics of a system, for means over several boards."""
+        return self._systems[system].drawn
+
     def subtract(self, first: str, second: str, metrics: Sequence[str] = ()) -> dict[str, Difference]:
         """Subtracts the metrics of the second system from those of the first.
 

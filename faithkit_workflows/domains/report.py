@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from faithkit.baselines.simple_detectors import Baseline
-from faithkit.metrics.classification import classification_metrics, classification_statistic, safe_ratio
+from faithkit.metrics.classification import evaluate_labels, safe_ratio
 from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_tables import (
     bold,
@@ -28,14 +28,15 @@ from faithkit.pages.page_tables import (
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
-from faithkit.scores.measures import CLASSIFICATION
+from faithkit.scores.board import Board
+from faithkit.scores.measures import CLASSIFICATION, titles_of
 from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap
 from faithkit.statistics.metric import PROPORTION, Metric
 from faithkit.statistics.spread import Values
 
 COVERAGES = (100, 80, 50)  # percent of the rows that are judged, the most confident first
 CONFIDENCE = 0.9  # of `abstain_at`
-SHOWN = {"macro_f1": "macro-F1", "auroc": "AUROC", "average_precision": "AP", "ece": "ECE"}
+SHOWN = titles_of(("macro_f1", "auroc", "average_precision", "ece"))
 RANKING, MEAN, MODEL = "auroc", "mean", "model"
 
 
@@ -143,21 +144,23 @@ def score_domains(tests: Sequence[DomainTest], *, num_resamples: int = 1000) -> 
 
 
 def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDomain:
-    systems = {MODEL: test.predictions} | {one.key: one.predictions for one in test.baselines}
-    metrics, draws = {}, {}
-    for key, predictions in systems.items():
-        outcomes = join_outcomes(test.examples, predictions)
-        statistic = classification_statistic(outcomes)
-        draws[key] = Resamples(outcomes.groups, statistic, num_resamples=num_resamples, seed=seed)
-        metrics[key] = classification_metrics(outcomes, num_resamples=num_resamples, seed=seed).metrics
+    board = Board(test.name, num_resamples=num_resamples, seed=seed)
+    model = join_outcomes(test.examples, test.predictions)
+    board.add(MODEL, evaluate_labels(model))
+    for one in test.baselines:
+        board.add(one.key, evaluate_labels(join_outcomes(test.examples, one.predictions)))
     differences = {
-        key: difference
-        for key in systems
-        if key != MODEL and (difference := draws[MODEL].subtract(draws[key], CLASSIFICATION).get(RANKING)) is not None
+        one.key: difference
+        for one in test.baselines
+        if (difference := board.subtract(MODEL, one.key, [RANKING]).get(RANKING)) is not None
     }
-    joined = join_outcomes(test.examples, test.predictions)
-    coverage = measure_coverage(joined, num_resamples=num_resamples, seed=seed)
-    return ScoredDomain(test, metrics, coverage, draws, differences)
+    return ScoredDomain(
+        test=test,
+        metrics={key: board.metrics(key) for key in board.systems},
+        coverage=measure_coverage(model, num_resamples=num_resamples, seed=seed),
+        draws={key: board.resamples(key) for key in board.systems},
+        differences=differences,
+    )
 
 
 def average_domains(
