@@ -6,7 +6,6 @@ faithkit train model=t5 objective=loss_truncation                   a generator
 faithkit train resume=runs/...                                      continue after any interruption
 faithkit train model=judge seeds=[1,2,3]                            the mean of three trainings, in one run
 faithkit train -m model=critic seed=1,2,3 optimizer.lr=1e-4,2e-4    a sweep, its runs ranked; -m resume=FOLDER continues
-faithkit train -m sweep=optuna 'optimizer.lr=tag(log,interval(1e-5,1e-3))' model.dropout=0,0.1   a search
 """
 
 import logging
@@ -42,7 +41,7 @@ MAY_CHANGE = (
 )
 log = logging.getLogger("faithkit")
 UNUSED = ("transformers", "matplotlib", "scipy")  # by torchmetrics
-GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment", "sweep")
+GROUPS = ("model", "objective", "control", "data", "scale", "trainer", "logger", "experiment")
 
 
 def main(cfg: Any) -> None:

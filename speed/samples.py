@@ -45,7 +45,6 @@ from speed.measure import clock_of, cpu_seconds, run_process
 
 MEDIAN_TOKENS, SPREAD, SHORTEST, LONGEST = 80, 0.6, 20, 256
 CONTEXT, ANSWER = (50, 900), (20, 200)  # tokens of tagged examples, log-uniform
-ONE_PROCESS = {"devices": 1, "strategy": "auto", "num_nodes": 1}
 ACCELERATORS = {"cpu": "cpu", "cuda": "gpu"}  # Lightning's names
 NUM_SHOTS = 3  # examples in a judge's prompt
 SPAN_SHARE = 0.4  # of the answers have a span, as in RAGTruth

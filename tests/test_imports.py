@@ -31,8 +31,6 @@ OPTIONAL = (
     "onnx",
     "onnxscript",
     "onnxruntime",
-    "optuna",
-    "submitit",
     "nltk",
 )
 

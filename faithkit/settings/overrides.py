@@ -9,7 +9,7 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -49,10 +49,7 @@ def repeated_keys(overrides: Sequence[Override]) -> Iterator[str]:
 
 
 def sweep_values(override: Override) -> list[str]:
-    """Lists the values that a sweep tries for one key; of an interval, both ends."""
-    value = override.value()
-    if isinstance(value, IntervalSweep):
-        return [repr(value.start), repr(value.end)]
+    """Lists the values that a sweep tries for one key."""
     try:
         return list(override.sweep_string_iterator())
     except (HydraException, ValueError) as error:
@@ -80,7 +77,8 @@ def compose_config(configs: Path, config_name: str, overrides: Sequence[Override
         if not wrong:
             (used if override.key_or_group in known_groups else unknown).append(override)
     cfg = deepcopy(_compose(configs, config_name, tuple(str(one.input_line) for one in used)))
-    known = list(dict.fromkeys([*all_keys(cfg), *cfg.hydra.runtime.choices]))
+    choices = [group for group in cfg.hydra.runtime.choices if not group.startswith("hydra/")]
+    known = list(dict.fromkeys([*all_keys(cfg), *choices]))
     problems += [_no_such_key(cfg, override.key_or_group, known) for override in unknown]
     for key, override in last.items():
         if key not in groups and (problem := _set_value(cfg, override, known)):

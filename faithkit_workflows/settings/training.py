@@ -123,25 +123,17 @@ class ControlBlock(types.OpenBlock):
     entailment: blocks.Weights = None
 
 
-GRID, OPTUNA = "grid", "optuna"
-JOBLIB, SLURM, LOCAL = "joblib", "submitit_slurm", "submitit_local"
-# Of submitit: a number, a text, the lines of slurm_setup, or the block slurm_additional_parameters.
-Parameter = bool | int | float | str | list[str] | dict[str, bool | int | float | str]
-
-
 class Sweep(types.Block):
-    """`sweep`: how the jobs of `-m` are chosen and run."""
+    """`sweep`: how the jobs of `-m` are run."""
 
-    search: Annotated[str, types.OneOf((GRID, OPTUNA))]
     num_parallel: Annotated[int, types.Range(ge=1, le=10_000)]
-    launcher: Annotated[str, types.OneOf((JOBLIB, SLURM, LOCAL))]
-    submitit: Annotated[
-        dict[str, Parameter] | None,
-        types.Hint("use a block of submitit's parameters: 'sweep.submitit={timeout_min: 240}'"),
-    ]
-    num_trials: types.Count = 20
-    sampler: Annotated[str, types.OneOf(("tpe", "random"))] = "tpe"
-    seed: types.Seed = 0
+
+
+SWEEP_HINT = "set sweep.num_parallel=2; a sweep is a grid, such as optimizer.lr=1e-4,2e-4; docs/sweeps.md has a search"
+
+
+def _choose_sweep(block: Any) -> type[types.Block] | None:
+    return Sweep if isinstance(block, dict) else None
 
 
 def _is_embedded(settings: Any) -> bool:
@@ -165,7 +157,7 @@ class TrainSettings(blocks.ExtensibleScript):
     checkpoints: Annotated[str, types.OneOf(types.KEPT_CHECKPOINTS)] = "all"
     verbose: types.Switch = False
     optimizer: OptimizerOptions
-    sweep: Sweep | None = None  # of the command line alone: runs do not keep it
+    sweep: Annotated[Any, types.Variants(_choose_sweep, SWEEP_HINT)] = None  # of the command line: runs do not keep it
 
     conflicts = (
         types.Conflict(

@@ -4,7 +4,6 @@ faithkit train model=judge scale=paper trainer=fsdp seeds=[1,2,3]
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
@@ -15,7 +14,6 @@ from faithkit.files.saved_config import write_config
 from faithkit.metrics.results import read_metrics, write_results
 from faithkit.pages.page_tables import metrics_table
 from faithkit.provenance.predicted_rows import read_predicted_rows
-from faithkit.records import Example, Prediction
 from faithkit.reports.perplexity_report import NOT_IN_PERCENT
 from faithkit.reports.report import Report
 from faithkit.reports.write_reports import ReportOptions, write_reports
@@ -35,57 +33,55 @@ MAX_SEEDS = 4  # more columns do not fit 80 characters
 Columns = Mapping[str, Mapping[str, Metric]]
 
 
-def folder_of(run: RunFolder, seed: int) -> RunFolder:
-    """Returns the folder of one seed's training."""
-    return run.stage(f"seed{seed}")
-
-
 def train_seeds(run: RunFolder, config: Mapping[str, Any], train: Callable[[Stage], None]) -> None:
     """Trains the unfinished stages of each unfinished seed, and reports the mean of all seeds.
 
     Args:
         train: Trains one stage.
     """
-    for seed in config["seeds"]:
-        folder, of_seed = folder_of(run, seed), {**config, "seed": seed, "seeds": None}
+    folders = {seed: run.stage(f"seed{seed}") for seed in config["seeds"]}
+    for seed, folder in folders.items():
+        of_seed = {**config, "seed": seed, "seeds": None}
         if not folder.metrics.exists():
             folder.checkpoints.mkdir(parents=True, exist_ok=True)
             write_config(folder.config, of_seed)
             for stage in stages(folder, of_seed):
                 train(stage)
     if process_rank() == 0:
-        report_mean(run, config)
+        report_mean(run, config, folders)
 
 
-def report_mean(run: RunFolder, config: Mapping[str, Any]) -> None:
+def report_mean(run: RunFolder, config: Mapping[str, Any], folders: Mapping[int, RunFolder]) -> None:
     """Writes metrics.json with the means over all seeds, and reports them with each seed's values.
 
     Intervals are Student's t over the seeds: they measure the variation between seeds, not between test rows.
+
+    Args:
+        folders: The folder of each seed's training.
     """
-    seeds: Sequence[int] = config["seeds"]
-    found = [read_metrics(folder_of(run, seed).metrics) for seed in seeds]
+    found = [read_metrics(folder.metrics) for folder in folders.values()]
     names = [name for name in found[0] if all(name in one for one in found)]
     means = {
         name: average_runs([one[name]["value"] for one in found], found[0][name].get("n"), kind=kind_of(name))
         for name in names
     }
-    chosen = _mean_chosen([read_run(folder_of(run, seed).path) for seed in seeds])
-    write_results(run.metrics, means, {"config": config, "seeds": list(seeds), **chosen})
+    chosen = _mean_chosen([read_run(folder.path) for folder in folders.values()])
+    write_results(run.metrics, means, {"config": config, "seeds": list(folders), **chosen})
     columns = {"mean": means}
     columns |= {
         f"seed {seed}": {name: Metric(value=one[name]["value"]) for name in names}
-        for seed, one in zip(seeds, found, strict=True)
+        for seed, one in zip(folders, found, strict=True)
     }
     by_set: dict[str, list[str]] = {}
     for name in names:
         split, dataset, *metric = name.split("/")
         by_set.setdefault(f"{split}/{dataset}", []).extend(metric if len(metric) == 1 else [])
     reports = {name: [seeded_report(name, metrics, columns)] for name, metrics in by_set.items()}
-    answers = {
-        f"{path.stem}, seed {seed}": [Report(metrics={}, answers=read_answers(path))]
-        for seed in seeds
-        for path in sorted(folder_of(run, seed).predictions.glob("*.jsonl"))
-    }
+    answers = {}
+    for seed, folder in folders.items():
+        for path in sorted(folder.predictions.glob("*.jsonl")):
+            rows = [(row.example, row.prediction) for row in read_predicted_rows(path).rows.values()]
+            answers[f"{path.stem}, seed {seed}"] = [Report(metrics={}, answers=rows)]
     write_reports(run, reports | answers, ReportOptions.of(config))
 
 
@@ -114,11 +110,6 @@ def _range(columns: Columns) -> Columns:
         return {name: Metric(value=choose(values[name].value for _, values in seeds)) for name in means}
 
     return {mean: means, "lowest": chosen(min), "highest": chosen(max)}
-
-
-def read_answers(path: Path) -> list[tuple[Example, Prediction]]:
-    """Reads the predictions of a training on its test rows."""
-    return [(row.example, row.prediction) for row in read_predicted_rows(path).rows.values()]
 
 
 def _mean_chosen(runs: Sequence[Run]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("command", "named"),
     [
         ("train model=critic", "pytorch_lightning"),
-        ("train -m model=critic seed=1,2 sweep=optuna", "pytorch_lightning"),
+        ("train -m model=critic seed=1,2", "pytorch_lightning"),
         ("serve", "fastapi"),
         ("mcp", "mcp"),
         ("reproduce table=faithdial_5", "pytorch_lightning"),

@@ -16,14 +16,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+import yaml
 
 from faithkit.__main__ import COMMANDS
 from faithkit.cli import as_keys
+from faithkit.embedded_name import mark_embedded
 from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.settings.engines import is_detector_file, read_detector_file
-from tests.pages.reading import PAGES, STARTS, Command, commands, prose
+from tests.pages.reading import PAGES, STARTS, Command, blocks, commands, prose
 from tests.running import QUICK, ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -105,6 +107,22 @@ def check_harness(first: str, arguments: list[str], monkeypatch: pytest.MonkeyPa
     json.loads(options["--metadata"])
 
 
+def check_wandb_sweep(verb: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's sweep.yaml starts a training that is understood, and names the metric that chooses its checkpoint."""
+    (text,) = blocks("docs/sweeps.md", "yaml")
+    sweep = yaml.safe_load(text)
+    values = {key: one.get("value", one.get("min", one.get("values"))) for key, one in sweep["parameters"].items()}
+    given = [f"{key}={value[0] if isinstance(value, list) else value}" for key, value in values.items()]
+    *words, last = sweep["command"]
+    assert [*words[:3], last] == ["${env}", "${interpreter}", "${program}", "${args_no_hyphens}"]
+    check_script(sweep["program"].removesuffix(".py"), [*words[3:], *given], monkeypatch)
+    cfg = CommandLine(
+        CONFIGS, "train", [*words[3:], *given], "faithkit_workflows.settings.training:TrainSettings"
+    ).compose()
+    mark_embedded(cfg)
+    assert sweep["metric"] == {"name": cfg.callbacks.monitor, "goal": f"{cfg.callbacks.mode}imize"}
+
+
 def checker(words: list[str]) -> tuple[Callable[[str, list[str], pytest.MonkeyPatch], None], list[str]]:
     """Finds who knows a command, and what it is given: a name and arguments."""
     match words:
@@ -127,6 +145,8 @@ def checker(words: list[str]) -> tuple[Callable[[str, list[str], pytest.MonkeyPa
             return check_pip, ["install"]
         case ["pytest", *rest]:
             return check_pytest, rest or ["-q"]
+        case ["wandb", *rest]:
+            return check_wandb_sweep, rest
         case ["lm_eval", *rest]:
             return check_harness, rest
     raise AssertionError(f"no test knows this command: {shlex.join(words)}")
@@ -181,7 +201,6 @@ LEFT_OUT = {  # trainings that cannot run here, by what their command has
     "data_dir=DIR": "reads several corpora of the reader",
     "resume=": "goes on with a run of the reader",
     "s3://": "reads a bucket",
-    "launcher=submitit": "needs Slurm",
     "support_tickets": "uses a package of the reader",
     "data.columns": "reads a table of the reader",
     "labelled.csv": "reads a table of the reader",

@@ -229,6 +229,8 @@ class WandbRun:
             )
         except wandb.Error as error:
             raise UserError(f"W&B cannot begin: {error}", place="logger.wandb", hint=NO_ACCOUNT) from error
+        if self.run.id != names.id:  # a W&B sweep chooses it
+            write_json(run.path / FILE, asdict(replace(names, id=self.run.id)))
         # As in Lightning: curves over the optimiser's steps.
         if made_by:
             self.run.config.update({"checkpoint_run": made_by.id}, allow_val_change=True)

@@ -1,4 +1,4 @@
-"""Sweeps in this process, with a launcher that writes finished runs immediately."""
+"""Sweeps in this process, with jobs that write finished runs immediately."""
 
 import json
 import shutil
@@ -10,8 +10,7 @@ from typing import Any
 from faithkit.files.saved_config import write_config
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
-from faithkit_workflows.sweep.launching import TrainJob
-from faithkit_workflows.sweep.run_sweep import sweep
+from faithkit_workflows.sweep.run_sweep import TrainJob, sweep
 from tests.faithkit.runs.folders import make_run
 
 MONITOR = "validation/embedded/macro_f1"
@@ -36,7 +35,7 @@ def write_job(folder: Path, value: float, *, monitor: str = MONITOR, mode: str =
 
 
 class Trainings:
-    """A launcher with jobs that finish immediately.
+    """Stands for `Processes`: its jobs finish immediately.
 
     Args:
         score: Computes the validation of a job from its settings, or raises Failure.
@@ -51,13 +50,13 @@ class Trainings:
     @property
     def names(self) -> list[str]:
         """The folders of the jobs that were started, in order."""
-        return [Path(job.folder).name for job in self.started]
+        return [job.folder.name for job in self.started]
 
     def run(self, job: TrainJob, log: Path) -> int:
         with self.lock:
             self.started.append(job)
         settings = {key.lstrip("+"): value for key, _, value in (text.partition("=") for text in job.arguments)}
-        folder = Path(job.folder)
+        folder = job.folder
         folder.mkdir(exist_ok=True)
         try:
             value = self.score(settings)
@@ -80,6 +79,6 @@ class Failure(Exception):
         self.code, self.output = code, output
 
 
-def sweep_here(launcher: Any, *arguments: str) -> None:
+def sweep_here(processes: Any, *arguments: str) -> None:
     """`python train.py -m ...` in this process."""
-    sweep(line_of(*arguments), launcher)
+    sweep(line_of(*arguments), processes)

@@ -1,4 +1,4 @@
-"""Jobs as real processes: trainings of a tiny critic by joblib and by submitit's local executor, and a signal."""
+"""Jobs as real processes: trainings of a tiny critic ranked, and stopped by a signal."""
 
 import os
 import signal
@@ -14,8 +14,7 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_curves, read_run
 from faithkit.training.loggers.wandb_run import wandb_names
-from faithkit_workflows.sweep.launching import Processes, TrainJob, slots
-from faithkit_workflows.sweep.run_sweep import find_failure
+from faithkit_workflows.sweep.run_sweep import Processes, TrainJob, find_failure, slots
 from tests.running import QUICK, ROOT, command, run
 
 TINY = ("data.num_train=48", "data.num_validation=24", "data.num_test=24", "model.max_length=64", "model.num_epochs=1")
@@ -36,16 +35,20 @@ def test_cores_and_gpus_are_divided_among_parallel_jobs(monkeypatch):
 
 
 def test_a_stopped_job_gets_one_signal_and_its_output_is_kept(tmp_path, monkeypatch):
-    script = ["sh", "-c", "echo begun; trap 'echo stopped; exit 130' TERM; while true; do sleep 0.05; done"]
+    script = [
+        "sh",
+        "-c",
+        "echo begun in $FAITHKIT_SWEEP; trap 'echo stopped; exit 130' TERM; while true; do sleep 0.05; done",
+    ]
     monkeypatch.setattr(TrainJob, "command", lambda self: script)
-    launcher, log = Processes(1, []), tmp_path / "a.log"
-    job = TrainJob(folder=str(tmp_path / "a"), arguments=(), environ={})
+    processes, log = Processes(1, []), tmp_path / "a.log"
+    job = TrainJob(folder=tmp_path / "a", arguments=())
     with ThreadPoolExecutor() as pool:
-        code = pool.submit(launcher.run, job, log)
+        code = pool.submit(processes.run, job, log)
         while not log.exists() or "begun" not in log.read_text():
             time.sleep(0.05)
-        launcher.stop()
-    assert code.result() == 130 and (tmp_path / "a.log").read_text() == "begun\nstopped\n"
+        processes.stop()
+    assert code.result() == 130 and (tmp_path / "a.log").read_text() == f"begun in {tmp_path.name}\nstopped\n"
 
 
 def test_the_reason_of_a_failure_is_found_in_the_output(tmp_path):
@@ -63,13 +66,9 @@ def test_the_runs_of_a_sweep_are_one_group_at_wandb(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", ["joblib", "submitit_local"])
-def test_real_trainings_are_ranked_by_their_best_validation(launcher, tiny_bert, tmp_path):
-    if launcher != "joblib":
-        pytest.importorskip("submitit")
+def test_real_trainings_are_ranked_by_their_best_validation(tiny_bert, tmp_path):
     folder = tmp_path / "sweep"
-    options = [*options_of(tiny_bert, folder), f"sweep.launcher={launcher}", "sweep.num_parallel=2"]
-    done = run("train.py", "-m", *options, timeout=900)
+    done = run("train.py", "-m", *options_of(tiny_bert, folder), "sweep.num_parallel=2", timeout=900)
     assert done.returncode == 0, done.stderr
     runs = [read_run(folder / name) for name in ("lr-0.001", "lr-0.002")]
     for one in runs:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 
 from faithkit.cli import Interrupted
 from faithkit.errors import UserError
@@ -80,6 +81,16 @@ def test_a_training_is_one_finished_run_with_results_table_and_model(tmp_path: P
     assert (
         metadata["data"]["fingerprints"] == {"wow/train": "abc"} and metadata["metrics"]["test/wow/f1"]["low"] == 0.25
     )
+
+
+def test_the_id_that_a_wandb_sweep_gives_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"WANDB_SWEEP_ID": "search", "WANDB_RUN_ID": "of-the-agent"}.items():
+        monkeypatch.setenv(name, value)
+    wandb.teardown()  # it reads the variables once per process
+    found = log_run(tmp_path)
+    assert found.names.run_id == json.loads((tmp_path / "wandb.json").read_text())["id"] == "of-the-agent"
+    monkeypatch.undo()
+    wandb.teardown()
 
 
 @pytest.mark.slow
