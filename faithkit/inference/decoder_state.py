@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicLayer, EncoderDecoderCache
-from transformers.integrations.sdpa_attention import create_position_bias_mask, sdpa_attention_forward
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.modeling_outputs import BaseModelOutput
 
@@ -115,12 +115,6 @@ class GrowingCache(Cache):
         """Keeps these rows in this order; a row may occur several times."""
         self.layers = self.of([(layer.keys[rows], layer.values[rows]) for layer in self.layers], self.spare).layers
 
-    def reorder(self, rows: Tensor) -> None:
-        """Does the same as `select` for the same number of rows, in place: only rows that move are copied."""
-        moved = torch.nonzero(rows != torch.arange(len(rows), device=rows.device))[:, 0]
-        for states in self.states() if len(moved) else ():
-            states[moved] = states[rows[moved]]
-
     def repeated(self, count: int, *, spare: int) -> "GrowingCache":
         """Copies a single row to `count` rows of a new cache with `spare` additional columns."""
         shape = (count, -1, -1, -1)
@@ -157,15 +151,12 @@ class GrowingCache(Cache):
 def attend_grouped(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Computes the attention of transformers' sdpa without repeating keys that query heads or rows share.
+    """Computes the attention of transformers' sdpa without repeating keys that query heads share.
 
-    With one query per row (decoding), the query heads of a key head become several queries of that head. With fewer
-    rows of keys than of queries (beams of a prompt), the rows that share keys become several queries of them.
+    With one query per row (decoding), the query heads of a key head become several queries of that head.
     """
     if (packed := kwargs.get("packed_pass")) is not None:
         return packed.attend(query, key, value, kwargs.get("scaling")), None
-    if len(key) < len(query):
-        return _attend_shared(query, key, value, attention_mask, **kwargs), None
     groups = getattr(module, "num_key_value_groups", 1)
     is_shared = attention_mask is None or (attention_mask.shape[1] == 1 and attention_mask.dtype == torch.bool)
     if groups == 1 or query.shape[2] > 1 or not is_shared or kwargs.get("position_bias") is not None:
@@ -181,26 +172,6 @@ def attend_grouped(
         scale=kwargs.get("scaling"),
     )
     return attended.reshape(batch, 1, heads, value.shape[-1]), None
-
-
-def _attend_shared(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    scaling: float | None = None,
-    position_bias: Tensor | None = None,
-    **_: Any,
-) -> Tensor:
-    """Attends with queries [prompts * copies, heads, 1, size] to keys [prompts, heads, width, size]."""
-    assert query.shape[2] == 1, "rows that share keys have one query each"
-    copies = len(query) // len(key)
-    rows = query[:, :, 0].unflatten(0, (-1, copies)).transpose(1, 2)  # [prompts, heads, rows, size]
-    if position_bias is not None:
-        attention_mask = create_position_bias_mask(position_bias, attention_mask, is_causal=False, query=rows, key=key)
-    attended = scaled_dot_product_attention(rows, key, value, attn_mask=attention_mask, scale=scaling)
-    return attended.transpose(1, 2).flatten(0, 1)[:, None]
 
 
 AttentionInterface.register(GROUPED, attend_grouped)
@@ -265,10 +236,6 @@ class CausalState:
         """Marks rows as finished: they stay in the batch, attending to nothing, until new texts replace them."""
         self.lengths[rows] = 0
 
-    def reorder(self, rows: Tensor) -> None:
-        """Does the same as `select` for the same number of rows, each replaced by one with the same prompt."""
-        self.cache.reorder(rows)
-
     def select(self, rows: Tensor) -> None:
         """Keeps these rows in this order; a row may occur several times."""
         self.cache.select(rows)
@@ -295,10 +262,9 @@ class Seq2SeqState(CausalState):
     """The state of an encoder-decoder: that of the decoder's self-attention, and the encoder's output.
 
     Args:
-        hidden: The encoder's output [B / copies, L, H].
-        readable: Which of its positions are not padding [B / copies, L].
-        crossed: Keys and values of the cross-attention, B / copies rows, which never change.
-        copies: Consecutive rows that share a prompt (beams), whose encoder output is stored once.
+        hidden: The encoder's output [B, L, H].
+        readable: Which of its positions are not padding [B, L].
+        crossed: Keys and values of the cross-attention, B rows, which never change.
     """
 
     def __init__(
@@ -308,10 +274,9 @@ class Seq2SeqState(CausalState):
         hidden: Tensor,
         readable: Tensor,
         crossed: GrowingCache,
-        copies: int = 1,
     ):
         super().__init__(cache, lengths)
-        self.hidden, self.readable, self.crossed, self.copies = hidden, readable, crossed, copies
+        self.hidden, self.readable, self.crossed = hidden, readable, crossed
 
     @classmethod
     def encode(
@@ -341,22 +306,15 @@ class Seq2SeqState(CausalState):
         )
         return output.logits[:, -1]
 
-    def widen(self, copies: int) -> None:
-        """Repeats each row `copies` times; the copies share the encoder output of their prompt."""
-        super().select(torch.arange(len(self.hidden), device=self.hidden.device).repeat_interleave(copies))
-        self.copies = copies
-
     def select(self, rows: Tensor) -> None:
-        """Keeps these rows in this order; a row may occur several times. Copies of a prompt stay together."""
+        """Keeps these rows in this order; a row may occur several times."""
         super().select(rows)
-        prompts = rows[:: self.copies] // self.copies
-        self.crossed.select(prompts)
-        self.hidden, self.readable = self.hidden[prompts], self.readable[prompts]
+        self.crossed.select(rows)
+        self.hidden, self.readable = self.hidden[rows], self.readable[rows]
 
     @classmethod
     def join(cls, states: Sequence[Any]) -> "Seq2SeqState":
         """Concatenates the rows of states."""
-        assert len({state.copies for state in states}) == 1, "the same number of copies of each prompt"
         width = max(state.hidden.shape[1] for state in states)
         extra = [width - state.hidden.shape[1] for state in states]
         rows = CausalState.join(states)
@@ -366,7 +324,6 @@ class Seq2SeqState(CausalState):
             torch.cat([pad(state.hidden, (0, 0, 0, more)) for state, more in zip(states, extra, strict=True)]),
             torch.cat([pad(state.readable, (0, more)) for state, more in zip(states, extra, strict=True)]),
             GrowingCache.join([state.crossed for state in states], align_right=False),
-            states[0].copies,
         )
 
 

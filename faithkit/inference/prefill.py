@@ -115,7 +115,6 @@ class PromptReader:
         self.can_refill = self.is_t5 or not self.is_seq2seq
         use_grouped_attention(model)
         speed_up_linear_layers(model)
-        self.shares_keys = self.is_t5 or (self.is_seq2seq and shares_keys(model))
         has_interface = getattr(model, "_supports_attention_backend", False)
         is_grouped = model.config._attn_implementation == GROUPED
         self.can_pack = on_cpu and has_interface and is_grouped and self.min_saved is not None
@@ -209,10 +208,3 @@ def use_grouped_attention(model: Any) -> None:
     for part in model.modules():  # T5's decoder has a separate configuration
         if isinstance(part, PreTrainedModel) and part.config._attn_implementation == "sdpa":
             part.set_attn_implementation(GROUPED)
-
-
-def shares_keys(model: Any) -> bool:
-    """Whether rows of the model's decoder may share a prompt's keys in `attend_grouped`."""
-    decoder = model.get_decoder()
-    is_grouped = any(getattr(part, "num_key_value_groups", 1) > 1 for part in decoder.modules())
-    return decoder.config._attn_implementation == GROUPED and not is_grouped

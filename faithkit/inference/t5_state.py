@@ -59,12 +59,11 @@ class T5State(CausalState):
 
     Args:
         crossed: The keys and values of the cross-attention, in parts.
-        copies: Consecutive rows that share a prompt (beams).
     """
 
-    def __init__(self, cache: GrowingCache, lengths: Tensor, crossed: list[PromptKeys], copies: int = 1):
+    def __init__(self, cache: GrowingCache, lengths: Tensor, crossed: list[PromptKeys]):
         super().__init__(cache, lengths)
-        self.crossed, self.copies = crossed, copies
+        self.crossed = crossed
 
     @classmethod
     def encode(
@@ -98,7 +97,7 @@ class T5State(CausalState):
             states = states + attention.o(attend(query, keys, values, bias).flatten(1))
 
             attention, normed = to_prompt.EncDecAttention, to_prompt.layer_norm(states)
-            query = _split_heads(attention.q(normed).unflatten(0, (-1, self.copies)), attention)
+            query = _split_heads(attention.q(normed)[:, None], attention)
             states = states + attention.o(self._attend_to_prompts(query, number))
 
             states = states + feed_forward.DenseReluDense(feed_forward.layer_norm(states))
@@ -109,16 +108,11 @@ class T5State(CausalState):
         return logits
 
     def _attend_to_prompts(self, query: Tensor, layer: int) -> Tensor:
-        """Computes a layer's cross-attention [B, heads * size] of queries [prompts, heads, copies, size]."""
+        """Computes a layer's cross-attention [B, heads * size] of queries [B, heads, 1, size]."""
         attended = torch.zeros_like(query)
         for part in self.crossed:
             attended[part.rows] = attend(query[part.rows], *part.states[layer], part.bias)
         return attended.transpose(1, 2).flatten(2).flatten(0, 1)
-
-    def widen(self, copies: int) -> None:
-        """Repeats each row `copies` times; the copies share the keys of their prompt."""
-        super().select(torch.arange(len(self.lengths), device=self.lengths.device).repeat_interleave(copies))
-        self.copies = copies
 
     def forget(self, rows: Tensor) -> None:
         """Marks rows as finished, and removes what they would read of their prompts."""
@@ -128,14 +122,12 @@ class T5State(CausalState):
         self.crossed = [part for part in self.crossed if len(part.rows)]
 
     def select(self, rows: Tensor) -> None:
-        """Keeps these rows in this order; a row may occur several times. Copies of a prompt stay together."""
+        """Keeps these rows in this order; a row may occur several times."""
         super().select(rows)
-        prompts = rows[:: self.copies] // self.copies
-        self.crossed = [part for part in (part.select(prompts) for part in self.crossed) if len(part.rows)]
+        self.crossed = [part for part in (part.select(rows) for part in self.crossed) if len(part.rows)]
 
     def put(self, rows: Tensor, other: Any) -> None:
         """Replaces rows of finished texts by those of new ones."""
-        assert self.copies == other.copies == 1, "copies of a prompt begin and end together"
         super().put(rows, other)
         self.crossed += [PromptKeys(rows[part.rows], part.states, part.bias) for part in other.crossed]
 
@@ -145,8 +137,8 @@ class T5State(CausalState):
         joined, crossed, begin = CausalState.join(states), [], 0
         for state in states:
             crossed += [PromptKeys(part.rows + begin, part.states, part.bias) for part in state.crossed]
-            begin += len(state.lengths) // state.copies
-        return cls(joined.cache, joined.lengths, crossed, states[0].copies)
+            begin += len(state.lengths)
+        return cls(joined.cache, joined.lengths, crossed)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
 """Decoding with transformers models by continuous batching: when a text ends, the next prompt takes its row.
 
-The texts do not depend on the batch: greedy decoding depends on its row only, and every sample has a separate random
-stream. (Sums in another order may differ in the last bit; in fp32 this almost never changes a token.)
+Beams are searched by transformers' `generate`. The texts do not depend on the batch: greedy decoding depends on its row
+only, and every sample has a separate random stream. (Sums in another order may differ in the last bit; in fp32 this
+almost never changes a token.)
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,21 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig
 
-from faithkit.inference.beams import BeamBatch, penalised
 from faithkit.inference.decoder_state import CausalState
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.inference.prefill import PromptReader
 
 CPU_BATCH_SIZE, GPU_BATCH_SIZE = 64, 256
 LIKELIEST = 256  # tokens searched for a nucleus first: sorting a whole vocabulary takes longer than the model
-CPU_BEAMS = 160  # beams at a time in `beam_writer`: they share a prompt's keys
-# Generation settings that `beam_writer` ignores: `Decoding` replaces them, or they do not change the text.
-IGNORED_SETTINGS = {
-    *("bos_token_id", "decoder_start_token_id", "eos_token_id", "pad_token_id", "max_length", "max_new_tokens"),
-    *("num_beams", "num_return_sequences", "transformers_version", "use_cache"),
-}
-BeamWriter = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
 
 
 class TransformersEngine:
@@ -62,23 +57,69 @@ class TransformersEngine:
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yields the completions as they end; long prompts are begun first."""
         check_prompts(prompts)
-        kind: Any = _TextBatch
-        waiting: list[Any] = sorted(prompts, key=lambda prompt: -len(prompt.ids))
-        size = self.batch_size
+        longest_first = sorted(prompts, key=lambda prompt: -len(prompt.ids))
         if decoding.strategy == BEAM and decoding.num_beams > 1:  # a single beam is greedy decoding
-            kind, size = BeamBatch, max(1, size // decoding.num_beams)
-        else:
-            waiting = [_Text(prompt, n, decoding) for prompt in waiting for n in range(decoding.num_samples)]
-        batch: _TextBatch | BeamBatch | None = None
+            # Padding before a prompt would count as its tokens, which the penalty forbids.
+            is_alone = decoding.repetition_penalty != 1 and not self.reader.is_seq2seq
+            size = 1 if is_alone else max(1, self.batch_size // decoding.num_beams)
+            for begin in range(0, len(prompts), size):
+                yield from self._search_beams(longest_first[begin : begin + size], decoding)
+            return
+        waiting = [_Text(prompt, n, decoding) for prompt in longest_first for n in range(decoding.num_samples)]
+        batch: _TextBatch | None = None
         while waiting or batch:
-            num_free = size - (batch.num_running if batch else 0)
-            if waiting and (batch is None or self.reader.should_refill(num_free, size)):
-                new = kind.begin(self.reader, waiting[:num_free], decoding)
+            num_free = self.batch_size - (batch.num_running if batch else 0)
+            if waiting and (batch is None or self.reader.should_refill(num_free, self.batch_size)):
+                new = _TextBatch.begin(self.reader, waiting[:num_free], decoding)
                 batch = batch.joined(new) if batch else new
                 del waiting[:num_free]
             assert batch is not None
             yield from batch.advance(self.reader, decoding)
             batch = batch.compacted(keep_ended=bool(waiting) and self.reader.can_refill)
+
+    def _search_beams(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
+        """Yields the best beams of prompts, by transformers' `generate`."""
+        reader, is_changed = self.reader, decoding.repetition_penalty != 1 or bool(decoding.min_new_tokens)
+        settings = GenerationConfig(
+            do_sample=False,
+            num_beams=decoding.num_beams,
+            num_return_sequences=decoding.num_samples,
+            max_new_tokens=decoding.max_new_tokens,
+            min_new_tokens=decoding.min_new_tokens or None,
+            repetition_penalty=decoding.repetition_penalty,
+            eos_token_id=reader.eos_id,
+            pad_token_id=reader.pad_id,
+            decoder_start_token_id=reader.decoder_prefix[0] if reader.is_seq2seq else None,
+            return_dict_in_generate=True,
+            output_scores=True,
+            output_logits=is_changed,
+        )
+        side = "right" if reader.is_seq2seq else "left"
+        rows = [torch.from_numpy(prompt.ids.astype(np.int64)) for prompt in prompts]
+        padded, mask = (
+            pad_sequence(column, batch_first=True, padding_value=fill, padding_side=side).to(self.model.device)
+            for column, fill in ((rows, reader.pad_id), ([torch.ones_like(row) for row in rows], 0))
+        )
+        begin: dict[str, Any] = {}
+        if reader.is_seq2seq:
+            prefix = torch.tensor([reader.decoder_prefix], device=self.model.device)
+            begin["decoder_input_ids"] = prefix.expand(len(rows), -1)
+        kept, self.model.generation_config = self.model.generation_config, GenerationConfig()  # no published settings
+        try:
+            found = self.model.generate(padded, attention_mask=mask, generation_config=settings, **begin)
+        finally:
+            self.model.generation_config = kept
+        start = len(reader.decoder_prefix) if reader.is_seq2seq else padded.shape[1]
+        sums = found.sequences_scores.tolist()
+        if is_changed:  # the sums of beams have the changed probabilities
+            options = {"beam_indices": found.beam_indices, "normalize_logits": True}
+            sums = self.model.compute_transition_scores(found.sequences, found.logits, **options).sum(1).tolist()
+        for place, ids in enumerate(found.sequences[:, start:].tolist()):
+            finished = reader.eos_id in ids
+            written = ids[: ids.index(reader.eos_id)] if finished else ids
+            logprob = sums[place] if is_changed else sums[place] * (len(written) + finished)  # a mean over tokens
+            prompt = prompts[place // decoding.num_samples]
+            yield Completion(prompt.id, place % decoding.num_samples, tuple(written), logprob, finished)
 
     @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def next_probabilities(
@@ -225,6 +266,21 @@ def choose_tokens(
     return tokens, chosen - unmodified.logsumexp(-1)
 
 
+def penalised(scores: Tensor, decoding: Decoding, *, eos_id: int, counts: Tensor, seen: Tensor | None) -> Tensor:
+    """Applies the repetition penalty to logits or log-probabilities [B, V] and forbids the end before min_new_tokens.
+
+    The input is not changed.
+    """
+    given = scores
+    if decoding.repetition_penalty != 1 and seen is not None:
+        penalty = decoding.repetition_penalty
+        scores = torch.where(seen, torch.where(scores > 0, scores / penalty, scores * penalty), scores)
+    if decoding.min_new_tokens:
+        scores = scores.clone() if scores is given else scores
+        scores[counts < decoding.min_new_tokens, eos_id] = -torch.inf
+    return scores
+
+
 def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:
     """Samples each row of [B, V] from its nucleus: the inverse of the cumulative distribution at `draws` [B].
 
@@ -240,35 +296,3 @@ def sample_nucleus(logits: Tensor, top_p: float, draws: Tensor) -> Tensor:
     target = draws[:, None] * cumulative.gather(1, last)
     place = torch.minimum((cumulative <= target).sum(-1, keepdim=True), last)
     return tokens.gather(1, place)[:, 0]
-
-
-def beam_writer(model: Any) -> BeamWriter | None:
-    """Builds a function that writes all beams of each prompt with a published model, the likeliest first.
-
-    It takes rows of token ids, the number of beams, and the largest number of new tokens.
-
-    Returns:
-        None if the model's generation settings ask for more than a plain beam search, or if it is not an
-        encoder-decoder whose rows can begin one by one: transformers' `generate` must then be used.
-    """
-    settings = model.generation_config
-    given = {name for name, value in settings.to_diff_dict().items() if value is not None and value is not False}
-    special = {name for name in given if not name.startswith("_")} - IGNORED_SETTINGS
-    tokens = settings.decoder_start_token_id, settings.eos_token_id, settings.pad_token_id
-    if special or not all(type(token) is int for token in tokens) or not model.config.is_encoder_decoder:
-        return None
-    start, eos_id, pad_id = tokens
-    batch_size = CPU_BEAMS if model.device.type == "cpu" else None
-    engine = TransformersEngine(model, eos_id=eos_id, pad_id=pad_id, decoder_prefix=(start,), batch_size=batch_size)
-    if not engine.reader.can_refill:
-        return None
-
-    def write(rows: Sequence[Sequence[int]], num_beams: int, max_new_tokens: int) -> list[list[list[int]]]:
-        decoding = Decoding(strategy=BEAM, num_beams=num_beams, num_samples=num_beams, max_new_tokens=max_new_tokens)
-        prompts = [Prompt(str(number), np.array(row, np.int32)) for number, row in enumerate(rows)]
-        beams: list[list[list[int]]] = [[[] for _ in range(num_beams)] for _ in rows]
-        for completion in engine.generate(prompts, decoding):
-            beams[int(completion.id)][completion.sample] = list(completion.ids)
-        return beams
-
-    return write

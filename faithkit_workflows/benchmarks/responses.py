@@ -14,7 +14,6 @@ from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
 from faithkit.inference.decoding import Decoding
-from faithkit.inference.transformers_engine import beam_writer
 from faithkit.metrics.responses.bert_score import BertScore, RescaledBertScore, load_with_baseline
 from faithkit.metrics.responses.measure_responses import MetricModels
 from faithkit.metrics.responses.official import OfficialMetrics, official_q2
@@ -114,9 +113,7 @@ def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str)
         log.info("the models of Q2 run in fp32: %s is for detectors", precision)
     return Q2Models(
         SpacyCandidates.load(names["candidates"]),
-        Seq2SeqQuestions.load(
-            names["questions"], template=names["question_template"], precision=precision, writer=beam_writer
-        ),
+        Seq2SeqQuestions.load(names["questions"], template=names["question_template"], precision=precision),
         ExtractiveAnswers.load(names["answers"], precision=precision),
         load_entailment(nli, precision=precision),
     )

@@ -7,7 +7,7 @@ Candidate answers in a response, by spaCy: its entities and noun chunks.
 Questions to which a given stretch of a text is the answer, by a seq2seq model, many at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -180,8 +180,6 @@ class SpacyCandidates:
 # A question with one of these asks the reader or the speaker about themselves: no text answers it.
 PERSONAL = frozenset("i me my mine myself you your yours yourself yourselves".split())
 QUESTION_TOKENS_CPU, QUESTION_TOKENS_GPU = 512, 32_768
-# Writes (rows of token ids, number of beams, most tokens) the token ids of each row's beams, the likeliest first.
-Write = Callable[[Sequence[Sequence[int]], int, int], list[list[list[int]]]]
 
 
 class Questions(Protocol):
@@ -204,7 +202,6 @@ class Seq2SeqQuestions:
         template: How an answer and its context are given to the model, as it was trained.
         prefix: What the model writes before the question.
         batch_tokens: Input tokens of a batch, times beams; None takes what suits the device.
-        write: Searches in place of transformers' `generate`, for which a batch lasts as long as its longest search.
     """
 
     def __init__(
@@ -217,7 +214,6 @@ class Seq2SeqQuestions:
         num_beams: int = 5,
         max_new_tokens: int = 64,
         batch_tokens: int | None = None,
-        write: Write | None = None,
     ):
         if not {"{answer}", "{context}"} <= set(_fields(template)):
             hint = "write it like 'answer: {answer}  context: {context}'"
@@ -227,7 +223,6 @@ class Seq2SeqQuestions:
         self.device = next(model.parameters()).device
         self.batch_tokens = batch_tokens or (QUESTION_TOKENS_CPU if self.device.type == "cpu" else QUESTION_TOKENS_GPU)
         self.max_length = longest_input(model, tokenizer)
-        self.write = write or self._generate
 
     @classmethod
     def load(
@@ -237,22 +232,21 @@ class Seq2SeqQuestions:
         template: str,
         device: str | None = None,
         precision: str = "32-true",
-        writer: Callable[[Any], Write | None] = lambda model: None,
     ) -> "Seq2SeqQuestions":
         """Loads a model by folder, local name or hub name.
 
         Args:
             precision: As of `load_pretrained`.
-            writer: Makes `write` of the model, where it can.
         """
         model, tokenizer, _ = load_pretrained("AutoModelForSeq2SeqLM", weights, device=device, precision=precision)
-        return cls(model, tokenizer, template=template, write=writer(model))
+        return cls(model, tokenizer, template=template)
 
     def questions(self, answers: Sequence[str], contexts: Sequence[str]) -> list[tuple[str, ...]]:
         prompts = self.prompts(answers, contexts)
         if not prompts:
             return []
-        return [self._texts(beams) for beams in self.write(self.encode(prompts), self.num_beams, self.max_new_tokens)]
+        beams = self.generate(self.encode(prompts), self.num_beams, max_new_tokens=self.max_new_tokens)
+        return [self._texts(of_prompt) for of_prompt in beams]
 
     def encode(self, prompts: Sequence[str]) -> list[list[int]]:
         """Gives the model's input ids of each prompt, cut to what it reads."""
@@ -265,9 +259,6 @@ class Seq2SeqQuestions:
     def _texts(self, beams: list[list[int]]) -> tuple[str, ...]:
         texts = self.tokenizer.batch_decode(beams, skip_special_tokens=True)
         return tuple(text.strip().removeprefix(self.prefix).strip() for text in texts)
-
-    def _generate(self, rows: Sequence[Sequence[int]], num_beams: int, max_new_tokens: int) -> list[list[list[int]]]:
-        return self.generate(rows, num_beams, max_new_tokens=max_new_tokens)
 
     @torch.inference_mode()
     def generate(self, rows: Sequence[Sequence[int]], num_beams: int, **options: Any) -> list[list[list[int]]]:

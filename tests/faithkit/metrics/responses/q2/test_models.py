@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import (
     BertForQuestionAnswering,
-    GenerationConfig,
     PreTrainedTokenizerFast,
     T5Config,
     T5ForConditionalGeneration,
 )
 
 from faithkit.errors import UserError
-from faithkit.inference.transformers_engine import beam_writer
 from faithkit.metrics.responses.official import OfficialAnswers, OfficialQuestions
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates, best_span
 from tests.tiny import T5_SIZE, bert_config, write_tokenizer
@@ -59,13 +57,6 @@ def test_questions_are_the_same_in_any_batch(asker):
     assert asker.questions([], []) == []
 
 
-def test_the_engine_asks_what_generate_asks(asker):
-    write = beam_writer(asker.model)
-    assert write is not None
-    faster = Seq2SeqQuestions(asker.model, asker.tokenizer, template=TEMPLATE, max_new_tokens=8, write=write)
-    assert faster.questions(QUESTIONS, CONTEXTS) == asker.questions(QUESTIONS, CONTEXTS)
-
-
 def test_models_are_loaded_in_the_precision_that_is_asked_for(asker, answerer, tmp_path):
     asker.model.save_pretrained(tmp_path / "t5")
     asker.tokenizer.save_pretrained(tmp_path / "t5")
@@ -73,21 +64,11 @@ def test_models_are_loaded_in_the_precision_that_is_asked_for(asker, answerer, t
     answerer.tokenizer.save_pretrained(tmp_path / "qa")
     for precision, dtype in (("32-true", torch.float32), ("bf16", torch.bfloat16), ("int8", torch.float32)):
         options = {"device": "cpu", "precision": precision}
-        low = Seq2SeqQuestions.load(str(tmp_path / "t5"), template=TEMPLATE, writer=beam_writer, **options)
+        low = Seq2SeqQuestions.load(str(tmp_path / "t5"), template=TEMPLATE, **options)
         reader = ExtractiveAnswers.load(str(tmp_path / "qa"), **options)
         assert low.model.dtype == reader.model.dtype == dtype
         assert all(len(found) == 5 for found in low.questions(QUESTIONS, CONTEXTS))
         assert len(reader.answers(QUESTIONS, CONTEXTS)) == 3
-
-
-@pytest.mark.parametrize("setting", [{"no_repeat_ngram_size": 3}, {"length_penalty": 2.0}, {"early_stopping": True}])
-def test_a_model_that_came_with_settings_of_its_own_is_left_to_generate(asker, setting):
-    before = asker.model.generation_config
-    asker.model.generation_config = GenerationConfig(**{**before.to_dict(), **setting})
-    try:
-        assert beam_writer(asker.model) is None
-    finally:
-        asker.model.generation_config = before
 
 
 def test_the_models_mark_before_a_question_goes(asker):
