@@ -43,14 +43,19 @@ def column_odds(
         weights: Of the evidence features; empty takes the log-odds of the model alone.
         hallucinated: For each class of the model, whether it means hallucinated.
     """
-    if not weights:
-        return lowest_odds(model, encoder, columns, batch_tokens=batch_tokens, hallucinated=hallucinated)
     features = compute_features(
-        model, encoder, columns, batch_tokens=batch_tokens, hallucinated=hallucinated, with_odds=weights[0] != 0
+        model,
+        encoder,
+        columns,
+        batch_tokens=batch_tokens,
+        hallucinated=hallucinated,
+        with_odds=not weights or weights[0] != 0,
+        with_evidence=bool(weights),
     )
-    return linear(features, tuple(weights))
+    return linear(features, tuple(weights)) if weights else features[:, 0]
 
 
+@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
 def window_logits(
     model: Any, encoder: PairEncoder, columns: Mapping[str, Any], batch_tokens: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -58,18 +63,15 @@ def window_logits(
     windows = encoder.windows(columns)
     logits = np.empty((len(windows), model.config.num_labels), np.float32)
     batches = plan_batches(windows.lengths.astype(np.int32), None, batch_tokens, None)
-    # The results are read after the last batch has started, so that a GPU does not wait between batches.
-    computed = [_run(model, encoder.collate_windows(columns, windows.take(rows))) for rows in batches]
+    computed: list[Tensor] = []
+    for rows in batches:
+        batch = encoder.collate_windows(columns, windows.take(rows))
+        inputs = pack_inputs(batch, model) if packs_on_gpu(model) else to_inputs(batch, model.device)
+        computed.append(model(**inputs).logits.float())
+    # Read after the last batch has started, so that a GPU does not wait between batches.
     for rows, part in zip(batches, computed, strict=True):
         logits[rows] = part.cpu().numpy()
     return logits, windows.row
-
-
-@torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
-def _run(model: Any, batch: Mapping[str, NDArray[Any]]) -> Tensor:
-    inputs = pack_inputs(batch, model) if packs_on_gpu(model) else to_inputs(batch, model.device)
-    logits: Tensor = model(**inputs).logits.float()
-    return logits
 
 
 def encode_ahead(encode: Callable[[slice], Columns], count: int, device: torch.device) -> Iterator[Columns]:
@@ -94,16 +96,24 @@ def compute_features(
     batch_tokens: int,
     hallucinated: Sequence[bool] = IS_HALLUCINATED,
     with_odds: bool = True,
+    with_evidence: bool = True,
 ) -> Floats:
     """Computes the features [rows, features]: log-odds, words, character runs, weakest tokens.
 
     Args:
         columns: Of the encoder, whose settings select the features.
-        with_odds: Runs the model for the log-odds; false leaves them at 0, for a critic that gives them no weight.
+        with_odds: Runs the model for the log-odds, the lowest over a pair's windows; false leaves them at 0, for a
+            critic that gives them no weight.
+        with_evidence: Computes the other features too.
     """
-    features = [np.zeros(len(columns["response"]))]
+    odds = np.zeros(len(columns["response"]))
     if with_odds:
-        features = [lowest_odds(model, encoder, columns, batch_tokens=batch_tokens, hallucinated=hallucinated)]
+        odds.fill(np.inf)
+        logits, owner = window_logits(model, encoder, columns, batch_tokens)
+        np.minimum.at(odds, owner, log_odds(logits, hallucinated))
+    features = [odds]
+    if not with_evidence:
+        return odds[:, None]
     if encoder.evidence:
         features += [np.asarray(columns[name], np.float64) for name in EVIDENCE]
     if encoder.whole:
@@ -113,13 +123,3 @@ def compute_features(
         support = TokenSupport.of(model, encoder.tokenizer, layer=SECOND_TO_LAST, **options)
         features += [np.asarray(columns[RUNS], np.float64), support.weakest(columns)]
     return np.stack(features, axis=1)
-
-
-def lowest_odds(
-    model: Any, encoder: PairEncoder, columns: Mapping[str, Any], *, batch_tokens: int, hallucinated: Sequence[bool]
-) -> Floats:
-    """Computes the log-odds of hallucinated of each pair [rows]: the lowest over its windows."""
-    logits, owner = window_logits(model, encoder, columns, batch_tokens)
-    lowest = np.full(len(columns["response"]), np.inf)
-    np.minimum.at(lowest, owner, log_odds(logits, hallucinated))
-    return lowest

@@ -308,9 +308,9 @@ class Critic:
     def _scores(
         self, requests: Sequence[Request], threshold: float | None, abstain_at: float | None
     ) -> list[Prediction]:
-        probabilities = self.probabilities([r.knowledge for r in requests], [r.response for r in requests])
+        odds = self.odds([request.knowledge for request in requests], [request.response for request in requests])
         scores = []
-        for probability in map(float, probabilities):
+        for probability in map(float, self.calibration.scores(odds)):
             label = self.calibration.label(probability, threshold)
             abstains = is_unsure(label, probability, abstain_at)
             scores.append(Prediction(id=SINGLE, label=None if abstains else label, score=probability))
@@ -332,19 +332,12 @@ class Critic:
     def odds(self, knowledge: Sequence[str], response: Sequence[str]) -> NDArray[np.float64]:
         """Computes the uncalibrated log-odds of hallucinated of each pair."""
         encode = lambda rows: self.encoder.encode_texts(knowledge[rows], response[rows])  # noqa: E731
-        odds = [self.column_odds(columns) for columns in encode_ahead(encode, len(knowledge), self.device)]
+        options: dict[str, Any] = {"batch_tokens": self.batch_tokens, "hallucinated": self.hallucinated}
+        odds = [
+            column_odds(self.model, self.encoder, columns, self.weights, **options)
+            for columns in encode_ahead(encode, len(knowledge), self.device)
+        ]
         return np.concatenate(odds) if odds else np.zeros(0)
-
-    def column_odds(self, columns: Mapping[str, Any]) -> NDArray[np.float64]:
-        """Computes the log-odds of hallucinated of each pair from its tokens, the columns of `PairEncoder`."""
-        return column_odds(
-            self.model,
-            self.encoder,
-            columns,
-            self.weights,
-            batch_tokens=self.batch_tokens,
-            hallucinated=self.hallucinated,
-        )
 
     @property
     def device(self) -> torch.device:

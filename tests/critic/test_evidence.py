@@ -9,6 +9,7 @@ import pytest
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import TOKEN_WEIGHTS, WEIGHTS, fit_evidence
+from critic.sequence.pair_odds import column_odds
 from critic.weights import load_classifier
 from faithkit.files.run_folder import RunFolder
 from faithkit.training.checkpoints import best_weights, model_state
@@ -54,7 +55,9 @@ def test_scores_are_the_same_alone_in_lists_and_from_cached_tokens(general: Path
     alone = [critic.score(k, r).probability for k, r in zip(knowledge, response, strict=True)]
     np.testing.assert_allclose(alone, together, atol=1e-6)
     rows = [example(knowledge=k, response=r) for k, r in zip(knowledge, response, strict=True)]
-    cached = critic.column_odds(critic.encoder.encode(rows, Counter()))
+    cached = column_odds(
+        critic.model, critic.encoder, critic.encoder.encode(rows, Counter()), critic.weights, batch_tokens=512
+    )
     np.testing.assert_allclose(critic.calibration.scores(cached), together, atol=1e-6)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from critic import Critic
 from critic.export import export
 from critic.sequence.evidence import TOKEN_WEIGHTS
-from critic.sequence.pair_odds import compute_features
+from critic.sequence.pair_odds import column_odds, compute_features
 from critic.token_support import EMPTY_KNOWLEDGE, EMPTY_RESPONSE, SECOND_TO_LAST, TokenSupport, token_support, weakest
 from critic.weights import load_classifier
 from data_modules.encoding.pair_encoder import PairEncoder
@@ -150,7 +150,9 @@ def test_scores_are_the_same_alone_in_lists_from_cached_tokens_and_after_export(
     each = [critic.score(k, r).probability for k, r in zip(knowledge, response, strict=True)]
     np.testing.assert_allclose(each, together, atol=1e-6)
     rows = [example(knowledge=k, response=r) for k, r in zip(knowledge, response, strict=True)]
-    cached = critic.column_odds(critic.encoder.encode(rows, Counter()))
+    cached = column_odds(
+        critic.model, critic.encoder, critic.encoder.encode(rows, Counter()), critic.weights, batch_tokens=512
+    )
     np.testing.assert_allclose(critic.calibration.scores(cached), together, atol=1e-6)
     export(str(alone), str(tmp_path / "folder"))
     again = Critic.load(str(tmp_path / "folder"))
