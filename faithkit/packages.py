@@ -50,7 +50,7 @@ NEEDS = {
     "fitting a detector": ("sklearn",),
     "accuracy beside simple baselines": ("sklearn",),  # trees on counted features are one
     "benchmark.fit_on": ("sklearn",),
-    "benchmark=domains": ("sklearn", "scipy"),
+    "benchmark=domains": ("sklearn",),
     "a benchmark of responses": ("sacrebleu",),
     "pipeline=describe": ("pandas",),
     "pipeline=estimate": ("pyarrow",),

@@ -41,7 +41,7 @@ def card_metadata(
     """
     from huggingface_hub import EvalResult, ModelCardData
 
-    weights, names = str(sidecar.origin["config"]["model"]["weights"]), training_sets(sidecar)
+    weights, names = weights_of(sidecar) or "", training_sets(sidecar)
     known = [DATASETS[name] for name in names if name in DATASETS]
     results = []
     for name, metric in rows:
@@ -73,9 +73,15 @@ def card_metadata(
     return str(data.to_yaml())
 
 
+def weights_of(sidecar: Sidecar) -> str | None:
+    """Names the weights that a training started from; None if the folder does not."""
+    model = (sidecar.origin.get("config") or {}).get("model") or {}
+    return str(model["weights"]) if model.get("weights") else None
+
+
 def training_sets(sidecar: Sidecar) -> list[str]:
     """Lists the datasets of training; `embedded` for the embedded corpus in any layout."""
-    sizes = sidecar.origin["data"].get("sizes", {}).get("train", {})
+    sizes = (sidecar.origin.get("data") or {}).get("sizes", {}).get("train", {})
     return sorted({EMBEDDED if str(name).startswith(EMBEDDED) else str(name) for name in sizes})
 
 
@@ -94,8 +100,8 @@ def licence_of(weights: str) -> str | None:
 
 def describe_licences(sidecar: Sidecar) -> Iterator[str]:
     """Yields a line for the licence of the base model and of each dataset of training."""
-    weights = str(sidecar.origin["config"]["model"]["weights"])
-    yield f"- `{weights}`: {LOCAL[weights].licence if weights in LOCAL else 'see its model card'}"
+    if weights := weights_of(sidecar):
+        yield f"- `{weights}`: {LOCAL[weights].licence if weights in LOCAL else 'see its model card'}"
     for name in training_sets(sidecar):
         yield f"- `{name}`: {DATASETS.get(name, {}).get('licence', 'not confirmed; see its page')}"
 
@@ -220,9 +226,10 @@ def trained_model(reloaded: Any, run: RunFolder) -> Any:
 
 def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, Any]]) -> str:
     """Writes a Hugging Face model card in Markdown: data, metrics with intervals, intended use, limits."""
-    config, data = sidecar.origin["config"], sidecar.origin["data"]
+    config, data = sidecar.origin.get("config") or {}, sidecar.origin.get("data") or {}
     shown = [(name, metric) for name, metric in metrics.items() if name.split("/", 2)[-1] in SHOWN_METRICS]
     labels = ", ".join(f"{index} = {label}" for index, label in enumerate(sidecar.labels))
+    started = f"`{weights}`" if (weights := weights_of(sidecar)) else "weights that were not recorded"
     sizes = data.get("sizes", {})
     trained = ", ".join(f"{name} ({count:,} examples)" for name, count in sizes.get("train", {}).items())
     fingerprints = "\n".join(f"- `{name}`: `{value}`" for name, value in data.get("fingerprints", {}).items())
@@ -242,7 +249,7 @@ def model_card(card: Card, sidecar: Sidecar, metrics: Mapping[str, Mapping[str, 
         *([f"Labels: {labels}.", ""] if labels else []),
         "## Training",
         "",
-        f"Started from `{config['model']['weights']}`; data: {trained or 'not recorded'}; seed {config.get('seed')}.",
+        f"Started from {started}; data: {trained or 'not recorded'}; seed {config.get('seed', 'not recorded')}.",
         "Settings: "
         + ", ".join(f"{name} {value}" for name, value in config.get("optimizer", {}).items() if value is not None)
         + ".",

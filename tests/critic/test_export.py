@@ -138,6 +138,12 @@ def test_metadata_names_what_is_known(weights: str, datasets: list[str], expecte
     assert f"- `{weights}`: " in text
 
 
+def test_the_card_of_a_folder_that_does_not_name_its_training_says_so() -> None:
+    sidecar = Settings(max_length=96, order="knowledge_response", origin={}).to_sidecar()
+    text = model_card(Card(title="A", purpose="B", usage="C", pipeline=None, limits=()), sidecar, {})
+    assert "Started from weights that were not recorded; data: not recorded" in text
+
+
 def test_an_export_can_be_scored_and_exported_again(trained: Path, tmp_path: Path) -> None:
     export(str(trained), str(tmp_path / "one"))
     export(str(tmp_path / "one"), str(tmp_path / "two"))
