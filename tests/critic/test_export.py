@@ -139,7 +139,8 @@ def test_metadata_names_what_is_known(weights: str, datasets: list[str], expecte
 
 
 def test_the_card_of_a_folder_that_does_not_name_its_training_says_so() -> None:
-    sidecar = Settings(max_length=96, order="knowledge_response", origin={}).to_sidecar()
+    settings = Settings(max_length=96, order="knowledge_response", calibration=CALIBRATION, origin={})
+    sidecar = settings.to_sidecar()
     text = model_card(Card(title="A", purpose="B", usage="C", pipeline=None, limits=()), sidecar, {})
     assert "Started from weights that were not recorded; data: not recorded" in text
 
