@@ -42,7 +42,7 @@ def test_pairs_with_one_run_alone(compared, capsys):
     shown = capsys.readouterr().out
     pairs = shown[shown.index("paired differences") :]
     assert pairs.count("good") == 4 and pairs.count("fair") == 2
-    assert "begin: good is better than bad [bold], on 60 rows in 20 groups: macro_f1 +48" in pairs
+    assert "begin: good is better than bad [bold], on 60 rows in 20 groups: macro-F1 +48" in pairs
 
 
 def test_the_lowest_perplexity_is_first(tmp_path, capsys):
