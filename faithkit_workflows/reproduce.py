@@ -33,8 +33,8 @@ def main(cfg: Any) -> None:
     from faithkit.errors import UserError
     from faithkit.files.run_folder import log_to
     from faithkit.files.run_lock import run_lock
-    from faithkit_workflows.reproduction.all_tables import ALL, LIST, all_steps, select_results
-    from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
+    from faithkit_workflows.reproduction.paper_tables import ALL, LIST, all_steps, select_results
+    from faithkit_workflows.reproduction.reproduction_report import describe_results, write_report, write_result
     from faithkit_workflows.reproduction.table_steps import Place, run_steps
 
     names = [cfg.table] if isinstance(cfg.table, str) else list(cfg.table)
@@ -55,8 +55,6 @@ def main(cfg: Any) -> None:
     )
     results = select_results([ALL] if LIST in names else names, place.scale)
     if LIST in names:
-        from faithkit_workflows.reproduction.overview import describe_results
-
         print(*describe_results(results, place), sep="\n")
         return
     if cfg.dry_run:
@@ -81,7 +79,7 @@ def main(cfg: Any) -> None:
 
 def show_plan(results: "Sequence[Table | Figure]", place: "Place") -> None:
     """Prints the steps in order: the command of each, and whether it is done or cannot be run."""
-    from faithkit_workflows.reproduction.all_tables import all_steps
+    from faithkit_workflows.reproduction.paper_tables import all_steps
     from faithkit_workflows.reproduction.table_steps import describe_gpus, find_blocked_steps, shell_command, step_state
 
     steps = list(all_steps(results))

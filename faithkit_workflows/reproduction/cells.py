@@ -1,14 +1,16 @@
-"""Declares the tables of papers: for each cell the published figure and the result of ours to compare with it.
+"""The cells of the papers' tables: for each the published figure and the result of ours to compare with it.
 
 Ours is within, above or below the published figure, by our interval or by the digits printed.
 """
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from pydantic import ConfigDict
 
 from faithkit.files.jsonl import read_strict_json
 from faithkit.metrics.results import read_metrics
@@ -49,20 +51,6 @@ def count_digits(figures: Iterable[float | int | None]) -> int:
     """Counts the printed decimal digits of a column; JSON drops zeros at the end."""
     printed = [f"{value!r}".partition(".")[2] for value in figures if isinstance(value, float)]
     return max((len(digits) for digits in printed), default=0)
-
-
-NOT_MEASURED = "not measured here"
-NOT_LOCAL = "a model without a replacement at the local scale"
-
-
-class Result(Protocol):
-    """A figure in the results of a step; an `exact` one has no interval and needs the whole corpus."""
-
-    @property
-    def step(self) -> str: ...
-    @property
-    def exact(self) -> bool: ...
-    def read(self, folder: Path) -> Estimate | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +119,7 @@ class Count:
 
     def read(self, folder: Path) -> Estimate | None:
         """Reads the number; None if the corpus does not have it."""
-        value = _at(_corpus(folder), self.path)
+        value = _read_corpus(folder, self.path)
         return None if value is None else Estimate(value=value * self.factor)
 
 
@@ -155,7 +143,7 @@ class Share:
         """Reads the share; None if nothing was counted."""
         from scipy.stats import binomtest
 
-        counts = _at(_corpus(folder), self.path)
+        counts = _read_corpus(folder, self.path)
         if not counts or not (total := counts[self.of] if self.of else sum(counts.values())):
             return None
         bounds = binomtest(counts[self.part], total).proportion_ci(method="wilson")
@@ -204,17 +192,18 @@ def subtract_estimates(after: Estimate, before: Estimate) -> Estimate:
     return Estimate(value=value, low=low, high=high)
 
 
-def _corpus(folder: Path) -> Any:
-    return json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
-
-
-def _at(values: Any, path: Sequence[str | int]) -> Any:
+def _read_corpus(folder: Path, path: Sequence[str | int]) -> Any:
+    """Reads a value of corpus.json; None if the corpus does not have it."""
+    values = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     for key in path:
         try:
             values = values[key]
         except (KeyError, IndexError, TypeError):
             return None
     return values
+
+
+Result = Metric | Count | Share | Difference  # an `exact` one has no interval, and needs the whole corpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,70 +228,56 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Whole:
+    """The size of a corpus.
+
+    Args:
+        count: The path to our number in corpus.json.
+        number: The paper's number.
+        unit: What is counted.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    step: str
+    count: tuple[str | int, ...]
+    number: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table of a paper.
 
     Args:
         name: Its name on the command line.
         title: Its title.
-        published: The names of the files of its figures.
+        published: The name of the file of its figures.
         steps: Every step that it may need.
-        whole: The result that counts our examples, the paper's number, and their unit; exact figures are compared only
-            if both are equal.
+        whole: The size of the paper's corpus; exact figures are compared only if ours has it too.
         note: A remark on the comparison.
     """
 
     name: str
     title: str
-    published: tuple[str, ...]
+    published: str
     cells: tuple[Cell, ...]
     steps: tuple[Step, ...]
-    whole: tuple[Count, int, str] | None = None
+    whole: Whole | None = None
     note: str = ""
 
     @property
     def citation(self) -> str:
         """Cites paper and table."""
-        return "; ".join(published_table(name).citation for name in self.published)
+        return published_table(self.published).citation
 
     @property
     def used(self) -> list[str]:
         """Lists the steps with results in cells."""
         results = [cell.result for cell in self.cells if cell.result is not None]
-        names = [name for r in results for name in (r.step, getattr(r, "before", None)) if name]
-        return list(dict.fromkeys(names))
+        return list(dict.fromkeys(name for one in results for name in (one.step, getattr(one, "before", "")) if name))
 
-
-Find = Callable[[Mapping[str, Any], str], "Result | str | None"]
-
-
-def build_cells(
-    published: str,
-    row: Callable[[Mapping[str, Any]], str],
-    columns: Mapping[str, str],
-    find: Find,
-    keep: Callable[[Mapping[str, Any]], bool] = lambda row: True,
-) -> Iterator[Cell]:
-    """Builds the cells of a published table, row by row.
-
-    Args:
-        row: Returns the name of a row.
-        columns: The columns with their heads.
-        find: Returns the result for a row and a column, or a text that says why there is none.
-        keep: Selects the rows of this table.
-    """
-    rows = published_table(published).rows
-    for values in filter(keep, rows):
-        for column, head in columns.items():
-            if values[column] is None:
-                continue
-            found = find(values, column)
-            yield Cell(
-                row=row(values),
-                column=head,
-                published=values[column],
-                digits=count_digits(one[column] for one in rows),
-                result=None if isinstance(found, str) else found,
-                why=found if isinstance(found, str) else "" if found else NOT_MEASURED,
-                stars=values.get("stars", {}).get(column, ""),
-            )
+    def name_systems(self) -> dict[str, str]:
+        """Lists the steps of the systems, by the name of the system or of its replacement."""
+        stand_ins = {step.name: step.stand_in for step in self.steps}
+        results = [(cell.row, cell.result) for cell in self.cells if isinstance(cell.result, Metric)]
+        return {stand_ins[one.step] or row.partition(";")[0]: one.step for row, one in results}

@@ -1,12 +1,12 @@
-"""Declares the figures of papers that `faithkit reproduce` draws from our data and models.
+"""Draws the figures of papers from our data and models.
 
 The papers print no numbers for them, so a figure has no verdict: it is compared by eye.
 """
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -17,15 +17,10 @@ from faithkit.metrics.results import read_metrics
 from faithkit.pages.plotting import COLOURS, STYLE, legend_above, new_figure, percent_axis, plot_name, save_figure
 from faithkit.records import HALLUCINATED
 from faithkit.statistics.metric import Metric as Estimate
-from faithkit_workflows.reproduction.cells import Metric, Table
-from faithkit_workflows.reproduction.halludial_tables import temperature_step
-from faithkit_workflows.reproduction.table_steps import Place, Step, describe_step
+from faithkit_workflows.reproduction.table_steps import Place, Step
 
-Draw = Callable[[Place, Path], Path | None]
-PAPERS = {"ragtruth": "Niu et al. 2024", "halludial": "Luo et al. 2024", "diahalu": "Chen et al. 2024"}
+Draw = Callable[["Figure", Place, Path], Path | None]
 MAX_TOPICS = 15
-TOPICS_KEY = "pipeline.options.topics_path"
-PLOT = "temperature.png"  # of benchmark=temperature_sweep
 TYPES = ("evident_conflict", "subtle_conflict", "evident_baseless", "subtle_baseless")
 
 
@@ -34,99 +29,41 @@ class Figure:
     """A figure of a paper.
 
     Args:
-        dataset: The paper's dataset.
-        number: In the paper.
-        title: Its title.
+        name: Its name on the command line, with its number in the paper at the end.
+        paper: Authors and year.
         steps: Every step that it may need.
         used: The names of the steps with the results that it shows.
-        draw: Draws it into a file; returns None if the results lack the data.
+        systems: The steps of the systems that it shows, by the systems' names.
+        copied: The plot of the last step that it is.
+        drawing: What of DRAWINGS draws it, if it is no such plot.
     """
 
-    dataset: str
-    number: int
+    name: str
     title: str
+    paper: str
     steps: tuple[Step, ...]
     used: tuple[str, ...]
-    draw: Draw
-
-    @property
-    def name(self) -> str:
-        """Its name on the command line."""
-        return f"{self.dataset}_figure_{self.number}"
+    systems: Mapping[str, str] = field(default_factory=dict)
+    copied: str = ""
+    drawing: str = ""
 
     @property
     def citation(self) -> str:
         """Cites paper and figure."""
-        return f"{PAPERS[self.dataset]}, Figure {self.number}"
+        return f"{self.paper}, Figure {self.name.rpartition('_')[2]}"
 
-
-def build_figures(tables: Mapping[str, Table], scale: str) -> Iterator[Figure]:
-    """Builds the figures; those about detectors share the steps of the tables."""
-    for dataset, number, plot, title in (
-        ("ragtruth", 2, "types", "Types of hallucination by task"),
-        ("ragtruth", 3, "positions", "Positions of hallucinated spans in responses"),
-        ("diahalu", 5, "types", "Types of hallucination by domain"),
-    ):
-        step = describe_step(dataset, dataset, part="plots", plots=True)
-        yield Figure(
-            dataset=dataset,
-            number=number,
-            title=title,
-            steps=(step,),
-            used=(step.name,),
-            draw=_copy_plot(step, f"{plot}.png"),
-        )
-    described = describe_step("diahalu", "diahalu")
-    yield Figure(
-        dataset="diahalu",
-        number=3,
-        title="Sources of the dialogues' topics",
-        steps=(described,),
-        used=(described.name,),
-        draw=_draw_sources,
-    )
-    yield _recall_figure(tables["ragtruth_6"])
-    judge = next(step for step in tables["halludial_6"].steps if step.script == "train")
-    sweep = temperature_step(scale, judge)
-    yield Figure(
-        dataset="halludial",
-        number=3,
-        title="Hallucination rates by temperature",
-        steps=(judge, sweep),
-        used=(sweep.name,),
-        draw=_copy_plot(sweep, PLOT),
-    )
-    yield from _topic_figures(tables)
-
-
-def _draw_sources(place: Place, path: Path) -> Path | None:
-    return plot_topics({"DiaHalu's dialogues": Counter(_read_facts(place, "diahalu", "topic_source").values())}, path)
-
-
-def _copy_plot(step: Step, name: str) -> Draw:
-    def draw(place: Place, path: Path) -> Path | None:
-        plot = place.folder(step.name) / name
+    def draw(self, place: Place, path: Path) -> Path | None:
+        """Draws it into a file; returns None if the results lack the data."""
+        if self.drawing:
+            return DRAWINGS[self.drawing](self, place, path)
+        plot = place.folder(self.used[-1]) / self.copied
         return Path(shutil.copyfile(plot, path)) if plot.exists() else None
 
-    return draw
 
-
-def _recall_figure(table: Table) -> Figure:
-    """Builds RAGTruth's Figure 4 from the detectors of its Table 6."""
-    systems = _systems(table)
-
-    def draw(place: Place, path: Path) -> Path | None:
-        recalls = {system: read_recalls(place.folder(step)) for system, step in systems.items()}
-        return plot_recalls({system: found for system, found in recalls.items() if found}, path)
-
-    return Figure(
-        dataset="ragtruth",
-        number=4,
-        title="Recall of hallucinated characters by type",
-        steps=table.steps,
-        used=tuple(dict.fromkeys(systems.values())),
-        draw=draw,
-    )
+def draw_recalls(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws RAGTruth's Figure 4 from the detectors of its Table 6."""
+    recalls = {system: read_recalls(place.folder(step)) for system, step in figure.systems.items()}
+    return plot_recalls({system: found for system, found in recalls.items() if found}, path)
 
 
 def read_recalls(folder: Path) -> dict[str, Estimate]:
@@ -167,61 +104,32 @@ def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], path: Path) -> P
         return save_figure(figure, path)
 
 
-def _topic_figures(tables: Mapping[str, Table]) -> Iterator[Figure]:
-    """Builds HalluDial's figures of topics, which come from Wizard of Wikipedia's files."""
-    described = describe_step("halludial", "halludial", f"{TOPICS_KEY}={EMBEDDED}", part="topics")
-    described = replace(described, corpora={**described.corpora, f"{TOPICS_KEY}": "wow"})
+def draw_topic_sources(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws the sources of the topics of DiaHalu's dialogues."""
+    return plot_topics({"DiaHalu's dialogues": Counter(_read_facts(place, "diahalu", "topic_source").values())}, path)
 
-    def draw_corpus(place: Place, path: Path) -> Path | None:
-        return plot_topics({"HalluDial's dialogues": Counter(read_topics(place).values())}, path)
 
-    yield Figure(
-        dataset="halludial",
-        number=2,
-        title="Topics of the dialogues",
-        steps=(described,),
-        used=(described.name,),
-        draw=draw_corpus,
+def draw_topics(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws the topics of HalluDial's dialogues."""
+    return plot_topics({"HalluDial's dialogues": Counter(read_topics(place).values())}, path)
+
+
+def draw_missed_topics(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws the topics of the hallucinations that systems do not detect."""
+    return _draw_topics_of(
+        figure, place, path, lambda row: row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED
     )
-    for number, table, title, keep in (
-        (4, tables["halludial_2"], "Topics of the hallucinations that systems do not detect", _is_missed),
-        (5, tables["halludial_6"], "Topics of the hallucinations of language models", _is_hallucinated),
-    ):
-        systems = _systems(table)
-
-        def draw(
-            place: Place,
-            path: Path,
-            systems: Mapping[str, str] = systems,
-            keep: Callable[[Mapping[str, Any]], bool] = keep,
-        ) -> Path | None:
-            topics = read_topics(place)
-            found = {name: count_topics(place.folder(step), topics, keep) for name, step in systems.items()}
-            return plot_topics(found, path)
-
-        yield Figure(
-            dataset="halludial",
-            number=number,
-            title=title,
-            steps=(*table.steps, described),
-            used=(*dict.fromkeys(systems.values()), described.name),
-            draw=draw,
-        )
 
 
-def _is_missed(row: Mapping[str, Any]) -> bool:
-    return row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED
+def draw_hallucinated_topics(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws the topics of the hallucinations of language models."""
+    return _draw_topics_of(figure, place, path, lambda row: row.get("label") == HALLUCINATED)
 
 
-def _is_hallucinated(row: Mapping[str, Any]) -> bool:
-    return row.get("label") == HALLUCINATED
-
-
-def _systems(table: Table) -> dict[str, str]:
-    """Lists the steps of the systems of a table, by the name of the system or of its replacement."""
-    stand_ins = {step.name: step.stand_in for step in table.steps}
-    results = [(cell.row, cell.result) for cell in table.cells if isinstance(cell.result, Metric)]
-    return {stand_ins[one.step] or row.partition(";")[0]: one.step for row, one in results}
+def _draw_topics_of(figure: Figure, place: Place, path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> Path | None:
+    topics = read_topics(place)
+    counts = {name: count_topics(place.folder(step), topics, keep) for name, step in figure.systems.items()}
+    return plot_topics(counts, path)
 
 
 def read_topics(place: Place) -> dict[str, str]:
@@ -272,3 +180,12 @@ def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | N
         for axes in figure.axes[len(panels) :]:
             axes.remove()
         return save_figure(figure, path)
+
+
+DRAWINGS: Mapping[str, Draw] = {
+    "recalls": draw_recalls,
+    "topic_sources": draw_topic_sources,
+    "topics": draw_topics,
+    "missed_topics": draw_missed_topics,
+    "hallucinated_topics": draw_hallucinated_topics,
+}

@@ -1,21 +1,31 @@
-"""Runs the steps of a reproduction: commands with separate folders, shared by the tables that need them."""
+"""Runs the steps of a reproduction: commands with separate folders, shared by the tables that need them.
 
+The papers' prompts are not part of the project: a user saves them in a folder, in one folder for each corpus.
+
+    prompts/halludial/verdict.txt    prompts/ragtruth/spans.qa.txt    prompts/diahalu/verdict.examples.jsonl
+
+A step asks with its corpus's files if all that it needs are there, and otherwise with our prompts.
+"""
+
+import hashlib
 import logging
-import re
 import resource
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import ConfigDict
+
 from faithkit import signals
-from faithkit.errors import UserError
+from faithkit.errors import UserError, choice_hint
 from faithkit.files.atomic import write_json
 from faithkit.files.jsonl import read_strict_json
-from faithkit_workflows.reproduction.paper_prompts import describe_prompts, with_prompts
+from faithkit.inference.prompts import SHOTS_SUFFIX, SUFFIX, SYSTEM_FILE
 from faithkit_workflows.sweep.launching import quote_override, run_script_apart, trainer_overrides
+from judge.options import ASKS
 
 LOCAL, PAPER = "local", "paper"
 GPU_GIGABYTES = 80
@@ -42,6 +52,7 @@ class Step:
         num_gpus: The GPUs of 80 GB that it needs at least.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
     name: str
     script: Literal["train", "evaluate", "construct"]
     arguments: tuple[str, ...]
@@ -52,44 +63,6 @@ class Step:
     answers: str = ""
     after: tuple[str, ...] = ()
     num_gpus: int = 0
-
-    @property
-    def is_local_model(self) -> bool:
-        """Whether a language model judges on this machine, by the engine that fits it."""
-        return "engine=auto" in self.arguments
-
-
-def gpus_for(model: str) -> int:
-    """Returns the GPUs that hold a model in BF16 with keys and values, a power of two, by the size in its name.
-
-    >>> gpus_for("meta-llama/Llama-2-70b-chat-hf"), gpus_for("vicuna-33B-v1.3"), gpus_for("Llama-2-13B-chat")
-    (4, 2, 1)
-    """
-    size = re.search(r"(\d+)b\b", model, re.IGNORECASE)
-    gigabytes = 2.7 * int(size[1]) if size else 0  # per billion parameters: 2 for the weights
-    return next(number for number in (1, 2, 4, 8, 16) if gigabytes <= GPU_GIGABYTES * number)
-
-
-def form_steps(name: str, dataset: str, scheme: str, *arguments: str, **options: Any) -> tuple[Step, Step, Step]:
-    """Builds the steps that write forms for people, read their answers from an export, and measure them."""
-    common = ("pipeline=annotate", f"pipeline.scheme={scheme}", f"pipeline.dataset={dataset}", *arguments)
-    corpora = {"pipeline.path": dataset}
-    forms = Step(name=f"{name}_forms", script="construct", arguments=common, corpora=corpora, **options)
-    answers = replace(forms, name=f"{name}_answers", answers=f"{EXPORTS}/{name}.json", after=(forms.name,))
-    measured = Step(
-        name=f"{name}_agreement",
-        script="construct",
-        arguments=("pipeline=agreement", f"pipeline.title={name}"),
-        steps={"pipeline.annotations": answers.name},
-    )
-    return forms, answers, measured
-
-
-def describe_step(dataset: str, corpus: str, *arguments: str, part: str = "", plots: bool = False) -> Step:
-    """Builds the step that describes a dataset, or a part of it; without plots it does not need matplotlib."""
-    arguments = ("pipeline=describe", f"pipeline.dataset={dataset}", f"pipeline.plots={str(plots).lower()}", *arguments)
-    name = f"describe_{dataset}_{part}" if part else f"describe_{dataset}"
-    return Step(name=name, script="construct", arguments=arguments, corpora={"pipeline.path": corpus})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +139,7 @@ def hardware_arguments(step: Step, place: Place) -> list[str]:
         return trainer_overrides(place.trainer)
     if "benchmark=transfer" in step.arguments and place.trainer:
         return ["trainer=auto", *trainer_overrides(place.trainer)]
-    if not step.is_local_model:
+    if "engine=auto" not in step.arguments:  # no language model judges on this machine
         return []
     shared = {"num_gpus": step.num_gpus} if step.num_gpus > 1 else {}
     return [f"engine.{key}={value}" for key, value in {**shared, **place.engine}.items()]
@@ -292,7 +265,7 @@ def _run(step: Step, place: Place) -> int:
     folder, arguments = place.folder(step.name), step_arguments(step, place)
     folder.parent.mkdir(parents=True, exist_ok=True)
     begun = {"command": arguments, "prompts": describe_prompts(step.arguments, place.prompts)}
-    began, cpu = time.monotonic(), _cpu_seconds()
+    began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     if (folder / "config.yaml").exists():
         typed = [f"resume={quote_override(str(folder))}", *hardware_arguments(step, place)]
     else:
@@ -306,9 +279,10 @@ def _run(step: Step, place: Place) -> int:
     if code == signals.EXIT_CODE:
         raise signals.Interrupted(RESUME_HINT)
     if code == 0:
-        spent = {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(_cpu_seconds() - cpu, 1)}
-        ended = time.strftime("%Y-%m-%d %H:%M")
-        write_json(_record(step, place), {**begun, **spent, "ended": ended})
+        now = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+        spent = {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(cpu, 1)}
+        write_json(_record(step, place), {**begun, **spent, "ended": time.strftime("%Y-%m-%d %H:%M")})
     return code
 
 
@@ -318,14 +292,92 @@ def read_costs(steps: Sequence[Step], place: Place) -> Mapping[str, Record]:
     return {name: record for name, record in found.items() if record and record.ended}
 
 
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def _record(step: Step, place: Place) -> Path:
     return place.folder(step.name).with_name(f"{step.name}.json")
 
 
 def _log(step: Step, place: Place) -> Path:
     return place.folder(step.name).with_name(f"{step.name}.log")
+
+
+OURS = "our prompt"
+RATES, COMPARATIVE = "hallucination_rates", "halludial_comparative"
+CORPORA = {RATES: "halludial", COMPARATIVE: "halludial"}  # of benchmarks with another name
+FOLDERS = ("halludial", "halueval", "ragtruth", "diahalu")
+SAMPLED = {"engine": ("reply",), "rephrased": ("rephrase",), "others": ()}  # by selfcheck.samples
+EXAMINER = ("examiner_questions", "examiner_answers", "examiner_decision")
+NUMBER = "judge.examples="
+
+
+def needed_prompts(arguments: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Returns the folder and the names of the prompts that a step asks with; no names if it asks no language model."""
+    given = dict(argument.split("=", 1) for argument in arguments)
+    benchmark = given.get("benchmark", "")
+    folder = CORPORA.get(benchmark, benchmark)
+    if benchmark == RATES:
+        return folder, ("reply",)
+    if "engine.model" not in given:  # a trained judge has the prompt of its training
+        return folder, ()
+    if benchmark == COMPARATIVE:
+        return folder, ("comparative",)
+    if measure := given.get("selfcheck.measure"):
+        support = ("support",) if measure == "prompt" else ()
+        return folder, (*SAMPLED[given.get("selfcheck.samples", "engine")], *support)
+    if "examiner.turns" in given:
+        return folder, EXAMINER
+    return folder, (given.get("judge.ask", "verdict"),)
+
+
+def find_prompts(arguments: Sequence[str], prompts: Path | None) -> list[Path]:
+    """Finds the files of a step's prompts; empty if one is missing, or if the step needs none."""
+    folder, names = needed_prompts(arguments)
+    if prompts is None or not names or not (prompts / folder).is_dir():
+        return []
+    files = {name: sorted((prompts / folder).glob(f"{name}.*")) for name in names}
+    if any(not [file for file in found if file.suffix == SUFFIX] for found in files.values()):
+        return []
+    system = prompts / folder / SYSTEM_FILE
+    return [*(file for found in files.values() for file in found), *([system] if system.is_file() else [])]
+
+
+def with_prompts(arguments: Sequence[str], prompts: Path | None) -> list[str]:
+    """Adds the folder of the prompts to the arguments of a step, if it has all that the step needs.
+
+    A number of examples is left out if their file is not there: then the prompt has its examples in its text.
+    """
+    files = find_prompts(arguments, prompts)
+    if not files:
+        return list(arguments)
+    has_examples = any(file.name.endswith(SHOTS_SUFFIX) for file in files)
+    key = "benchmark.prompts" if f"benchmark={RATES}" in arguments else "judge.prompts"
+    replaced = (f"{key}=",) if has_examples else (f"{key}=", NUMBER)
+    kept = [one for one in arguments if not one.startswith(replaced)]
+    return [*kept, f"{key}={quote_override(str(files[0].parent))}"]
+
+
+def describe_prompts(arguments: Sequence[str], prompts: Path | None) -> str:
+    """Names the prompts of a step: ours, or the user's files with their fingerprints; empty if it has none."""
+    if not needed_prompts(arguments)[1]:
+        return ""
+    files = find_prompts(arguments, prompts)
+    prints = {file: hashlib.sha256(file.read_bytes()).hexdigest()[:12] for file in files}
+    return ", ".join(f"{file.parent.name}/{file.name} {print_}" for file, print_ in prints.items()) or OURS
+
+
+def check_prompts(key: str, path: str) -> Iterator[UserError]:
+    """Yields problems for a folder of prompts: unknown or missing folders, and files that cannot be used."""
+    from judge.prompt import read_prompts
+
+    root = Path(path).expanduser()
+    folders = [one.name for one in root.iterdir() if one.is_dir()] if root.is_dir() else []
+    for unknown in [name for name in folders if name not in FOLDERS]:
+        yield UserError(f"{key}: no paper has prompts in {unknown}", place=path, hint=choice_hint(unknown, FOLDERS))
+    if not folders:
+        hint = f"make folders such as {FOLDERS[0]}/ with the prompts' files (docs/reproducing.md)"
+        yield UserError(f"{key}: here is no folder of a paper's prompts", place=path, hint=hint)
+    for folder in [name for name in FOLDERS if name in folders]:
+        for ask in [name for name in ASKS if list((root / folder).glob(f"{name}.*"))]:
+            try:
+                read_prompts(ask, str(root / folder))
+            except UserError as error:
+                yield error

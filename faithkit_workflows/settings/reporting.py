@@ -11,8 +11,8 @@ from faithkit.errors import UserError
 from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
-from faithkit_workflows.reproduction.all_tables import ALL, LIST, NAMES
-from faithkit_workflows.reproduction.paper_prompts import check_prompts
+from faithkit_workflows.reproduction.paper_tables import ALL, LIST, list_names
+from faithkit_workflows.reproduction.table_steps import check_prompts
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import Detection
 from faithkit_workflows.settings.prediction import Columns
@@ -105,7 +105,7 @@ class ReproduceSettings(blocks.Script):
     scale: dict[str, Any]
     trainer: blocks.Trainer | None = None
     engine: ReproduceEngine
-    table: Annotated[Any, types.SomeOf((*NAMES, ALL, LIST)), BeforeValidator(_as_list)]
+    table: Annotated[Any, types.SomeOf((*list_names(), ALL, LIST)), BeforeValidator(_as_list)]
     data_dir: Annotated[types.PathText | None, types.Preflight(_check_corpora)]
     prompts: Annotated[types.PathText | None, types.Preflight(check_prompts)]
     out: types.PathText | None

@@ -8,7 +8,7 @@ import pytest
 
 from construction.annotation.schemes import SCHEMES
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.all_tables import all_tables, steps_of
+from faithkit_workflows.reproduction.paper_tables import all_tables, steps_of
 from faithkit_workflows.reproduction.reproduction_report import write_table
 from faithkit_workflows.reproduction.table_steps import PAPER, Place
 from tests.construction.annotated import exported

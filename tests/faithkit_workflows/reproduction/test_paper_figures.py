@@ -7,8 +7,8 @@ import pytest
 from faithkit.files.jsonl import write_jsonl
 from faithkit.metrics.results import write_results
 from faithkit.statistics.metric import Metric
-from faithkit_workflows.reproduction.all_tables import all_results
 from faithkit_workflows.reproduction.paper_figures import Figure, count_topics, plot_topics, read_recalls, read_topics
+from faithkit_workflows.reproduction.paper_tables import all_results
 from faithkit_workflows.reproduction.reproduction_report import write_report, write_result
 from faithkit_workflows.reproduction.table_steps import LOCAL, Place
 

@@ -7,11 +7,19 @@ import pytest
 
 import judge
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.all_tables import all_steps, all_tables
 from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, WITHIN, Cell, Metric, Table
-from faithkit_workflows.reproduction.paper_prompts import FOLDERS, needed_prompts
+from faithkit_workflows.reproduction.paper_tables import all_steps, all_tables
 from faithkit_workflows.reproduction.reproduction_report import build_comparison_table, compare_table
-from faithkit_workflows.reproduction.table_steps import LOCAL, PAPER, Place, Step, run_steps, step_arguments
+from faithkit_workflows.reproduction.table_steps import (
+    FOLDERS,
+    LOCAL,
+    PAPER,
+    Place,
+    Step,
+    needed_prompts,
+    run_steps,
+    step_arguments,
+)
 from tests.faithkit_workflows.reproduction.test_running import refusal
 from tests.running import compose
 
@@ -65,7 +73,7 @@ def test_verdicts_name_the_prompt_and_compare_only_the_papers(tmp_path: Path, pr
     (folder / "metrics.json").write_text(json.dumps({"metrics": {"test/diahalu/f1": {"value": 0.1}}, "meta": {}}))
     ours, chance = (Metric("asked", "test/diahalu/f1", of_baseline=one) for one in (False, True))
     cells = [Cell(row="r", column="c", published=10.0, digits=1, result=one) for one in (ours, chance)]
-    table = Table(name="t", title="T", published=("diahalu_counts",), cells=tuple(cells), steps=(ASKED,))
+    table = Table(name="t", title="T", published="diahalu_counts", cells=tuple(cells), steps=(ASKED,))
     found = compare_table(table, Place(scale=PAPER, out=tmp_path / "out"), {})
     assert [one.verdict for one in found] == [NOT_COMPARABLE, WITHIN] and found[0].to_dict()["prompts"] == "our prompt"
     assert "our prompt in place of the paper's" in str(build_comparison_table(table, found, "").caption)

@@ -15,7 +15,6 @@ from faithkit.errors import UserError
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.all_tables import NAMES, select_results
 from faithkit_workflows.reproduction.cells import (
     ABOVE,
     BELOW,
@@ -28,10 +27,12 @@ from faithkit_workflows.reproduction.cells import (
     Metric,
     Share,
     Table,
+    Whole,
     compare_with_published,
     count_digits,
     subtract_estimates,
 )
+from faithkit_workflows.reproduction.paper_tables import list_names, select_results
 from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
 from faithkit_workflows.reproduction.table_steps import (
     BEGUN,
@@ -131,7 +132,7 @@ def test_the_list_names_data_prompts_hardware_and_what_can_be_compared(
         return {block.partition(":")[0]: block for block in blocks if block}
 
     local = described()
-    assert sorted(local) == sorted(NAMES) and not (tmp_path / "out").exists()
+    assert sorted(local) == sorted(list_names()) and not (tmp_path / "out").exists()
     assert "data: ragtruth: embedded" in local["ragtruth_2"] and "comparable: 0 of 45" in local["ragtruth_2"]
     (tmp_path / "ragtruth").mkdir()
     paper = described("scale=paper", f"data_dir={tmp_path}")
@@ -254,14 +255,14 @@ def cell(result: object, published: float | None = 10.0, why: str = "") -> Cell:
 
 
 def table(*cells: Cell, steps: tuple[Step, ...] = (DESCRIBE,), whole: int | None = None) -> Table:
-    counted = Count("describe", ("basic", "all", "counts", "num_responses"))
+    counted = ("basic", "all", "counts", "num_responses")
     return Table(
         name="diahalu_2",
         title="title",
-        published=("diahalu_counts",),
+        published="diahalu_counts",
         cells=cells,
         steps=steps,
-        whole=None if whole is None else (counted, whole, "dialogues"),
+        whole=None if whole is None else Whole(step="describe", count=counted, number=whole, unit="dialogues"),
     )
 
 

@@ -13,9 +13,8 @@ from data_modules.reading.files import HUB
 from data_modules.reading.saved_datasets import HubSplit
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
-from faithkit_workflows.reproduction.all_tables import NAMES, all_results, all_steps, all_tables, steps_of
 from faithkit_workflows.reproduction.cells import Difference, Metric
-from faithkit_workflows.reproduction.faithdial_tables import TRANSFER
+from faithkit_workflows.reproduction.paper_tables import all_results, all_steps, all_tables, list_names, steps_of
 from faithkit_workflows.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments
 from faithkit_workflows.sweep.launching import quote_override
 
@@ -49,7 +48,7 @@ def covering() -> list[tuple[str, Step]]:
 
 def test_every_table_and_figure_has_a_name_on_the_command_line() -> None:
     for scale in SCALES:
-        assert sorted(all_results(scale)) == sorted(NAMES)
+        assert sorted(all_results(scale)) == sorted(list_names())
 
 
 @pytest.mark.slow
@@ -91,7 +90,7 @@ def test_a_metric_is_named_by_what_its_step_measures(scale: str) -> None:
     for table in all_tables(scale).values():
         for cell in table.cells:
             metric = cell.result.metric if isinstance(cell.result, Difference) else cell.result
-            if isinstance(metric, Metric) and metric.step != TRANSFER:
+            if isinstance(metric, Metric) and metric.step != "critics_transfer":
                 given = dict(a.split("=", 1) for a in steps[metric.step].arguments)
                 measured = given.get("benchmark") or given.get("data") or given.get("pipeline.dataset")
                 measured = measured or given.get("pipeline.title")

@@ -1,0 +1,520 @@
+"""Reads the papers' tables and figures from YAML: the steps that each needs, and which result is which cell.
+
+The files lie next to the published figures, in faithkit/published/; docs/extending.md shows a table's entry. A value
+that depends on the scale is written as `{local: ..., paper: ...}`; a list within a list is joined to it. `each` makes
+one step of each of its elements. Texts with `{field}` are filled with the fields of such an element, or of a row:
+`{field!k}` as in names of metrics, `{field!l}` in lower case.
+"""
+
+import re
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.published.figures import FOLDER, published_table
+from faithkit_workflows.reproduction.cells import (
+    Cell,
+    Count,
+    Difference,
+    HumanScore,
+    Metric,
+    Result,
+    Share,
+    Table,
+    Whole,
+    count_digits,
+)
+from faithkit_workflows.reproduction.paper_figures import DRAWINGS, Figure
+from faithkit_workflows.reproduction.table_steps import EXPORTS, LOCAL, PAPER, Step, sort_steps
+
+FILES = ("faithdial", "halludial", "ragtruth", "diahalu", "figures")
+SECTIONS = ("shared", "models", "steps", "tables", "figures")
+ALL, LIST = "all", "list"
+NOT_MEASURED = {LOCAL: "a model without a replacement at the local scale", PAPER: "not measured here"}
+Row = Mapping[str, Any]
+Kind = TypeVar("Kind")
+ABSENT = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Which result some cells have: one of metric, human, count and share, or why there is none.
+
+    Args:
+        where: Fields with the value or the list of values for which the rule holds; `column` is a field too.
+        step: The step of the result; without one here or in the table, the step that has the row as its `system`.
+        metric: A name in metrics.json.
+        human: A name in metrics.json that has stars of significance too.
+        count: The path to a number in corpus.json.
+        share: The path to counts in corpus.json, of which `part` is given as percent of `of`, or of their sum.
+        otherwise: Another metric, if there is none of the first name.
+        factor: From our unit to the paper's.
+        of_baseline: The metric does not depend on the step's model.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    where: dict[str, Any] = field(default_factory=dict)
+    step: str = ""
+    metric: str = ""
+    human: str = ""
+    count: tuple[str | int, ...] = ()
+    share: tuple[str | int, ...] = ()
+    part: str = ""
+    of: str = ""
+    otherwise: str = ""
+    factor: float = 100.0
+    of_baseline: bool = False
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        if sum(map(bool, (self.metric, self.human, self.count, self.share, self.why))) != 1:
+            raise ValueError("give one of metric, human, count, share and why")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Cells of a table that are built alike: a row for each published row, and a column for each of `columns`.
+
+    Args:
+        row: The name of a row.
+        columns: The columns with their heads.
+        results: The rules; the first that holds for a cell gives its result.
+        where: Selects rows.
+        fields: Further fields of a row: a text, or the column and the texts for its values; other values have the text
+            of `else`, or stay as they are.
+        step: The step of all results.
+        before: A step whose result is subtracted.
+        rows: Other rows than the published ones: those of the steps of this name, or a list.
+        compute: A function of COMPUTATIONS, which changes the rows.
+        digits: The decimal digits; by default those of the published column.
+        unpublished: Keeps cells without a published figure, with this remark.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    row: str
+    columns: dict[str, str]
+    results: tuple[Rule, ...]
+    where: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
+    step: str = ""
+    before: str = ""
+    rows: str | tuple[dict[str, Any], ...] | None = None
+    compute: str = ""
+    digits: Any = None
+    unpublished: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableEntry:
+    """A table as it is written in a file: these keys, and those of Part for all its `parts`."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    title: str
+    published: str
+    steps: tuple[str, ...]
+    note: str = ""
+    whole: Whole | None = None
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FigureEntry:
+    """A figure as it is written in a file: it copies a plot of its step, or draws what DRAWINGS names."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    title: str
+    paper: str
+    steps: tuple[str, ...] = ()
+    table: str = ""
+    copy: str = ""
+    draw: str = ""
+
+
+NESTED: Mapping[int | str, Any] = {
+    "parts": Part,
+    "results": Rule,
+    "whole": Whole,
+}  # what lists and maps in an entry are read as
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forms:
+    """Forms for people as they are written in a file; `forms` names their scheme."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+    name: str
+    forms: str
+    dataset: str
+    arguments: tuple[str, ...] = ()
+    steps: dict[str, str] = field(default_factory=dict)
+    stand_in: str = ""
+
+    def build_steps(self) -> tuple[Step, Step, Step]:
+        """Builds the steps that write the forms, read people's answers from an export, and measure them."""
+        common = ("pipeline=annotate", f"pipeline.scheme={self.forms}", f"pipeline.dataset={self.dataset}")
+        forms = Step(
+            name=f"{self.name}_forms",
+            script="construct",
+            arguments=(*common, *self.arguments),
+            corpora={"pipeline.path": self.dataset},
+            steps=self.steps,
+            stand_in=self.stand_in,
+        )
+        export = f"{EXPORTS}/{self.name}.json"
+        answers = replace(forms, name=f"{self.name}_answers", answers=export, after=(forms.name,))
+        arguments = ("pipeline=agreement", f"pipeline.title={self.name}")
+        needed = {"pipeline.annotations": answers.name}
+        agreement = Step(name=f"{self.name}_agreement", script="construct", arguments=arguments, steps=needed)
+        return forms, answers, agreement
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """Loads YAML, and refuses a key that is there twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        names = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        for name in names:
+            if names.count(name) > 1:
+                raise yaml.MarkedYAMLError(problem=f"the key {name} is repeated", problem_mark=node.start_mark)
+        found: dict[Any, Any] = super().construct_mapping(node, deep)
+        return found
+
+
+@cache
+def read_file(path: Path) -> Mapping[str, Any]:
+    """Reads a file of tables as plain values, for both scales."""
+    try:
+        values: Any = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (a safe loader)
+    except yaml.YAMLError as error:
+        raise UserError(f"not YAML: {error}", place=str(path)) from error
+    check_names("key", values, SECTIONS, str(path))
+    return dict(values)
+
+
+def list_names() -> tuple[str, ...]:
+    """Lists the names of all tables, and then of all figures."""
+    files = [read_file(FOLDER / f"{name}.yaml") for name in FILES]
+    return tuple(name for section in ("tables", "figures") for file in files for name in file.get(section, ()))
+
+
+def select_scale(value: Any, scale: str) -> Any:
+    """Replaces each `{local: ..., paper: ...}` in plain values by its value at a scale; what has none is left out."""
+    if isinstance(value, Mapping):
+        if value and value.keys() <= {LOCAL, PAPER}:
+            return select_scale(value.get(scale, ABSENT), scale)
+        found = ((key, select_scale(item, scale)) for key, item in value.items())
+        return {key: item for key, item in found if item is not ABSENT}
+    if isinstance(value, list):
+        return _join(item for item in (select_scale(item, scale) for item in value) if item is not ABSENT)
+    return value
+
+
+def _join(items: Iterable[Any]) -> list[Any]:
+    return [one for item in items for one in (item if isinstance(item, list) else [item])]
+
+
+class Fields(dict[str, Any]):
+    """The fields of a row; derived ones are filled when they are asked for.
+
+    Args:
+        derived: As `fields` of Part.
+        place: The file and key, for errors.
+    """
+
+    def __init__(self, given: Row, derived: Row, place: str):
+        super().__init__(given)
+        self.derived, self.place = derived, place
+
+    def __missing__(self, name: str) -> Any:
+        if name not in self.derived:
+            hint = choice_hint(name, [*self, *self.derived])
+            raise UserError(f"there is no field {name}", place=self.place, hint=hint)
+        self[name] = self.look_up(self.derived[name])
+        return self[name]
+
+    def look_up(self, rule: Any) -> Any:
+        """Finds the text for the value of a column, or fills a text."""
+        if not isinstance(rule, Mapping):
+            return self.fill(rule)
+        [(column, texts)] = rule.items()
+        value = self[column]
+        return self.fill(texts.get(value, texts.get("else", value)))
+
+    def fill(self, value: Any) -> Any:
+        """Fills the texts in a value; a text that is one `{field}` becomes the field's value."""
+        if isinstance(value, Mapping):
+            return {self.fill(key): self.fill(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return _join(map(self.fill, value))
+        if not isinstance(value, str):
+            return value
+        whole = re.fullmatch(r"{(\w+)}", value)
+        return self[whole[1]] if whole else _Formatter().vformat(value, (), self)
+
+    def match(self, where: Row) -> bool:
+        """Checks whether each named field has the value, or one of the values."""
+        return all(self[name] in (one if isinstance(one, list) else [one]) for name, one in where.items())
+
+
+class _Formatter(string.Formatter):
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        if conversion == "k":
+            return "".join(character if character.isalnum() else "_" for character in str(value).lower())
+        return str(value).lower() if conversion == "l" else super().convert_field(value, conversion)
+
+
+def check_names(what: str, names: Iterable[str], known: Iterable[str], place: str) -> None:
+    """Refuses a name that is not known."""
+    for name in names:
+        if name not in known:
+            raise UserError(f"there is no {what} {name}", place=place, hint=choice_hint(name, known))
+
+
+def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
+    """Reads plain values as a dataclass.
+
+    Raises:
+        UserError: A key is unknown, missing or has a wrong value.
+    """
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        key, hint = ".".join(map(str, found["loc"])), None
+        problem = f"{key} is {shorten(found['input'])}: {found['msg']}"
+        if found["type"] == "missing":
+            problem = f"there is no {key}"
+        elif found["type"] == "unexpected_keyword_argument":
+            nested = [NESTED[part] for part in found["loc"] if part in NESTED]
+            names = [one.name for one in fields([kind, *nested][-1])]
+            problem, hint = f"{key}: there is no such key", choice_hint(found["loc"][-1], names)
+        raise UserError(problem, place=place, hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """All steps at a scale.
+
+    Args:
+        by_name: The steps.
+        groups: The steps of each entry in a file: one, three of forms, or those of `each`.
+        systems: The rows that steps are in tables.
+        elements: The elements of `each`, by entry.
+    """
+
+    scale: str
+    by_name: dict[str, Step] = field(default_factory=dict)
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    systems: dict[str, str] = field(default_factory=dict)
+    elements: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def add(self, name: str, entry: Row, models: Mapping[str, Row], place: str) -> None:
+        """Adds the steps of an entry."""
+        values = {"name": name, **{key: value for key, value in entry.items() if key != "each"}}
+        given: list[Any] = [{"system": one} if isinstance(one, str) else one for one in entry.get("each", ())]
+        elements = [{**models.get(one.get("system"), {}), **one} for one in given]
+        self.elements[name], self.groups[name] = elements, []
+        filled = [Fields(one, {}, place).fill(values) for one in elements] if "each" in entry else [values]
+        for one in filled:
+            system = one.pop("system", "")
+            found = read_as(Forms, one, place).build_steps() if "forms" in one else (read_as(Step, one, place),)
+            for step in found:
+                if step.name in self.by_name:
+                    raise UserError(f"there are two steps {step.name}", place=place)
+                self.by_name[step.name] = step
+                check_names("step", step.steps.values(), self.by_name, place)
+                self.groups[name].append(step.name)
+            if system:
+                self.systems[found[-1].name] = system
+
+    def find(self, names: Sequence[str], place: str) -> list[str]:
+        """Lists the steps of entries."""
+        check_names("step", names, self.groups, place)
+        return [step for name in names for step in self.groups[name]]
+
+
+@cache
+def all_results(scale: str, folder: Path = FOLDER) -> Mapping[str, Table | Figure]:
+    """Reads all tables at a scale, those without training first, and then the figures.
+
+    Raises:
+        UserError: A file has an unknown key, a wrong value, or the name of a step or field that there is not.
+    """
+    paths = [folder / f"{name}.yaml" for name in FILES]
+    documents = {path: select_scale(read_file(path), scale) for path in paths}
+    steps, tables, figures = Steps(scale), list[Table](), list[Figure]()
+    for path, document in documents.items():
+        for name, entry in document.get("steps", {}).items():
+            steps.add(name, entry, document.get("models", {}), f"{path}: steps.{name}")
+        for name, entry in document.get("tables", {}).items():
+            tables.append(_read_table(name, entry, steps, f"{path}: tables.{name}"))
+        for name, entry in document.get("figures", {}).items():
+            figures.append(_read_figure(name, entry, steps, tables, f"{path}: figures.{name}"))
+    results: list[Table | Figure] = [*sorted(tables, key=_effort), *figures]
+    return {result.name: result for result in results}
+
+
+def _effort(table: Table) -> tuple[int, int]:
+    trainings = sum(4 if "benchmark=transfer" in step.arguments else step.script == "train" for step in table.steps)
+    return trainings, len(table.steps)
+
+
+def all_tables(scale: str) -> dict[str, Table]:
+    """Reads all tables at a scale."""
+    return {name: result for name, result in all_results(scale).items() if isinstance(result, Table)}
+
+
+def select_results(names: Sequence[str], scale: str) -> list[Table | Figure]:
+    """Selects the named tables and figures, or all."""
+    results = all_results(scale)
+    return list(results.values()) if ALL in names else [results[name] for name in dict.fromkeys(names)]
+
+
+def _read_table(name: str, entry: Row, steps: Steps, place: str) -> Table:
+    keys = {one.name for one in fields(Part)}
+    common = {key: value for key, value in entry.items() if key in keys}
+    parts = [{**common, **part} for part in entry.get("parts", [{}])]
+    table = read_as(TableEntry, {**{key: entry[key] for key in entry if key not in keys}, "parts": parts}, place)
+    needed = sort_steps(steps.find(table.steps, place), steps.by_name)
+    check_names("step", [table.whole.step] if table.whole else [], [step.name for step in needed], place)
+    cells = [cell for part in table.parts for cell in _build_cells(part, table, steps, place)]
+    return Table(
+        name=name,
+        title=table.title,
+        published=table.published,
+        cells=tuple(cells),
+        steps=tuple(needed),
+        whole=table.whole,
+        note=table.note,
+    )
+
+
+def _build_cells(part: Part, table: TableEntry, steps: Steps, place: str) -> Iterator[Cell]:
+    """Builds the cells of a part, row by row."""
+    own = {name: step for name, step in steps.by_name.items() if name in steps.find(table.steps, place)}
+    by_system = {steps.systems[name]: name for name in own if name in steps.systems}
+    published = published_table(table.published).rows
+    rows: Sequence[Row] = published
+    if isinstance(part.rows, str):
+        check_names("step", [part.rows], steps.elements, place)
+        rows = steps.elements[part.rows]
+    elif part.rows is not None:
+        rows = part.rows
+    if part.compute:
+        check_names("computation", [part.compute], COMPUTATIONS, place)
+        rows = COMPUTATIONS[part.compute](published, rows)
+    for row in rows:
+        if not Fields(row, part.fields, place).match(part.where):
+            continue
+        for column, head in part.columns.items():
+            found = Fields({**row, "column": column}, part.fields, place)
+            figure = found.get(column) if part.unpublished else found[column]
+            if figure is None and not part.unpublished:
+                continue
+            rule = next((rule for rule in part.results if found.match(rule.where)), None)
+            if rule is None:
+                raise UserError(f"no rule of results holds for column {column}, row {dict(row)}", place=place)
+            result = _build_result(rule, part, found, own, by_system)
+            why = found.fill(rule.why) or NOT_MEASURED[steps.scale]
+            if result is not None:
+                why = part.unpublished if figure is None else ""
+            yield Cell(
+                row=found.fill(part.row),
+                column=head,
+                published=figure,
+                digits=count_digits(one[column] for one in rows) if part.digits is None else found.look_up(part.digits),
+                result=result,
+                why=why,
+                stars=row.get("stars", {}).get(column, ""),
+            )
+
+
+def _build_result(
+    rule: Rule, part: Part, row: Fields, steps: Mapping[str, Step], by_system: Mapping[str, str]
+) -> Result | None:
+    """Builds the result of a cell; None if the rule or the scale has none.
+
+    Args:
+        row: The fields of the cell.
+        steps: The steps of the table.
+        by_system: Their names by the rows that they are.
+    """
+    if rule.why:
+        return None
+    pattern = rule.step or part.step
+    step = row.fill(pattern) if pattern else by_system.get(row["system"], "")
+    before = row.fill(part.before)
+    check_names("step", [name for name in (pattern, part.before) if name and "{" not in name], steps, row.place)
+    if step not in steps or (before and before not in steps):
+        return None
+    if rule.count:
+        return Count(step, tuple(row.fill(rule.count)))
+    if rule.share:
+        return Share(step, tuple(row.fill(rule.share)), row.fill(rule.part), of=rule.of)
+    kind = HumanScore if rule.human else Metric
+    metric = kind(
+        step,
+        row.fill(rule.human or rule.metric),
+        rule.factor,
+        otherwise=row.fill(rule.otherwise),
+        of_baseline=rule.of_baseline,
+    )
+    return Difference(metric, before) if before else metric
+
+
+def _read_figure(name: str, entry: Row, steps: Steps, tables: Sequence[Table], place: str) -> Figure:
+    figure = read_as(FigureEntry, entry, place)
+    shown, by_name = steps.find(figure.steps, place), {table.name: table for table in tables}
+    check_names("table", [figure.table] if figure.table else [], by_name, place)
+    check_names("drawing", [figure.draw] if figure.draw else [], DRAWINGS, place)
+    table = by_name.get(figure.table)
+    systems = table.name_systems() if table else {}
+    needed = [*(step.name for step in (table.steps if table else ())), *shown]
+    return Figure(
+        name=name,
+        title=figure.title,
+        paper=figure.paper,
+        steps=tuple(sort_steps(needed, steps.by_name)),
+        used=tuple(dict.fromkeys([*systems.values(), *shown])),
+        systems=systems,
+        copied=figure.copy,
+        drawing=figure.draw,
+    )
+
+
+def steps_of(result: Table | Figure) -> list[Step]:
+    """Lists the steps of a table or figure and those that they need, in order."""
+    return sort_steps(result.used, {step.name: step for step in result.steps})
+
+
+def all_steps(results: Iterable[Table | Figure]) -> Iterator[Step]:
+    """Lists the steps of several tables and figures, each once."""
+    yield from {step.name: step for result in results for step in steps_of(result)}.values()
+
+
+def compute_rates(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Adds the rates that follow from RAGTruth's counts, which can be compared for a part of the corpus too."""
+    sources = {row["task"]: row["sources"] for row in published_table("ragtruth_basic").rows}
+    sources["Summary"] = sum(number for task, number in sources.items() if task.startswith("Summary"))
+    # Each model answers every source once.
+    return [{**row, "rate": round(100 * row["hallucinated"] / sources[row["task"]], 1)} for row in rows]
+
+
+def place_figures(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Adds the figures of T5-InfoNCE to its row in FaithDial's grid: the text gives them without training data."""
+    printed = {row["metric"]: row["value"] for row in published if row["trained_on"] is None}
+    of = ("FaithDial", "T5-InfoNCE")
+    return [{**row, **(printed if (row["trained_on"], row["system"]) == of else {})} for row in rows]
+
+
+COMPUTATIONS: Mapping[str, Callable[[Sequence[Row], Sequence[Row]], list[Row]]] = {
+    "ragtruth_rates": compute_rates,
+    "faithdial_grid": place_figures,
+}
