@@ -200,7 +200,7 @@ class PromptReader:
         if self.is_seq2seq:
             kind = T5State if self.is_t5 else Seq2SeqState
             return kind.encode(self.model, ids, self.pad_id, self.decoder_prefix)
-        return CausalState.read(self.model, ids, self.pad_id, prefix)
+        return CausalState.read(self.model, ids, prefix)
 
 
 def use_grouped_attention(model: Any) -> None:
