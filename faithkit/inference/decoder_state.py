@@ -335,8 +335,8 @@ def pad_rows(ids: Sequence[NDArray[np.int32]], device: Any, pad_id: int | None =
     """Pads token ids; returns them and which of them are no padding [B, width].
 
     Args:
-        pad_id: Pads on the right. Without it each row is padded on the left by its first token: that of another row
-            would count as written before, with a repetition penalty of transformers.
+        pad_id: Pads on the right with this token. Without it each row is padded on the left with its first token,
+            because the repetition penalty of transformers counts padding as text.
     """
     lengths, columns = np.array([len(row) for row in ids]), np.arange(max(len(row) for row in ids))
     is_token = columns >= len(columns) - lengths[:, None] if pad_id is None else columns < lengths[:, None]

@@ -21,6 +21,7 @@ from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Pro
 from faithkit.inference.prefill import PromptReader
 
 CPU_BATCH_SIZE, GPU_BATCH_SIZE = 64, 256
+REFILL = 8  # new prompts are read once an eighth of a batch has ended, because reading interrupts the other rows
 LIKELIEST = 256  # tokens searched for a nucleus first: sorting a whole vocabulary takes longer than the model
 
 
@@ -67,10 +68,11 @@ class TransformersEngine:
         batch: _TextBatch | None = None
         while waiting or batch:
             num_free = self.batch_size - (batch.num_running if batch else 0)
-            if waiting and (batch is None or self.reader.should_refill(num_free, self.batch_size)):
-                new = _TextBatch.begin(self.reader, waiting[:num_free], decoding)
+            can_refill = self.reader.can_refill and num_free * REFILL >= self.batch_size
+            if waiting and (batch is None or can_refill):
+                texts, waiting = waiting[:num_free], waiting[num_free:]
+                new = _TextBatch(texts, *self.reader.begin([text.prompt for text in texts], decoding))
                 batch = batch.joined(new) if batch else new
-                del waiting[:num_free]
             assert batch is not None
             yield from batch.advance(self.reader, decoding)
             batch = batch.compacted(keep_ended=bool(waiting) and self.reader.can_refill)
@@ -150,10 +152,6 @@ class _Text:
         if self.decoding.strategy == NUCLEUS:
             self.draws = uniforms(self.decoding, self.prompt.id, self.sample)
 
-    def completion(self, finished: bool) -> Completion:
-        ids = self.ids[:-1] if finished else self.ids
-        return Completion(self.prompt.id, self.sample, tuple(ids), self.logprob, finished)
-
 
 class _TextBatch:
     """Texts that are written together, each with a row of the model's state.
@@ -165,11 +163,6 @@ class _TextBatch:
 
     def __init__(self, texts: list[_Text], state: CausalState, logits: Tensor, seen: Tensor | None):
         self.texts, self.state, self.logits, self.seen = texts, state, logits, seen
-
-    @classmethod
-    def begin(cls, reader: PromptReader, texts: list[_Text], decoding: Decoding) -> "_TextBatch":
-        """Reads the prompts of texts."""
-        return cls(texts, *reader.begin([text.prompt for text in texts], decoding))
 
     @property
     def num_running(self) -> int:
@@ -211,7 +204,10 @@ class _TextBatch:
             if token == reader.eos_id or len(text.ids) == decoding.max_new_tokens:
                 text.has_ended = True
                 ended.append(place)
-        yield from (self.texts[place].completion(self.texts[place].ids[-1] == reader.eos_id) for place in ended)
+        for text in (self.texts[place] for place in ended):
+            finished = text.ids[-1] == reader.eos_id
+            ids = tuple(text.ids[:-1] if finished else text.ids)
+            yield Completion(text.prompt.id, text.sample, ids, text.logprob, finished)
         if ended:
             self.state.forget(torch.tensor(ended, device=device))
         if self.num_running:
