@@ -191,7 +191,7 @@ class CausalState:
 
     @classmethod
     def read(
-        cls, model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int, prefix: "CausalState | None" = None
+        cls, model: Any, ids: Sequence[NDArray[np.int32]], prefix: "CausalState | None" = None
     ) -> tuple["CausalState", Tensor]:
         """Reads texts of similar lengths in one pass.
 
@@ -201,10 +201,8 @@ class CausalState:
         Returns:
             A state with a row for each text, and the next tokens' logits [texts, V].
         """
-        tokens, done = _padded(ids, pad_id, model.device, align_right=True), prefix.cache.width if prefix else 0
-        lengths = torch.tensor([len(row) for row in ids], device=model.device)
-        new = visible_columns(lengths, tokens.shape[1])
-        cache = GrowingCache()
+        tokens, new = pad_rows(ids, model.device)
+        lengths, done, cache = new.sum(1), prefix.cache.width if prefix else 0, GrowingCache()
         if prefix is not None:
             cache = prefix.cache.repeated(len(ids), spare=tokens.shape[1] + SPARE_COLUMNS)
         output = model(
@@ -329,18 +327,23 @@ class Seq2SeqState(CausalState):
 
 def encode_prompts(model: Any, ids: Sequence[NDArray[np.int32]], pad_id: int) -> tuple[Tensor, Tensor]:
     """Encodes prompts; returns the encoder's output [B, L, H], and which of its positions are not padding [B, L]."""
-    lengths = torch.tensor([len(row) for row in ids], device=model.device)
-    tokens = _padded(ids, pad_id, model.device, align_right=False)
-    readable = torch.arange(tokens.shape[1], device=model.device) < lengths[:, None]
+    tokens, readable = pad_rows(ids, model.device, pad_id)
     return model.get_encoder()(input_ids=tokens, attention_mask=_unless_all(readable)).last_hidden_state, readable
 
 
-def _padded(ids: Sequence[NDArray[np.int32]], fill: int, device: Any, *, align_right: bool) -> Tensor:
-    width = max(len(row) for row in ids)
-    padded = np.full((len(ids), width), fill, np.int64)
-    for row, values in zip(padded, ids, strict=True):
-        row[width - len(values) if align_right else 0 :][: len(values)] = values
-    return torch.from_numpy(padded).to(device)
+def pad_rows(ids: Sequence[NDArray[np.int32]], device: Any, pad_id: int | None = None) -> tuple[Tensor, Tensor]:
+    """Pads token ids; returns them and which of them are no padding [B, width].
+
+    Args:
+        pad_id: Pads on the right with this token. Without it each row is padded on the left with its first token,
+            because the repetition penalty of transformers counts padding as text.
+    """
+    lengths, columns = np.array([len(row) for row in ids]), np.arange(max(len(row) for row in ids))
+    is_token = columns >= len(columns) - lengths[:, None] if pad_id is None else columns < lengths[:, None]
+    fill = [row[0] if pad_id is None else pad_id for row in ids]
+    padded = np.repeat(np.array(fill, np.int64)[:, None], len(columns), axis=1)
+    padded[is_token] = np.concatenate(ids)
+    return torch.from_numpy(padded).to(device), torch.from_numpy(is_token).to(device)
 
 
 def visible_columns(lengths: Tensor, width: int) -> Tensor:

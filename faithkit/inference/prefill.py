@@ -1,8 +1,8 @@
 """Reads prompts into a decoding state; a prefix that prompts share (instruction, examples, dialogue) is read once.
 
-Probabilities of the next token need no cache for later tokens, so prompts are packed for them: without padding, each
-token of a shared beginning once, in passes of equal size. The tokens of many prompts form one row, separated by
-attention alone: a segment attends to itself and to the cached keys of the prefixes that it continues.
+Probabilities of the next token alone need no cache for later tokens. So prompts are read packed for them, without
+padding: the tokens of many prompts form one row, separated by attention. A segment attends to itself and to the cached
+keys of the prefixes that it continues.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,59 @@ from faithkit.inference.t5_state import T5State
 from faithkit.linear_layers import speed_up_linear_layers
 from faithkit.training.t5_layers import MODELS
 
+MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
+# Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.
+CPU_PASS_TOKENS, GPU_PASS_TOKENS = 1024, 16_384
+# Tokens, of prompts and their shared prefixes, whose keys and values are kept at a time.
+CPU_KEPT_TOKENS, GPU_KEPT_TOKENS = 16_384, 65_536
+# Tokens that a shared prefix must save: on a GPU an additional pass costs as much as thousands of tokens.
+CPU_MIN_SAVED, GPU_MIN_SAVED = 64, 8192
 BLOCK = 256  # queries of a segment that attend together: bounds the size of a mask
+
+
+@dataclass(slots=True)
+class PrefixGroup:
+    """Prompts with a common prefix, which is shorter than each of them.
+
+    Args:
+        length: Tokens of the prefix.
+        members: Prompts that share no longer prefix with another one.
+        groups: Groups of prompts that do.
+    """
+
+    length: int = 0
+    members: list[Prompt] = field(default_factory=list)
+    groups: list["PrefixGroup"] = field(default_factory=list)
+
+    def prompts(self) -> list[Prompt]:
+        """Returns all prompts with this prefix."""
+        return [*self.members, *(prompt for group in self.groups for prompt in group.prompts())]
+
+
+def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
+    """Groups prompts recursively by common prefixes.
+
+    Args:
+        min_saved: Tokens that a group must save, because its prefix takes an additional pass through the model.
+    """
+    ordered = sorted(prompts, key=lambda prompt: prompt.ids.astype(">u4").tobytes())
+    common = [_common_length(one.ids, other.ids) for one, other in pairwise(ordered)]
+    root = PrefixGroup()
+    ranges = [(0, len(ordered), root)]  # positions in `ordered`, with their group
+    while ranges:
+        begin, end, group = ranges.pop()
+        if end - begin < 2:
+            group.members.extend(ordered[begin:end])
+            continue
+        length = min(common[begin : end - 1])
+        added = length - group.length
+        if added >= MIN_PREFIX and added * (end - begin - 1) >= min_saved:
+            inner = PrefixGroup(length)
+            group.groups.append(inner)
+            group = inner
+        cuts = [place + 1 for place in range(begin, end - 1) if common[place] == length]
+        ranges += [(first, last, group) for first, last in pairwise([begin, *cuts, end])]
+    return root
 
 
 @dataclass(slots=True, eq=False)
@@ -133,61 +185,6 @@ def plan_passes(segments: Sequence[Segment], pass_tokens: int) -> Iterator[Packe
         begin = end
 
 
-MIN_PREFIX = 16  # tokens that a shared prefix adds to the one that it extends
-# Prompt tokens of one pass, padding included. A CPU is fastest while a layer's activations stay in its cache.
-CPU_PASS_TOKENS, GPU_PASS_TOKENS = 1024, 16_384
-# Tokens, of prompts and their shared prefixes, whose keys and values are kept at a time.
-CPU_KEPT_TOKENS, GPU_KEPT_TOKENS = 16_384, 65_536
-# Tokens that a shared prefix must save: on a GPU an additional pass costs as much as thousands of tokens.
-CPU_MIN_SAVED, GPU_MIN_SAVED = 64, 8192
-REFILL = 8  # new prompts are read once an eighth of a batch has ended, because reading interrupts the other rows
-
-
-@dataclass(slots=True)
-class PrefixGroup:
-    """Prompts with a common prefix, which is shorter than each of them.
-
-    Args:
-        length: Tokens of the prefix.
-        members: Prompts that share no longer prefix with another one.
-        groups: Groups of prompts that do.
-    """
-
-    length: int = 0
-    members: list[Prompt] = field(default_factory=list)
-    groups: list["PrefixGroup"] = field(default_factory=list)
-
-    def prompts(self) -> list[Prompt]:
-        """Returns all prompts with this prefix."""
-        return [*self.members, *(prompt for group in self.groups for prompt in group.prompts())]
-
-
-def group_by_prefix(prompts: Sequence[Prompt], min_saved: int) -> PrefixGroup:
-    """Groups prompts recursively by common prefixes.
-
-    Args:
-        min_saved: Tokens that a group must save, because its prefix takes an additional pass through the model.
-    """
-    ordered = sorted(prompts, key=lambda prompt: prompt.ids.astype(">u4").tobytes())
-    common = [_common_length(one.ids, other.ids) for one, other in pairwise(ordered)]
-    root = PrefixGroup()
-    ranges = [(0, len(ordered), root)]  # positions in `ordered`, with their group
-    while ranges:
-        begin, end, group = ranges.pop()
-        if end - begin < 2:
-            group.members.extend(ordered[begin:end])
-            continue
-        length = min(common[begin : end - 1])
-        added = length - group.length
-        if added >= MIN_PREFIX and added * (end - begin - 1) >= min_saved:
-            inner = PrefixGroup(length)
-            group.groups.append(inner)
-            group = inner
-        cuts = [place + 1 for place in range(begin, end - 1) if common[place] == length]
-        ranges += [(first, last, group) for first, last in pairwise([begin, *cuts, end])]
-    return root
-
-
 def list_segments(group: PrefixGroup, parent: Segment | None = None) -> Iterator[Segment]:
     """Yields the ends of the group's prompts, and its inner groups' beginnings, each before what continues it."""
     done = group.length
@@ -234,10 +231,6 @@ class PromptReader:
         is_grouped = model.config._attn_implementation == GROUPED
         self.can_pack = on_cpu and has_interface and is_grouped and self.min_saved is not None
 
-    def should_refill(self, num_free: int, num_rows: int) -> bool:
-        """Whether a batch of `num_rows`, of which `num_free` are unused, should read new prompts now."""
-        return self.can_refill and num_free * REFILL >= num_rows
-
     def begin(self, prompts: Sequence[Prompt], decoding: Decoding) -> tuple[CausalState, Tensor, Tensor | None]:
         """Reads prompts, each only once.
 
@@ -260,14 +253,12 @@ class PromptReader:
             order = torch.tensor(rows, device=self.model.device)
             state.select(order)
             next_logits = next_logits[order]
-        seen = self._seen(prompts, next_logits.shape[-1]) if decoding.repetition_penalty != 1 else None
-        return state, next_logits, seen
-
-    def _seen(self, prompts: Sequence[Prompt], size: int) -> Tensor:
-        seen = torch.zeros(len(prompts), size, dtype=torch.bool)
+        if decoding.repetition_penalty == 1:
+            return state, next_logits, None
+        seen = torch.zeros(len(prompts), next_logits.shape[-1], dtype=torch.bool)
         for row, prompt in enumerate(prompts):
             seen[row, list(self.decoder_prefix) if self.is_seq2seq else prompt.ids.astype(np.int64)] = True
-        return seen.to(self.model.device)
+        return state, next_logits, seen.to(self.model.device)
 
     def next_logits(self, prompts: Sequence[Prompt]) -> Iterator[tuple[Sequence[Prompt], Tensor]]:
         """Yields prompts with the logits of their next tokens [prompts, V], and keeps no state."""
@@ -315,7 +306,7 @@ class PromptReader:
         if self.is_seq2seq:
             kind = T5State if self.is_t5 else Seq2SeqState
             return kind.encode(self.model, ids, self.pad_id, self.decoder_prefix)
-        return CausalState.read(self.model, ids, self.pad_id, prefix)
+        return CausalState.read(self.model, ids, prefix)
 
 
 def use_grouped_attention(model: Any) -> None:

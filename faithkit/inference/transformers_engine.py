@@ -13,14 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn.functional import cross_entropy, pad
 from transformers import GenerationConfig
 
-from faithkit.inference.decoder_state import CausalState
+from faithkit.inference.decoder_state import CausalState, pad_rows
 from faithkit.inference.decoding import BEAM, NUCLEUS, Completion, Decoding, Prompt, check_prompts, seed_of
 from faithkit.inference.prefill import PromptReader
 
 CPU_BATCH_SIZE, GPU_BATCH_SIZE = 64, 256
+REFILL = 8  # new prompts are read once an eighth of a batch has ended, because reading interrupts the other rows
 LIKELIEST = 256  # tokens searched for a nucleus first: sorting a whole vocabulary takes longer than the model
 
 
@@ -59,9 +60,7 @@ class TransformersEngine:
         check_prompts(prompts)
         longest_first = sorted(prompts, key=lambda prompt: -len(prompt.ids))
         if decoding.strategy == BEAM and decoding.num_beams > 1:  # a single beam is greedy decoding
-            # Padding before a prompt would count as its tokens, which the penalty forbids.
-            is_alone = decoding.repetition_penalty != 1 and not self.reader.is_seq2seq
-            size = 1 if is_alone else max(1, self.batch_size // decoding.num_beams)
+            size = max(1, self.batch_size // decoding.num_beams)
             for begin in range(0, len(prompts), size):
                 yield from self._search_beams(longest_first[begin : begin + size], decoding)
             return
@@ -69,57 +68,57 @@ class TransformersEngine:
         batch: _TextBatch | None = None
         while waiting or batch:
             num_free = self.batch_size - (batch.num_running if batch else 0)
-            if waiting and (batch is None or self.reader.should_refill(num_free, self.batch_size)):
-                new = _TextBatch.begin(self.reader, waiting[:num_free], decoding)
+            can_refill = self.reader.can_refill and num_free * REFILL >= self.batch_size
+            if waiting and (batch is None or can_refill):
+                texts, waiting = waiting[:num_free], waiting[num_free:]
+                new = _TextBatch(texts, *self.reader.begin([text.prompt for text in texts], decoding))
                 batch = batch.joined(new) if batch else new
-                del waiting[:num_free]
             assert batch is not None
             yield from batch.advance(self.reader, decoding)
             batch = batch.compacted(keep_ended=bool(waiting) and self.reader.can_refill)
 
     def _search_beams(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
-        """Yields the best beams of prompts, by transformers' `generate`."""
-        reader, is_changed = self.reader, decoding.repetition_penalty != 1 or bool(decoding.min_new_tokens)
+        """Yields the best beams of prompts, which transformers' `generate` searches together."""
+        model, num_samples, prefix = self.model, decoding.num_samples, list(self.reader.decoder_prefix)
+        pad_id, eos_id = self.reader.pad_id, self.reader.eos_id
         settings = GenerationConfig(
-            do_sample=False,
             num_beams=decoding.num_beams,
-            num_return_sequences=decoding.num_samples,
+            num_return_sequences=num_samples,
             max_new_tokens=decoding.max_new_tokens,
-            min_new_tokens=decoding.min_new_tokens or None,
+            min_new_tokens=decoding.min_new_tokens,
             repetition_penalty=decoding.repetition_penalty,
-            eos_token_id=reader.eos_id,
-            pad_token_id=reader.pad_id,
-            decoder_start_token_id=reader.decoder_prefix[0] if reader.is_seq2seq else None,
-            return_dict_in_generate=True,
-            output_scores=True,
-            output_logits=is_changed,
+            eos_token_id=eos_id,
+            pad_token_id=pad_id,
+            decoder_start_token_id=prefix[0] if prefix else None,
         )
-        side = "right" if reader.is_seq2seq else "left"
-        rows = [torch.from_numpy(prompt.ids.astype(np.int64)) for prompt in prompts]
-        padded, mask = (
-            pad_sequence(column, batch_first=True, padding_value=fill, padding_side=side).to(self.model.device)
-            for column, fill in ((rows, reader.pad_id), ([torch.ones_like(row) for row in rows], 0))
-        )
-        begin: dict[str, Any] = {}
-        if reader.is_seq2seq:
-            prefix = torch.tensor([reader.decoder_prefix], device=self.model.device)
-            begin["decoder_input_ids"] = prefix.expand(len(rows), -1)
-        kept, self.model.generation_config = self.model.generation_config, GenerationConfig()  # no published settings
+        ids, mask = pad_rows([prompt.ids for prompt in prompts], model.device, pad_id if prefix else None)
+        inputs = {"input_ids": ids, "attention_mask": mask.long()}
+        if prefix:
+            inputs["decoder_input_ids"] = torch.tensor([prefix] * len(prompts), device=model.device)
+        of_model, model.generation_config = model.generation_config, GenerationConfig()  # which fills what is not set
         try:
-            found = self.model.generate(padded, attention_mask=mask, generation_config=settings, **begin)
+            written = model.generate(**inputs, generation_config=settings)
         finally:
-            self.model.generation_config = kept
-        start = len(reader.decoder_prefix) if reader.is_seq2seq else padded.shape[1]
-        sums = found.sequences_scores.tolist()
-        if is_changed:  # the sums of beams have the changed probabilities
-            options = {"beam_indices": found.beam_indices, "normalize_logits": True}
-            sums = self.model.compute_transition_scores(found.sequences, found.logits, **options).sum(1).tolist()
-        for place, ids in enumerate(found.sequences[:, start:].tolist()):
-            finished = reader.eos_id in ids
-            written = ids[: ids.index(reader.eos_id)] if finished else ids
-            logprob = sums[place] if is_changed else sums[place] * (len(written) + finished)  # a mean over tokens
-            prompt = prompts[place // decoding.num_samples]
-            yield Completion(prompt.id, place % decoding.num_samples, tuple(written), logprob, finished)
+            model.generation_config = of_model
+        texts = written[:, len(prefix) or ids.shape[1] :]
+
+        # Another pass scores the texts: `generate` would keep the scores of all tokens, beams and steps for that.
+        inputs = {name: column.repeat_interleave(num_samples, 0) for name, column in inputs.items()}
+        if prefix:
+            inputs["decoder_input_ids"] = written[:, :-1]
+        else:
+            mask = pad(inputs["attention_mask"], (0, texts.shape[1] - 1), value=1)
+            places = (mask.cumsum(1) - 1).clamp_min(0)
+            inputs = {"input_ids": written[:, :-1], "attention_mask": mask, "position_ids": places}
+            inputs["logits_to_keep"] = texts.shape[1]
+        logits = model(**inputs, use_cache=False).logits[:, -texts.shape[1] :]
+        for place, text in enumerate(texts.tolist()):
+            finished = eos_id in text
+            length = text.index(eos_id) if finished else len(text)
+            scored = slice(length + finished)
+            logprob = -float(cross_entropy(logits[place, scored].float(), texts[place, scored], reduction="sum"))
+            prompt = prompts[place // num_samples]
+            yield Completion(prompt.id, place % num_samples, tuple(text[:length]), logprob, finished)
 
     @torch.no_grad()  # sharded weights need version counters, which inference mode leaves out
     def next_probabilities(
@@ -153,10 +152,6 @@ class _Text:
         if self.decoding.strategy == NUCLEUS:
             self.draws = uniforms(self.decoding, self.prompt.id, self.sample)
 
-    def completion(self, finished: bool) -> Completion:
-        ids = self.ids[:-1] if finished else self.ids
-        return Completion(self.prompt.id, self.sample, tuple(ids), self.logprob, finished)
-
 
 class _TextBatch:
     """Texts that are written together, each with a row of the model's state.
@@ -168,11 +163,6 @@ class _TextBatch:
 
     def __init__(self, texts: list[_Text], state: CausalState, logits: Tensor, seen: Tensor | None):
         self.texts, self.state, self.logits, self.seen = texts, state, logits, seen
-
-    @classmethod
-    def begin(cls, reader: PromptReader, texts: list[_Text], decoding: Decoding) -> "_TextBatch":
-        """Reads the prompts of texts."""
-        return cls(texts, *reader.begin([text.prompt for text in texts], decoding))
 
     @property
     def num_running(self) -> int:
@@ -214,7 +204,10 @@ class _TextBatch:
             if token == reader.eos_id or len(text.ids) == decoding.max_new_tokens:
                 text.has_ended = True
                 ended.append(place)
-        yield from (self.texts[place].completion(self.texts[place].ids[-1] == reader.eos_id) for place in ended)
+        for text in (self.texts[place] for place in ended):
+            finished = text.ids[-1] == reader.eos_id
+            ids = tuple(text.ids[:-1] if finished else text.ids)
+            yield Completion(text.prompt.id, text.sample, ids, text.logprob, finished)
         if ended:
             self.state.forget(torch.tensor(ended, device=device))
         if self.num_running:

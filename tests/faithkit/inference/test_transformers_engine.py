@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import GenerationConfig
 
 from faithkit.errors import UserError
 from faithkit.inference.decoding import Completion, Decoding, Prompt
@@ -88,6 +89,20 @@ def test_all_beams_are_those_of_each_prompt_alone_with_every_setting(family: str
     expected = {(id_, number): beam for id_, found in beams.items() for number, beam in enumerate(found)}
     decoding = Decoding(strategy="beam", num_samples=4, **options)  # type: ignore[arg-type]
     assert run(family, decoding, 12, prompts(10)) == expected
+
+
+@pytest.mark.parametrize("family", ["llama", "bart"])
+def test_beams_ignore_the_generation_settings_of_the_model_which_stay(family: str) -> None:
+    decoding = Decoding(strategy="beam", num_beams=3, num_samples=2, max_new_tokens=TIMES)
+    expected, model = run(family, decoding), model_of(family)
+    before = model.generation_config
+    model.generation_config = own = GenerationConfig(
+        no_repeat_ngram_size=1, length_penalty=-3.0, early_stopping=True, forced_eos_token_id=7, min_length=30
+    )
+    try:
+        assert run(family, decoding) == expected and model.generation_config is own
+    finally:
+        model.generation_config = before
 
 
 @pytest.mark.parametrize("family", ["llama", "t5", "bart"])

@@ -1,9 +1,18 @@
 """Baselines that are fitted for a domain on other domains only."""
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 
 from faithkit.baselines.counted_features import Values
-from faithkit_workflows.domains.leave_one_out import THRESHOLD, fit_regression
+from faithkit.records import FAITHFUL, HALLUCINATED
+from faithkit_workflows.domains.domain_rows import DomainRows, Rows, read_all_domains
+from faithkit_workflows.domains.features import Features
+from faithkit_workflows.domains.leave_one_out import THRESHOLD, DomainBaselines, fit_regression
+from faithkit_workflows.settings.benchmark_blocks import DEV
+from tests.running import plain_config
 
 
 def draw_rows(seed: int, size: int = 200, share: float = 0.5, sign: float = 1.0) -> tuple[Values, Values]:
@@ -26,3 +35,36 @@ def test_a_threshold_calls_both_classes_where_the_largest_domain_is_nearly_all_h
     model = fit_regression([draw_rows(1, 2000, 0.95), draw_rows(2, 100), draw_rows(3, 100)])
     called = model.predict_proba(features)[:, 1] >= THRESHOLD
     assert called[gold].mean() > 0.7 and (~called[~gold]).mean() > 0.7
+
+
+def with_other_labels(rows: DomainRows, label: str | None = None) -> DomainRows:
+    """Gives all rows one label, or each the other one."""
+    other = {HALLUCINATED: FAITHFUL, FAITHFUL: HALLUCINATED}
+    halves = {
+        half: Rows(part.originals, tuple(replace(row, label=label or other[str(row.label)]) for row in part.inputs))
+        for half, part in rows.halves.items()
+    }
+    return replace(rows, halves=halves)
+
+
+def fit(domains: Mapping[str, DomainRows], name: str, folder: Path) -> dict[str, list[float | None]]:
+    """Fits the baselines of a domain; gives the scores of its rows by baseline, and checks the domains learnt from."""
+    baselines = DomainBaselines(domains, Features(folder), nli=None, max_fit_rows=60)
+    fitted = baselines.fit(name, domains[name].select_part(DEV).inputs, DEV)
+    assert all(not domains[name].domain.related_domains & set(one.facts["trained_on"]) for one in fitted)
+    return {one.key: [row.score for row in one.predictions.values()] for one in fitted}
+
+
+def test_a_baseline_depends_neither_on_its_domain_nor_on_related_ones(tmp_path: Path) -> None:
+    read = read_all_domains(
+        plain_config("evaluate", "benchmark=domains", "benchmark.only=[xsum,snli,conjnli]")["benchmark"]
+    )
+    pair = frozenset({"snli", "conjnli"})
+    domains = read | {n: replace(read[n], domain=replace(read[n].domain, related_domains=pair)) for n in pair}
+    turned = domains | {name: with_other_labels(domains[name]) for name in pair}
+    before = fit(domains, "snli", tmp_path)
+    assert before == fit(turned, "snli", tmp_path)
+    assert before.keys() == {"overlap", "grams", "mismatch", "length", "regression"}
+    assert fit(domains, "xsum", tmp_path) != fit(turned, "xsum", tmp_path)
+    of_one_class = domains | {"xsum": with_other_labels(domains["xsum"], FAITHFUL)}
+    assert fit(of_one_class, "snli", tmp_path) == {}, "no domain with both classes is left to learn from"
