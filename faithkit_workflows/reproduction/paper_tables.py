@@ -286,12 +286,13 @@ def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        found = error.errors(include_url=False)[0]
+        unknown = "unexpected_keyword_argument"
+        found = min(error.errors(include_url=False), key=lambda one: one["type"] != unknown)
         key, hint = ".".join(map(str, found["loc"])), None
         problem = f"{key} is {shorten(found['input'])}: {found['msg']}"
         if found["type"] == "missing":
             problem = f"there is no {key}"
-        elif found["type"] == "unexpected_keyword_argument":
+        elif found["type"] == unknown:
             nested = [NESTED[part] for part in found["loc"] if part in NESTED]
             names = [one.name for one in fields([kind, *nested][-1])]
             problem, hint = f"{key}: there is no such key", choice_hint(found["loc"][-1], names)
