@@ -148,7 +148,7 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
     [
         ("ragtruth", "tables:", "table:", "ragtruth.yaml", "no key table", "tables"),
         ("ragtruth", "    published: ragtruth_basic", "    publshed: x", "tables.ragtruth_2", "publshed", "published"),
-        ("ragtruth", '    row: "{task}"\n', "", "tables.ragtruth_2", "there is no parts.0.row", ""),
+        ("ragtruth", '    row: "{task}"\n', "", "tables.ragtruth_2", "there is no row", ""),
         (
             "ragtruth",
             "metric: test/ragtruth/{part}char",
@@ -216,7 +216,7 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
             "",
         ),
         ("halludial", "    dataset: halludial", "    datset: halludial", "steps.halludial_3", "datset", "dataset"),
-        ("figures", "draw: recalls", "draw: recall", "figures.ragtruth_figure_4", "no drawing recall", "recalls"),
+        ("figures", "drawing: recalls", "drawing: recall", "figures.ragtruth_figure_4", "no drawing recall", "recalls"),
         (
             "figures",
             "table: ragtruth_6",
@@ -227,10 +227,10 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
         ),
         (
             "figures",
-            "    copy: types.png\n",
-            "    copy: a.png\n    copy: b.png\n",
+            "    plot: types.png\n",
+            "    plot: a.png\n    plot: b.png\n",
             "figures.yaml",
-            "key copy is repeated",
+            "key plot is repeated",
             "",
         ),
     ],
