@@ -69,6 +69,7 @@ def test_the_wheel_holds_our_names_alone_with_configurations_and_types(wheel: Pa
         "faithkit/configs/train.yaml",
         "faithkit/configs/data/_base.yaml",
         "faithkit/pages/page_files/page.html",
+        "faithkit/published/ragtruth.yaml",
     }
     assert have <= set(names)
     assert {f"{package}/py.typed" for package in top & OURS} <= set(names)

@@ -257,6 +257,7 @@ class Table:
         note: A remark on the comparison.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
     name: str
     title: str
     published: str

@@ -11,6 +11,8 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+from pydantic import ConfigDict
+
 from faithkit.embedded_name import EMBEDDED
 from faithkit.files.jsonl import read_jsonl
 from faithkit.metrics.results import read_metrics
@@ -34,17 +36,18 @@ class Figure:
         steps: Every step that it may need.
         used: The names of the steps with the results that it shows.
         systems: The steps of the systems that it shows, by the systems' names.
-        copied: The plot of the last step that it is.
+        plot: A plot that the last step writes, if it is one.
         drawing: What of DRAWINGS draws it, if it is no such plot.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
     name: str
     title: str
     paper: str
     steps: tuple[Step, ...]
     used: tuple[str, ...]
     systems: Mapping[str, str] = field(default_factory=dict)
-    copied: str = ""
+    plot: str = ""
     drawing: str = ""
 
     @property
@@ -56,7 +59,7 @@ class Figure:
         """Draws it into a file; returns None if the results lack the data."""
         if self.drawing:
             return DRAWINGS[self.drawing](self, place, path)
-        plot = place.folder(self.used[-1]) / self.copied
+        plot = place.folder(self.used[-1]) / self.plot
         return Path(shutil.copyfile(plot, path)) if plot.exists() else None
 
 

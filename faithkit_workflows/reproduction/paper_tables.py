@@ -82,7 +82,10 @@ class Rule:
 class Part:
     """Cells of a table that are built alike: a row for each published row, and a column for each of `columns`.
 
+    A table with several has their differences in `parts`, and what they share as keys of its own.
+
     Args:
+        published: The file of the paper's figures.
         row: The name of a row.
         columns: The columns with their heads.
         results: The rules; the first that holds for a cell gives its result.
@@ -98,6 +101,7 @@ class Part:
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
+    published: str
     row: str
     columns: dict[str, str]
     results: tuple[Rule, ...]
@@ -111,37 +115,8 @@ class Part:
     unpublished: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableEntry:
-    """A table as it is written in a file: these keys, and those of Part for all its `parts`."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-    title: str
-    published: str
-    steps: tuple[str, ...]
-    note: str = ""
-    whole: Whole | None = None
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FigureEntry:
-    """A figure as it is written in a file: it copies a plot of its step, or draws what DRAWINGS names."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-    title: str
-    paper: str
-    steps: tuple[str, ...] = ()
-    table: str = ""
-    copy: str = ""
-    draw: str = ""
-
-
-NESTED: Mapping[int | str, Any] = {
-    "parts": Part,
-    "results": Rule,
-    "whole": Whole,
-}  # what lists and maps in an entry are read as
+# What lists and maps in an entry are read as.
+NESTED: Mapping[int | str, Any] = {"results": Rule, "whole": Whole}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,14 +261,14 @@ def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
-        found = error.errors(include_url=False)[0]
+        unknown = "unexpected_keyword_argument"
+        found = min(error.errors(include_url=False), key=lambda one: one["type"] != unknown)
         key, hint = ".".join(map(str, found["loc"])), None
         problem = f"{key} is {shorten(found['input'])}: {found['msg']}"
         if found["type"] == "missing":
             problem = f"there is no {key}"
-        elif found["type"] == "unexpected_keyword_argument":
-            nested = [NESTED[part] for part in found["loc"] if part in NESTED]
-            names = [one.name for one in fields([kind, *nested][-1])]
+        elif found["type"] == unknown:
+            names = [one.name for one in fields(NESTED.get(found["loc"][0], kind))]
             problem, hint = f"{key}: there is no such key", choice_hint(found["loc"][-1], names)
         raise UserError(problem, place=place, hint=hint) from error
 
@@ -378,29 +353,27 @@ def select_results(names: Sequence[str], scale: str) -> list[Table | Figure]:
 
 
 def _read_table(name: str, entry: Row, steps: Steps, place: str) -> Table:
-    keys = {one.name for one in fields(Part)}
-    common = {key: value for key, value in entry.items() if key in keys}
-    parts = [{**common, **part} for part in entry.get("parts", [{}])]
-    table = read_as(TableEntry, {**{key: entry[key] for key in entry if key not in keys}, "parts": parts}, place)
-    needed = sort_steps(steps.find(table.steps, place), steps.by_name)
+    of_parts, of_table = ({one.name for one in fields(kind)} for kind in (Part, Table))
+    check_names("key", entry, [*of_table, *of_parts, "parts"], place)
+    common = {key: value for key, value in entry.items() if key in of_parts}
+    parts = [read_as(Part, {**common, **part}, place) for part in entry.get("parts", [{}])]
+    own = steps.find(entry.get("steps", ()), place)
+    cells = tuple(cell for part in parts for cell in _build_cells(part, own, steps, place))
+    needed = tuple(sort_steps(own, steps.by_name))
+    given = {key: value for key, value in entry.items() if key in of_table}
+    table = read_as(Table, {**given, "name": name, "cells": cells, "steps": needed}, place)
     check_names("step", [table.whole.step] if table.whole else [], [step.name for step in needed], place)
-    cells = [cell for part in table.parts for cell in _build_cells(part, table, steps, place)]
-    return Table(
-        name=name,
-        title=table.title,
-        published=table.published,
-        cells=tuple(cells),
-        steps=tuple(needed),
-        whole=table.whole,
-        note=table.note,
-    )
+    return table
 
 
-def _build_cells(part: Part, table: TableEntry, steps: Steps, place: str) -> Iterator[Cell]:
-    """Builds the cells of a part, row by row."""
-    own = {name: step for name, step in steps.by_name.items() if name in steps.find(table.steps, place)}
+def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> Iterator[Cell]:
+    """Builds the cells of a part, row by row.
+
+    Args:
+        own: The steps of the table.
+    """
     by_system = {steps.systems[name]: name for name in own if name in steps.systems}
-    published = published_table(table.published).rows
+    published = published_table(part.published).rows
     rows: Sequence[Row] = published
     if isinstance(part.rows, str):
         check_names("step", [part.rows], steps.elements, place)
@@ -437,7 +410,7 @@ def _build_cells(part: Part, table: TableEntry, steps: Steps, place: str) -> Ite
 
 
 def _build_result(
-    rule: Rule, part: Part, row: Fields, steps: Mapping[str, Step], by_system: Mapping[str, str]
+    rule: Rule, part: Part, row: Fields, steps: Sequence[str], by_system: Mapping[str, str]
 ) -> Result | None:
     """Builds the result of a cell; None if the rule or the scale has none.
 
@@ -470,23 +443,21 @@ def _build_result(
 
 
 def _read_figure(name: str, entry: Row, steps: Steps, tables: Sequence[Table], place: str) -> Figure:
-    figure = read_as(FigureEntry, entry, place)
-    shown, by_name = steps.find(figure.steps, place), {table.name: table for table in tables}
-    check_names("table", [figure.table] if figure.table else [], by_name, place)
-    check_names("drawing", [figure.draw] if figure.draw else [], DRAWINGS, place)
-    table = by_name.get(figure.table)
-    systems = table.name_systems() if table else {}
-    needed = [*(step.name for step in (table.steps if table else ())), *shown]
-    return Figure(
-        name=name,
-        title=figure.title,
-        paper=figure.paper,
-        steps=tuple(sort_steps(needed, steps.by_name)),
-        used=tuple(dict.fromkeys([*systems.values(), *shown])),
-        systems=systems,
-        copied=figure.copy,
-        drawing=figure.draw,
-    )
+    by_name = {table.name: table for table in tables}
+    shown, systems, needed = steps.find(entry.get("steps", ()), place), dict[str, str](), list[str]()
+    if "table" in entry:
+        check_names("table", [entry["table"]], by_name, place)
+        table = by_name[entry["table"]]
+        systems, needed = table.name_systems(), [step.name for step in table.steps]
+    built = {
+        "name": name,
+        "steps": tuple(sort_steps([*needed, *shown], steps.by_name)),
+        "used": tuple(dict.fromkeys([*systems.values(), *shown])),
+        "systems": systems,
+    }
+    figure = read_as(Figure, {**{key: value for key, value in entry.items() if key != "table"}, **built}, place)
+    check_names("drawing", [figure.drawing] if figure.drawing else [], DRAWINGS, place)
+    return figure
 
 
 def steps_of(result: Table | Figure) -> list[Step]:

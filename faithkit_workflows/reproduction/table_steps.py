@@ -73,7 +73,7 @@ class Place:
         out: The folder of its steps and tables.
         data_dir: The folder of the corpora in their official layouts, if there is one.
         hosted: Uses models of paid servers too.
-        prompts: The folder of the papers' prompts (paper_prompts.py), if there is one.
+        prompts: The folder of the papers' prompts, if there is one.
         trainer: The hardware of every training; None leaves it to the steps.
         engine: The options of models that judge on this machine.
     """

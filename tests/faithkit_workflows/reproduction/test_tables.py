@@ -1,22 +1,36 @@
-"""The declared tables: their steps are valid commands, and their cells are the paper's."""
+"""The tables in YAML: their steps are valid commands, their cells are the paper's, and a wrong key is an error."""
 
+import re
 from collections import Counter
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
 from data_modules.build import build_source
 from data_modules.reading.files import HUB
 from data_modules.reading.saved_datasets import HubSplit
+from faithkit.errors import UserError
+from faithkit.published.figures import FOLDER
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
-from faithkit_workflows.reproduction.cells import Difference, Metric
-from faithkit_workflows.reproduction.paper_tables import all_results, all_steps, all_tables, list_names, steps_of
+from faithkit_workflows.reproduction.cells import Difference, Metric, Table
+from faithkit_workflows.reproduction.paper_tables import (
+    FILES,
+    Fields,
+    all_results,
+    all_steps,
+    all_tables,
+    list_names,
+    select_scale,
+    steps_of,
+)
 from faithkit_workflows.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments
 from faithkit_workflows.sweep.launching import quote_override
+from tests.pages.reading import blocks
 
 SETTINGS = {
     "train": "faithkit_workflows.settings.training:TrainSettings",
@@ -127,3 +141,157 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
     for text in ("runs/a", "/x y/it's", "a,b", "5", "null", "./5", "{a}"):
         parsed = OverridesParser.create().parse_override(f"key={quote_override(text)}")
         assert str(parsed.value()) == text and not parsed.is_sweep_override()
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "place", "problem", "hint"),
+    [
+        ("ragtruth", "tables:", "table:", "ragtruth.yaml", "no key table", "tables"),
+        ("ragtruth", "    published: ragtruth_basic", "    publshed: x", "tables.ragtruth_2", "publshed", "published"),
+        ("ragtruth", '    row: "{task}"\n', "", "tables.ragtruth_2", "there is no row", ""),
+        (
+            "ragtruth",
+            "metric: test/ragtruth/{part}char",
+            "metrik: x",
+            "tables.ragtruth_6",
+            "results.0.metrik",
+            "metric",
+        ),
+        (
+            "ragtruth",
+            "results:\n      - metric: test/ragtruth/{part}char",
+            "results:\n      - why: x\n        metric: x{part}",
+            "tables.ragtruth_6",
+            "give one of metric",
+            "",
+        ),
+        ("ragtruth", "/{part}response_", "/{prt}response_", "tables.ragtruth_5", "no field prt", "part"),
+        (
+            "ragtruth",
+            "spans_each: spans a",
+            "spans_eech: spans a",
+            "tables.ragtruth_4",
+            "no field spans_eech",
+            "spans_each",
+        ),
+        (
+            "ragtruth",
+            "steps: [ragtruth_suppressed]",
+            "steps: [ragtruth_supressed]",
+            "tables.ragtruth_7",
+            "no step ragtruth_supressed",
+            "ragtruth_suppressed",
+        ),
+        (
+            "ragtruth",
+            "    step: ragtruth_suppressed",
+            "    step: ragtruth_scored",
+            "tables.ragtruth_7",
+            "no step ragtruth_scored",
+            "ragtruth_suppressed",
+        ),
+        (
+            "ragtruth",
+            "compute: ragtruth_rates",
+            "compute: rates",
+            "tables.ragtruth_3",
+            "no computation rates",
+            "ragtruth_rates",
+        ),
+        (
+            "diahalu",
+            "{where: {column: dialogues}, count",
+            "{where: {column: other}, count",
+            "tables.diahalu_2",
+            "no rule of results holds for column dialogues",
+            "",
+        ),
+        ("ragtruth", "    script: train", "    script: trian", "steps.ragtruth_detector", "script is 'trian'", ""),
+        (
+            "ragtruth",
+            "    steps: {checkpoint: ragtruth_detector}",
+            "    steps: {checkpoint: x}",
+            "steps.ragtruth_scored",
+            "no step x",
+            "",
+        ),
+        ("halludial", "    dataset: halludial", "    datset: halludial", "steps.halludial_3", "datset", "dataset"),
+        ("figures", "drawing: recalls", "drawing: recall", "figures.ragtruth_figure_4", "no drawing recall", "recalls"),
+        (
+            "figures",
+            "table: ragtruth_6",
+            "table: ragtruth_16",
+            "figures.ragtruth_figure_4",
+            "no table ragtruth_16",
+            "ragtruth_6",
+        ),
+        (
+            "figures",
+            "    plot: types.png\n",
+            "    plot: a.png\n    plot: b.png\n",
+            "figures.yaml",
+            "key plot is repeated",
+            "",
+        ),
+    ],
+)
+def test_a_wrong_key_is_an_error_that_names_file_and_key(
+    tmp_path: Path, file: str, old: str, new: str, place: str, problem: str, hint: str
+) -> None:
+    for name in FILES:
+        text = (FOLDER / f"{name}.yaml").read_text("utf-8")
+        if name == file:
+            assert old in text
+            text = text.replace(old, new, 1)
+        (tmp_path / f"{name}.yaml").write_text(text, "utf-8")
+    with pytest.raises(UserError, match=re.escape(problem)) as refused:
+        all_results(PAPER, tmp_path)
+    assert refused.value.place and f"{file}.yaml" in refused.value.place and place in refused.value.place
+    assert hint in (refused.value.hint or "")
+
+
+def test_the_table_of_extending_is_read(tmp_path: Path) -> None:
+    (example,) = map(yaml.safe_load, blocks("docs/extending.md", "yaml"))
+    for name in FILES:
+        written = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
+        if name == "figures":
+            written = {**written, "steps": written["steps"] | example["steps"], "tables": example["tables"]}
+        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(written, sort_keys=False), "utf-8")
+    for scale in SCALES:
+        table = all_results(scale, tmp_path)["lettuce_1"]
+        assert isinstance(table, Table) and [step.name for step in steps_of(table)] == ["lettuce", "lettuce_scored"]
+        cells = [(cell.row, cell.column, cell.published, cell.digits, cell.result) for cell in table.cells]
+        assert cells[:2] == [
+            ("LettuceDetect base", "responses, F1", 76.07, 2, Metric("lettuce_scored", "test/ragtruth/response_f1")),
+            ("LettuceDetect base", "characters, F1", 55.44, 2, Metric("lettuce_scored", "test/ragtruth/char_f1")),
+        ]
+        assert [cell.result for cell in table.cells[2:]] == [None, None]
+
+
+def test_values_are_chosen_by_scale_and_lists_are_joined() -> None:
+    value = {"a": ["x", {"local": ["y", "z"], "paper": "w"}], "b": {"paper": 4}, "c": {"local": None}}
+    assert select_scale(value, LOCAL) == {"a": ["x", "y", "z"], "c": None}
+    assert select_scale(value, PAPER) == {"a": ["x", "w"], "b": 4}
+
+
+def test_fields_are_filled_with_their_values() -> None:
+    derived = {
+        "part": {"task": {"all": "", "else": "task/{task}/"}},
+        "name": {"model": {"a": "b"}},
+        "both": "{part}{name}",
+    }
+    row = Fields({"task": "QA", "model": "Llama-2", "number": 3}, derived, "here")
+    assert row.fill("{both}/{model!k}/{model!l}") == "task/QA/Llama-2/llama_2/llama-2"
+    assert row.fill(["{number}", {"{task}": "{number}x"}]) == [3, {"QA": "3x"}]
+    assert row.match({"task": ["QA", "all"], "number": 3}) and not row.match({"name": "b"})
+    assert Fields({"task": "all", "model": "a"}, derived, "here").fill("{both}") == "b"
+
+
+def test_models_have_the_gpus_that_their_size_needs() -> None:
+    for step in every_step(PAPER):
+        model = next((one for one in step.arguments if one.startswith("engine.model=")), "")
+        if size := re.search(r"-(\d+)b\b", model, re.IGNORECASE):
+            gigabytes = 2.7 * int(
+                size[1]
+            )  # per billion parameters: 2 for the weights in BF16, others for keys and values
+            assert step.num_gpus == next(number for number in (1, 2, 4) if gigabytes <= 80 * number), step.name
