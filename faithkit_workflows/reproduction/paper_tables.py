@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.errors import UserError, choice_hint, nearest, shorten
 from faithkit.published.figures import FOLDER, published_table
 from faithkit_workflows.reproduction.cells import (
     Cell,
@@ -34,7 +34,7 @@ from faithkit_workflows.reproduction.cells import (
 from faithkit_workflows.reproduction.paper_figures import DRAWINGS, Figure
 from faithkit_workflows.reproduction.table_steps import EXPORTS, LOCAL, PAPER, Step, sort_steps
 
-FILES = ("faithdial", "halludial", "ragtruth", "diahalu", "figures")
+FILES = ("faithdial", "halludial", "ragtruth", "diahalu", "plots")
 SECTIONS = ("shared", "models", "steps", "tables", "figures")
 ALL, LIST = "all", "list"
 NOT_MEASURED = {LOCAL: "a model without a replacement at the local scale", PAPER: "not measured here"}
@@ -249,7 +249,8 @@ def check_names(what: str, names: Iterable[str], known: Iterable[str], place: st
     """Refuses a name that is not known."""
     for name in names:
         if name not in known:
-            raise UserError(f"there is no {what} {name}", place=place, hint=choice_hint(name, known))
+            hint = choice_hint(name, nearest(str(name), map(str, known)) or known)
+            raise UserError(f"there is no {what} {name}", place=place, hint=hint)
 
 
 def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
@@ -339,11 +340,6 @@ def all_results(scale: str, folder: Path = FOLDER) -> Mapping[str, Table | Figur
 def _effort(table: Table) -> tuple[int, int]:
     trainings = sum(4 if "benchmark=transfer" in step.arguments else step.script == "train" for step in table.steps)
     return trainings, len(table.steps)
-
-
-def all_tables(scale: str) -> dict[str, Table]:
-    """Reads all tables at a scale."""
-    return {name: result for name, result in all_results(scale).items() if isinstance(result, Table)}
 
 
 def select_results(names: Sequence[str], scale: str) -> list[Table | Figure]:
