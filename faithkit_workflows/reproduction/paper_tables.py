@@ -1,9 +1,16 @@
 """Reads the papers' tables and figures from YAML: the steps that each needs, and which result is which cell.
 
-The files lie next to the published figures, in faithkit/published/; docs/extending.md shows a table's entry. A value
-that depends on the scale is written as `{local: ..., paper: ...}`; a list within a list is joined to it. `each` makes
-one step of each of its elements. Texts with `{field}` are filled with the fields of such an element, or of a row:
-`{field!k}` as in names of metrics, `{field!l}` in lower case.
+The files lie next to the published figures, in faithkit/published/; docs/extending.md shows an example. Their sections:
+
+    shared     values that are used by their YAML anchors
+    models     by name, the fields that an element of `each` with this name has too
+    steps      keys of Step or Forms; `system`, the row of tables that it is; `each`, elements that each give one step
+    tables     keys of Table and Part; `parts`, if not all cells are built alike
+    figures    keys of Figure; `table`, if it shows the systems of a table
+
+A value that depends on the scale is written as `{local: ..., paper: ...}`, and a list within a list is joined to it.
+Texts with `{field}` are filled with the fields of an element of `each`, or of a row: `{field!k}` as in names of metrics,
+`{field!l}` in lower case.
 """
 
 import re
@@ -12,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -253,6 +260,9 @@ def check_names(what: str, names: Iterable[str], known: Iterable[str], place: st
             raise UserError(f"there is no {what} {name}", place=place, hint=hint)
 
 
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one a class, as they take milliseconds to build
+
+
 def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
     """Reads plain values as a dataclass.
 
@@ -260,7 +270,7 @@ def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
         UserError: A key is unknown, missing or has a wrong value.
     """
     try:
-        return TypeAdapter(kind).validate_python(values)
+        return cast(Kind, _adapter(kind).validate_python(values))
     except ValidationError as error:
         unknown = "unexpected_keyword_argument"
         found = min(error.errors(include_url=False), key=lambda one: one["type"] != unknown)
