@@ -1,9 +1,16 @@
 """Reads the papers' tables and figures from YAML: the steps that each needs, and which result is which cell.
 
-The files lie next to the published figures, in faithkit/published/; docs/extending.md shows a table's entry. A value
-that depends on the scale is written as `{local: ..., paper: ...}`; a list within a list is joined to it. `each` makes
-one step of each of its elements. Texts with `{field}` are filled with the fields of such an element, or of a row:
-`{field!k}` as in names of metrics, `{field!l}` in lower case.
+The files lie next to the published figures, in faithkit/published/; docs/extending.md shows an example. Their sections:
+
+    shared     values that are used by their YAML anchors
+    models     by name, the fields that an element of `each` with this name has too
+    steps      keys of Step or Forms; `system`, the row of tables that it is; `each`, elements that each give one step
+    tables     keys of Table and Part; `parts`, if not all cells are built alike
+    figures    keys of Figure; `table`, if it shows the systems of a table
+
+A value that depends on the scale is written as `{local: ..., paper: ...}`, and a list within a list is joined to it.
+Texts with `{field}` are filled with the fields of an element of `each`, or of a row: `{field!k}` as in names of metrics,
+`{field!l}` in lower case.
 """
 
 import re
@@ -12,12 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from faithkit.errors import UserError, choice_hint, shorten
+from faithkit.errors import UserError, choice_hint, nearest, shorten
 from faithkit.published.figures import FOLDER, published_table
 from faithkit_workflows.reproduction.cells import (
     Cell,
@@ -34,7 +41,7 @@ from faithkit_workflows.reproduction.cells import (
 from faithkit_workflows.reproduction.paper_figures import DRAWINGS, Figure
 from faithkit_workflows.reproduction.table_steps import EXPORTS, LOCAL, PAPER, Step, sort_steps
 
-FILES = ("faithdial", "halludial", "ragtruth", "diahalu", "figures")
+FILES = ("faithdial", "halludial", "ragtruth", "diahalu", "plots")
 SECTIONS = ("shared", "models", "steps", "tables", "figures")
 ALL, LIST = "all", "list"
 NOT_MEASURED = {LOCAL: "a model without a replacement at the local scale", PAPER: "not measured here"}
@@ -249,7 +256,11 @@ def check_names(what: str, names: Iterable[str], known: Iterable[str], place: st
     """Refuses a name that is not known."""
     for name in names:
         if name not in known:
-            raise UserError(f"there is no {what} {name}", place=place, hint=choice_hint(name, known))
+            hint = choice_hint(name, nearest(str(name), map(str, known)) or known)
+            raise UserError(f"there is no {what} {name}", place=place, hint=hint)
+
+
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one a class, as they take milliseconds to build
 
 
 def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
@@ -259,7 +270,7 @@ def read_as(kind: type[Kind], values: Any, place: str) -> Kind:
         UserError: A key is unknown, missing or has a wrong value.
     """
     try:
-        return TypeAdapter(kind).validate_python(values)
+        return cast(Kind, _adapter(kind).validate_python(values))
     except ValidationError as error:
         unknown = "unexpected_keyword_argument"
         found = min(error.errors(include_url=False), key=lambda one: one["type"] != unknown)
@@ -339,11 +350,6 @@ def all_results(scale: str, folder: Path = FOLDER) -> Mapping[str, Table | Figur
 def _effort(table: Table) -> tuple[int, int]:
     trainings = sum(4 if "benchmark=transfer" in step.arguments else step.script == "train" for step in table.steps)
     return trainings, len(table.steps)
-
-
-def all_tables(scale: str) -> dict[str, Table]:
-    """Reads all tables at a scale."""
-    return {name: result for name, result in all_results(scale).items() if isinstance(result, Table)}
 
 
 def select_results(names: Sequence[str], scale: str) -> list[Table | Figure]:

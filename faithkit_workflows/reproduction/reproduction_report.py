@@ -88,10 +88,9 @@ def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> lis
     Args:
         without: The steps without results, with the reason.
     """
-    steps = {step.name: step for step in table.steps}
     part = describe_missing_data(table, place, without)
-    prompts = prompts_by_step(steps, place)
-    return [_compare(cell, steps, prompts, place, without, part) for cell in table.cells]
+    origins = trace_cells(table, place)
+    return [_compare(cell, *origin, place, without, part) for cell, origin in zip(table.cells, origins, strict=True)]
 
 
 def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]) -> str:
@@ -108,27 +107,27 @@ def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]
 
 def _compare(
     cell: Cell,
-    steps: Mapping[str, Step],
-    prompts_of: Mapping[str, str],
+    needed: Sequence[Step],
+    prompts: str,
+    replaced: str,
     place: Place,
     without: Mapping[str, str],
     part: str,
 ) -> Compared:
-    unparsed, prompts, stars = 0.0, "", ""
+    unparsed, stars = 0.0, ""
 
     def compared(verdict: str, why: str = "", ours: Estimate | None = None) -> Compared:
-        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed, stars=stars)
+        behind = "" if ours is None else prompts
+        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=behind, unparsed=unparsed, stars=stars)
 
     result = cell.result
     if result is None:
         return compared(NOT_RUN, cell.why)
-    needed = needed_steps(cell, steps)
     if reason := next((without[step.name] for step in needed if step.name in without), ""):
         return compared(NOT_RUN, reason)
     ours = result.read(place.folder(result.step))
     if ours is None:
         return compared(NOT_RUN, "our data or models have no such figure")
-    prompts = list_prompts(cell, needed, prompts_of)
     if isinstance(result, HumanScore):
         stars = result.read_stars(place.folder(result.step))
     if isinstance(result, Metric | Difference):
@@ -137,42 +136,29 @@ def _compare(
         return compared(NOT_COMPARABLE, f"{unparsed:.0%} of the replies could not be read as a verdict", ours)
     if cell.published is None:
         return compared(NOT_COMPARABLE, cell.why, ours)
-    if others := list_replacements(cell, needed, prompts_of, place):
-        return compared(NOT_COMPARABLE, "; ".join(others), ours)
+    if replaced:
+        return compared(NOT_COMPARABLE, replaced, ours)
     if part and result.exact:
         return compared(NOT_COMPARABLE, part, ours)
     return compared(compare_with_published(ours, cell.published, digits=cell.digits), ours=ours)
 
 
-def needed_steps(cell: Cell, steps: Mapping[str, Step]) -> list[Step]:
-    """Lists the steps behind the result of a cell."""
-    names = (getattr(cell.result, "step", None), getattr(cell.result, "before", None))
-    return sort_steps([name for name in names if name], steps)
+def trace_cells(table: Table, place: Place) -> Iterator[tuple[list[Step], str, str]]:
+    """Yields for each cell the steps behind its result, their prompts, and what replaces the paper's data and models.
 
-
-def prompts_by_step(steps: Mapping[str, Step], place: Place) -> dict[str, str]:
-    """Names the prompts of each step; files are read once for each."""
-    return {name: describe_prompts(step.arguments, place.prompts) for name, step in steps.items()}
-
-
-def list_prompts(cell: Cell, needed: Iterable[Step], prompts_of: Mapping[str, str]) -> str:
-    """Names the prompts behind the result of a cell; empty if it depends on none.
-
-    Args:
-        prompts_of: The prompts of each step.
+    The last is empty if the result can be compared with the paper's.
     """
-    if getattr(cell.result, "of_baseline", False):
-        return ""
-    return "; ".join(dict.fromkeys(filter(None, (prompts_of[step.name] for step in needed))))
-
-
-def list_replacements(cell: Cell, needed: Sequence[Step], prompts_of: Mapping[str, str], place: Place) -> list[str]:
-    """Lists what replaces data, models and prompts of the paper; nothing if the result can be compared."""
-    others = _embedded(needed, place)
-    if not getattr(cell.result, "of_baseline", False):
-        others += [step.stand_in for step in needed if step.stand_in]
-        others += [f"{OURS} in place of the paper's"] * (OURS in list_prompts(cell, needed, prompts_of))
-    return list(dict.fromkeys(others))
+    steps = {step.name: step for step in table.steps}
+    prompts_of = {name: describe_prompts(step.arguments, place.prompts) for name, step in steps.items()}
+    for cell in table.cells:
+        names = (getattr(cell.result, "step", ""), getattr(cell.result, "before", ""))
+        needed = sort_steps(filter(None, names), steps)
+        replaced, prompts = _embedded(needed, place), dict[str, None]()
+        if not getattr(cell.result, "of_baseline", False):
+            prompts = dict.fromkeys(prompts_of[step.name] for step in needed if prompts_of[step.name])
+            replaced += [step.stand_in for step in needed if step.stand_in]
+            replaced += [f"{OURS} in place of the paper's"] * (OURS in prompts)
+        yield needed, "; ".join(prompts), "; ".join(dict.fromkeys(replaced))
 
 
 def _embedded(steps: Iterable[Step], place: Place) -> list[str]:
@@ -217,7 +203,11 @@ def build_comparison_table(table: Table, found: list[Compared], part: str, dropp
             if one.ours is not None:
                 mark = f" ({reasons.index(one.why) + 1})" if one.why else ""
                 named, row = "" if one.cell.row == row else one.cell.row, one.cell.row
-                yield named, one.cell.column, _ours(one), _paper(one.cell), one.verdict + mark
+                digits, published = one.cell.digits, one.cell.published
+                paper = "-" if published is None else f"{published:,.{digits}f}{one.cell.stars}"
+                ours = format_metric(one.ours, digits=digits if one.ours.low is None else max(digits, 1)) + one.stars
+                ours = "-" if one.unparsed > TOO_MANY_UNPARSED else ours
+                yield named, one.cell.column, ours, paper, one.verdict + mark
 
     title, lines = f"{table.name}: {table.title}", (*_caption_lines(table, found, reasons, part), *dropped)
     lines = (*lines, f"in all: {count_verdicts(found)}")
@@ -243,18 +233,6 @@ def _caption_lines(table: Table, found: list[Compared], reasons: list[str], part
 def count_verdicts(found: list[Compared]) -> str:
     """Counts the verdicts."""
     return ", ".join(f"{number} {name}" for name, number in Counter(one.verdict for one in found).items())
-
-
-def _ours(one: Compared) -> str:
-    ours, digits = one.ours, one.cell.digits
-    assert ours is not None
-    if one.unparsed > TOO_MANY_UNPARSED:
-        return "-"
-    return format_metric(ours, digits=digits if ours.low is None else max(digits, 1)) + one.stars
-
-
-def _paper(cell: Cell) -> str:
-    return "-" if cell.published is None else f"{cell.published:,.{cell.digits}f}{cell.stars}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,19 +387,14 @@ def _describe_hardware(steps: Sequence[Step], place: Place) -> Iterator[str]:
 
 def describe_comparability(table: Table, place: Place) -> str:
     """Counts the cells that could be compared with the paper, and names what prevents the others."""
-    steps = {step.name: step for step in table.steps}
-    blocked: Mapping[str, str] = dict(find_blocked_steps(steps.values(), place))
+    blocked = dict(find_blocked_steps(table.steps, place))
     reasons: Counter[str] = Counter()
-    prompts = prompts_by_step(steps, place)
-    comparable = 0
-    for cell in table.cells:
-        needed = needed_steps(cell, steps)
-        missing = [blocked[step.name] for step in needed if step.name in blocked]
+    for cell, (needed, _, replaced) in zip(table.cells, trace_cells(table, place), strict=True):
+        missing = next((blocked[step.name] for step in needed if step.name in blocked), "")
         if cell.result is None or cell.published is None:
             reasons[cell.why or NOT_PUBLISHED] += 1
-        elif others := missing[:1] or list_replacements(cell, needed, prompts, place):
-            reasons["; ".join(others)] += 1
-        else:
-            comparable += 1
+        elif missing or replaced:
+            reasons[missing or replaced] += 1
+    comparable = len(table.cells) - reasons.total()
     shown = f"{comparable} of {len(table.cells)} figures"
     return "; ".join([shown, *(f"{number} not: {reason}" for reason, number in reasons.most_common(MAX_REASONS))])

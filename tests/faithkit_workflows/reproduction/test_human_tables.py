@@ -8,10 +8,11 @@ import pytest
 
 from construction.annotation.schemes import SCHEMES
 from faithkit_workflows import reproduce
-from faithkit_workflows.reproduction.paper_tables import all_tables, steps_of
+from faithkit_workflows.reproduction.paper_tables import steps_of
 from faithkit_workflows.reproduction.reproduction_report import write_table
 from faithkit_workflows.reproduction.table_steps import PAPER, Place
 from tests.construction.annotated import exported
+from tests.faithkit_workflows.reproduction.test_tables import all_tables
 from tests.running import compose
 
 

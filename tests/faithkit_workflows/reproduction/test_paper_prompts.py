@@ -8,7 +8,7 @@ import pytest
 import judge
 from faithkit_workflows import reproduce
 from faithkit_workflows.reproduction.cells import NOT_COMPARABLE, WITHIN, Cell, Metric, Table
-from faithkit_workflows.reproduction.paper_tables import all_steps, all_tables
+from faithkit_workflows.reproduction.paper_tables import all_steps
 from faithkit_workflows.reproduction.reproduction_report import build_comparison_table, compare_table
 from faithkit_workflows.reproduction.table_steps import (
     FOLDERS,
@@ -21,6 +21,7 @@ from faithkit_workflows.reproduction.table_steps import (
     step_arguments,
 )
 from tests.faithkit_workflows.reproduction.test_running import refusal
+from tests.faithkit_workflows.reproduction.test_tables import all_tables
 from tests.running import compose
 
 ASKED = Step(

@@ -23,7 +23,6 @@ from faithkit_workflows.reproduction.paper_tables import (
     Fields,
     all_results,
     all_steps,
-    all_tables,
     list_names,
     select_scale,
     steps_of,
@@ -38,6 +37,10 @@ SETTINGS = {
     "construct": "faithkit_workflows.settings.construction:ConstructSettings",
 }
 SCALES = (LOCAL, PAPER)
+
+
+def all_tables(scale: str) -> dict[str, Table]:
+    return {name: result for name, result in all_results(scale).items() if isinstance(result, Table)}
 
 
 def every_step(scale: str) -> list[Step]:
@@ -216,9 +219,9 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
             "",
         ),
         ("halludial", "    dataset: halludial", "    datset: halludial", "steps.halludial_3", "datset", "dataset"),
-        ("figures", "drawing: recalls", "drawing: recall", "figures.ragtruth_figure_4", "no drawing recall", "recalls"),
+        ("plots", "drawing: recalls", "drawing: recall", "figures.ragtruth_figure_4", "no drawing recall", "recalls"),
         (
-            "figures",
+            "plots",
             "table: ragtruth_6",
             "table: ragtruth_16",
             "figures.ragtruth_figure_4",
@@ -226,10 +229,10 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
             "ragtruth_6",
         ),
         (
-            "figures",
+            "plots",
             "    plot: types.png\n",
             "    plot: a.png\n    plot: b.png\n",
-            "figures.yaml",
+            "plots.yaml",
             "key plot is repeated",
             "",
         ),
@@ -254,7 +257,7 @@ def test_the_table_of_extending_is_read(tmp_path: Path) -> None:
     (example,) = map(yaml.safe_load, blocks("docs/extending.md", "yaml"))
     for name in FILES:
         written = yaml.safe_load((FOLDER / f"{name}.yaml").read_text("utf-8"))
-        if name == "figures":
+        if name == "plots":
             written = {**written, "steps": written["steps"] | example["steps"], "tables": example["tables"]}
         (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(written, sort_keys=False), "utf-8")
     for scale in SCALES:
