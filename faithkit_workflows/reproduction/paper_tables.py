@@ -9,7 +9,7 @@ The files lie next to the published figures, in faithkit/published/; docs/extend
     figures    keys of Figure; `table`, if it shows the systems of a table
 
 A value that depends on the scale is written as `{local: ..., paper: ...}`, and a list within a list is joined to it.
-Texts with `{field}` are filled with the fields of an element of `each`, or of a row: `{field!k}` as in names of metrics,
+Texts with `{field}` are filled with the fields of an element of `each`, or of a row: `{field!k}` as in metrics' names,
 `{field!l}` in lower case.
 """
 
