@@ -184,7 +184,7 @@ def best_sentences(knowledge: str, response: str, max_words: int) -> str:
 
 
 def positions(tokens: Sequence[str]) -> dict[str, int]:
-    """Maps each distinct token to an integer whose bit i is set where the token is at place i."""
+    """Maps each distinct token to a bit mask: bit i is 1 if the token stands at index i."""
     places: dict[str, int] = {}
     for i, token in enumerate(tokens):
         places[token] = places.get(token, 0) | 1 << i

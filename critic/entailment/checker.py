@@ -1,7 +1,7 @@
 """Defines `EntailmentChecker`: windows of a document times claims of a response, and how their scores are combined.
 
 Documents are divided into windows and responses into claims as the packages of known detectors do. Their rules count
-sentences of nltk's Punkt, whose English parameters are the local weights `punkt`.
+sentences as nltk's Punkt splits them; its English parameters are read from the local weights `punkt`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -91,7 +91,7 @@ def _fill_with_lines(document: str, size: int, count: Count) -> list[str]:
 def _fill_with_sentences(document: str, size: int, count: Count) -> list[str]:
     """Fills windows with whole sentences, one a line; before a first sentence that is too long there is an empty one.
 
-    The empty window is the original's, whose score it can decide.
+    The original package also scores this empty window, and the result can change with it.
     """
     windows = [LINE_BREAK.join(part).strip(LINE_BREAK) for part in _fill(split_sentences(document), size, count)]
     return [*windows[:-1], *(window.replace(" \n ", LINE_BREAK).strip() for window in windows[-1:])]

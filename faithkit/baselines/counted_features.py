@@ -101,7 +101,7 @@ class CountedFeatures:
             learning_rate=0.06, max_iter=120, max_leaf_nodes=12, min_samples_leaf=20, l2_regularization=1.0,
             early_stopping=False, random_state=seed,
         )  # fmt: skip
-        # Threads wait longer for each other than few rows take, above all beside those of torch.
+        # On few rows, synchronizing threads takes longer than the work, above all when torch has threads too.
         with threadpool_limits(1 if len(rows) < SMALL else None, user_api="openmp"):
             return cls(trees.fit(features, gold[rows]))
 

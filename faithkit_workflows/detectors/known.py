@@ -41,7 +41,7 @@ from judge.prompt import PromptTemplate
 from judge.reply import read_pattern
 
 SERVERS = ("http://", "https://")
-REQUESTS_AT_ONCE = 256  # responses whose requests are made together
+REQUESTS_AT_ONCE = 256  # responses per batch of requests
 
 
 class KnownLoader:

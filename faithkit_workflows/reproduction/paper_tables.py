@@ -100,7 +100,7 @@ class Part:
         fields: Further fields of a row: a text, or the column and the texts for its values; other values have the text
             of `else`, or stay as they are.
         step: The step of all results.
-        before: A step whose result is subtracted.
+        before: Another step; each cell is the result of `step` minus the result of this one.
         rows: Other rows than the published ones: those of the steps of this name, or a list.
         compute: A function of COMPUTATIONS, which changes the rows.
         digits: The decimal digits; by default those of the published column.

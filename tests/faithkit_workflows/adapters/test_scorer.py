@@ -78,8 +78,8 @@ def test_a_threshold_changes_the_label_alone(scorer: FaithfulnessScorer) -> None
 
 
 def test_a_judge_without_a_probability_counts_by_its_label_and_an_unreadable_reply_has_no_score() -> None:
-    told = Judge(SetEngine(weighs=lambda prompt: {"Yes": 0.9, "No": 0.1})).judge(PASSAGES, UNSUPPORTED)
-    assert to_score(told) == pytest.approx(0.1)
+    weighed = Judge(SetEngine(weighs=lambda prompt: {"Yes": 0.9, "No": 0.1})).judge(PASSAGES, UNSUPPORTED)
+    assert to_score(weighed) == pytest.approx(0.1)
     silent = Judge(SetEngine(problem=lambda prompt: "down")).judge(PASSAGES, UNSUPPORTED)
     assert to_score(silent) is None and describe(silent) == "unparsed"
 
