@@ -133,7 +133,7 @@ def test_metadata_names_what_is_known(weights: str, datasets: list[str], expecte
     origin = {"config": {"model": {"weights": weights}}, "data": {"sizes": {"train": dict.fromkeys(datasets, 9)}}}
     sidecar = Sidecar(kind="judge", labels=[], layout={}, thresholds={}, origin=origin)
     text = model_card(Card(title="A", purpose="B", usage="C", pipeline=None, limits=()), sidecar, {})
-    data = ModelCard(text).data
+    data: Any = ModelCard(text).data
     assert (data.license, data.base_model, data.language, data.datasets) == expected
     assert f"- `{weights}`: " in text
 

@@ -194,7 +194,7 @@ def answers(model: Any, encoder: TurnEncoder, decoding: Decoding, batch_size: in
         decoder_prefix=encoder.decoder_prefix,
         batch_size=batch_size,
     )
-    engine.read_tokens = 24  # prompts of other lengths are read apart
+    engine.reader.pass_tokens = 24  # prompts of other lengths are read apart
     contexts = encoder.contexts(ROWS, Counter())
     said = engine.generate([Prompt(row.id, contexts.row(place)) for place, row in enumerate(ROWS)], decoding)
     return {(one.id, one.sample): (one.ids, round(one.logprob, 3)) for one in said}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from data_modules.build import build_data, build_mix
+from data_modules.data_options import GIVEN, NEGATIVE_KINDS
 from data_modules.negatives import make
 from data_modules.negatives.make import (
-    KINDS,
     MAX_WORDS,
     OTHER,
     VERBATIM,
@@ -43,7 +43,7 @@ def test_texts_are_distinct_and_never_the_response() -> None:
     for one, texts, kinds in zip(examples, made.texts, made.kinds, strict=True):
         keys = [text_key(text) for text in (*texts, one.response)]
         assert len(set(keys)) == len(keys) and len(texts) == len(kinds) <= 6
-    assert {kind for kinds in made.kinds for kind in kinds} == set(KINDS) - {"given"}
+    assert {kind for kinds in made.kinds for kind in kinds} == set(NEGATIVE_KINDS) - {GIVEN}
     of_kind = Counter(kind for kinds in made.kinds for kind in kinds)
     assert {f"negatives: {kind}": count for kind, count in of_kind.items()}.items() <= made.counts.items()
 

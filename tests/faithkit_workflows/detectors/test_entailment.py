@@ -1,6 +1,7 @@
 """Critics and NLI models give the same three probabilities."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,7 +34,7 @@ def nli_folder(tmp_path_factory):
 
 
 def test_an_nli_model_is_read_by_its_labels_and_equal_in_any_batch(nli_folder):
-    model = load_entailment(str(nli_folder), device="cpu")
+    model: Any = load_entailment(str(nli_folder), device="cpu")
     together = model.entailment(PREMISES, HYPOTHESES)
     alone = np.concatenate([model.entailment([p], [h]) for p, h in zip(PREMISES, HYPOTHESES, strict=True)])
     assert together.sum(axis=1) == pytest.approx(np.ones(4)) and together == pytest.approx(alone, abs=1e-5)
@@ -44,7 +45,7 @@ def test_an_nli_model_is_read_by_its_labels_and_equal_in_any_batch(nli_folder):
 
 
 def test_of_a_long_premise_the_window_that_entails_most_decides(nli_folder):
-    model = load_entailment(str(nli_folder), device="cpu")
+    model: Any = load_entailment(str(nli_folder), device="cpu")
     premise = " ".join(PREMISES)  # windows that differ
     found = model.entailment([premise], [HYPOTHESES[1]])[0]
     columns = model.encoder.encode_texts([premise], [HYPOTHESES[1]])

@@ -1,6 +1,7 @@
 """The whole round of human annotation: a project, its export, decisions, a benchmark that is read, and agreement."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -147,9 +148,9 @@ def test_human_scores_of_systems_are_compared(rows, tmp_path, capsys):
     given = []
     for task in tasks:
         good = task["data"]["row"].endswith("@good")
-        answers = {"interpretable": "Yes", "faithful": "Faithful" if good else "Hallucination"}
-        results = [
-            {"from_name": name, "type": "choices", "value": {"choices": [label]}} for name, label in answers.items()
+        replies = {"interpretable": "Yes", "faithful": "Faithful" if good else "Hallucination"}
+        results: list[dict[str, Any]] = [
+            {"from_name": name, "type": "choices", "value": {"choices": [label]}} for name, label in replies.items()
         ]
         results.append({"from_name": "cooperative", "type": "rating", "value": {"rating": 4 if good else 2}})
         given.append([(1, results), (2, results)])

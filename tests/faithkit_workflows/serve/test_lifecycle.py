@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_a_checkpoint_is_replaced_while_requests_are_served(default_file: Path, 
             from faithkit_workflows.detectors.loading import load_checkpoint
 
             del changed
-            detector = load_checkpoint({"checkpoint": f"default:{default_file}", "precision": "32-true"}).detector
+            detector: Any = load_checkpoint({"checkpoint": f"default:{default_file}", "precision": "32-true"}).detector
             detector.model.with_threshold(0.123).write(served)
             server.process.send_signal(signal.SIGHUP)
             end = time.monotonic() + PATIENCE
