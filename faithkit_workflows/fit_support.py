@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from faithkit.cli import run_command
 from faithkit.errors import UserError
 from faithkit.packages import require
+from faithkit.records import HALLUCINATED
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ FOLDS, SEED = 5, 0
 MIN_GROUPS = 2 * FOLDS
 # The highest rate of false alarms of each aim but recall, and the lowest recall of that one.
 MAX_FALSE_ALARMS, MAX_FALSE_ALARMS_PRECISE, MIN_RECALL = 0.15, 0.05, 0.8
-VERSION = "3"
+VERSION = "4"
 CUTS = [number / 20 for number in range(2, 19)]  # span thresholds that are tried
 LICENCE = "Apache-2.0"  # of the rows that come with faithkit
 
@@ -110,7 +111,9 @@ def fit_detector(files: Sequence[str], licence: str) -> "WordModel":
             ],
             "threshold": f"best macro-F1 with at most {MAX_FALSE_ALARMS:.0%} false alarms, "
             + ("on folds of your rows" if files else "authors left out"),
-            "cross_validation": figures | _figures(scores, gold, threshold, held_examples),
+            "cross_validation": figures
+            | _figures(scores, gold, threshold, held_examples)
+            | {"values": count_values(held_examples, has_value)},
         },
     )
 
@@ -269,6 +272,37 @@ def _figures(
     }
 
 
+def count_values(examples: Sequence["Example"], marked: "NDArray[Any]") -> dict[str, dict[str, list[int]]]:
+    """Counts what the comparison of values alone finds, by file.
+
+    Wrong numbers, units and dates count if the context does not have the words of a wrong value in their order.
+
+    Args:
+        marked: Whether a response has an unsupported value [rows].
+    """
+    from critic.support.normal_forms import read_words
+    from critic.support.value_reader import read_values
+
+    def norms(text: str) -> str:
+        return f" {' '.join(word.norm for word in read_words(text))} "
+
+    counts: dict[str, dict[str, list[int]]] = {}
+    for example, is_marked in zip(examples, marked.tolist(), strict=True):
+        of_file = counts.setdefault(example.source, {"found": [0, 0], "false_alarms": [0, 0]})
+        key = "found" if example.label == HALLUCINATED else "false_alarms"
+        if key == "found" and example.meta.get("error") in ("number", "unit", "date"):
+            values = read_values(example.response)
+            wrong = [v for v in values if any(v.start < s.end and s.start < v.end for s in example.spans or ())]
+            known = norms(example.knowledge)
+            if all(norms(value.text) in known for value in wrong):
+                continue
+        elif key == "found":
+            continue
+        of_file[key][0] += is_marked
+        of_file[key][1] += 1
+    return counts
+
+
 def main(arguments: Sequence[str]) -> None:
     """Fits a detector, writes it, and prints its figures."""
     options = read_options(arguments)
@@ -283,6 +317,11 @@ def main(arguments: Sequence[str]) -> None:
     for aim, one in model.aims.items():
         print(f"aim={aim}: {one['threshold']:.3f}, recall {one['recall']:.1%}, false alarms {one['false_alarms']:.1%}")
     print(f"recall: {', '.join(f'{kind} {100 * share:.0f}%' for kind, share in figures['recall'].items())}")
+    for name, counts in figures["values"].items():
+        (found, wrong), (alarms, faithful) = counts["found"], counts["false_alarms"]
+        if wrong:
+            shown = f"{found} of {wrong} wrong values found that the context does not have"
+            print(f"values alone, {name}: {shown}; {alarms} of {faithful} faithful answers marked")
     print(f"fitted detector: {options.out}; use it as checkpoint=default:{options.out}")
 
 

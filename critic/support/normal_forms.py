@@ -28,7 +28,7 @@ CONTENT = frozenset({WORD, NAME, NUMBER, DATE, UNIT})
 UNKNOWN_UNIT = ""
 CURRENCIES = ("euro", "dollar", "sterling")  # may stand before their number
 
-_TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]")
+_TOKEN = re.compile(r"[Pp]er cent\b|\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)*|[$€£%°]")
 SENTENCE_END = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+")
 _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?")
 _BREAKS = frozenset(",;:()|")  # marks that separate phrases
@@ -142,7 +142,7 @@ def _single_words(text: str) -> Iterator[Word]:
         end = found.end()
         kind, norm = _classify(found.group(), is_first, after_number and len(before) <= 1, behind)
         after_break = not _BREAKS.isdisjoint(before)
-        lower = found.group().lower().replace("’", "'")
+        lower = found.group().lower().replace("’", "'").replace("per cent", "percent")
         yield Word(found.start(), end, lower, norm, kind, sentence, after_break)
         is_first, after_number = False, kind == NUMBER
 
@@ -155,7 +155,7 @@ def _classify(token: str, is_first: bool, after_number: bool, behind: str) -> tu
         after_number: It follows a number closely.
         behind: The next character.
     """
-    lower, is_capitalised = token.lower().replace("’", "'"), token[0].isupper()
+    lower, is_capitalised = token.lower().replace("’", "'").replace("per cent", "percent"), token[0].isupper()
     if token[0].isdigit():
         return NUMBER, _normalise_digits(token)
     if lower in ("yes", "no") and is_first and behind in {",", ".", "!", ";", ""}:
@@ -166,7 +166,7 @@ def _classify(token: str, is_first: bool, after_number: bool, behind: str) -> tu
         if lower in values:
             return NUMBER, f"{values[lower]:g}"
     for dates in (_MONTHS, _WEEKDAYS):
-        if lower in dates and is_capitalised and not (lower == "may" and is_first):
+        if lower in dates and (is_capitalised or lower.endswith("day")) and not (lower == "may" and is_first):
             return DATE, dates[lower]
     if lower in _UNITS and (after_number or lower not in _AMBIGUOUS):
         return UNIT, _UNITS[lower]
@@ -199,7 +199,9 @@ def _join(last: Word, word: Word, text: str) -> Word | None:
     if word.lower in ("am", "pm"):
         return _time_of_day(last, word)
     first, second = _value(last.norm), _value(word.norm)
-    if word.kind != NUMBER or first is None or second is None or gap not in ("", " ", "-"):
+    if word.lower == "one" and gap == "-" and last.lower in _NUMBERS and first is not None and first >= 20:
+        return replace(last, end=word.end, norm=f"{first + 1:g}", lower=word.lower)  # forty-one
+    if word.kind != NUMBER or first is None or second is None or gap not in ("", " ", "-", "\u00a0", "\u202f"):
         return None
     if word.lower in _SCALES:
         return replace(last, end=word.end, norm=f"{first * second:.12g}")

@@ -16,37 +16,22 @@ An equal value can still be wrong: it may belong to another subject. Whether it 
 """
 
 import re
-from collections.abc import Sequence, Set
-from dataclasses import dataclass
-from itertools import pairwise, takewhile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 
-from critic.support.normal_forms import NAME, NUMBER, WORD, read_words
-from critic.support.value_reader import (
-    CODE,
-    DAY,
-    DURATION,
-    MONEY,
-    PLAIN,
-    RANGE_SIGNS,
-    SHARE,
-    TIME,
-    TITLE,
-    Parts,
-    Value,
-    read_values,
-)
+from critic.support.arithmetic import SMALL, TOLERANCE, Arithmetic, first_number, is_total
+from critic.support.date_reader import CODE, DAY, DURATION, MONEY, PLAIN, SHARE, TIME, TITLE, Parts, Value
+from critic.support.normal_forms import NAME, WORD, read_words
+from critic.support.value_reader import read_values
 
 EQUAL, COMPUTED, ASKED, DIFFERENT, ABSENT = "equal", "computed", "in the question", "different", "absent"
+_POUNDS = {"pound", "sterling"}  # of money, if the context says so
 UNSUPPORTED = frozenset({DIFFERENT, ABSENT})
 CALENDAR_DAYS = 30.44 * 24 * 60  # minutes of a month
-SMALL = 12  # counts up to this are often made by counting what the context lists
-TOLERANCE, ABOUT, MONTH_TOLERANCE = 1e-4, 0.1, 0.09  # two months are eight weeks
-_HALVES, _DOUBLES = (
-    frozenset({"half", "halve", "halved", "halves"}),
-    frozenset({"double", "doubles", "doubled", "twice", "both", "two"}),
-)
-_EACHES = frozenset({"each", "per", "times", "every", "apiece"})
-_CUES = _HALVES | _DOUBLES | _EACHES
+_SEASONS = {"spring": (3, 4, 5), "summer": (6, 7, 8), "autumn": (9, 10, 11), "winter": (12, 1, 2)}  # months
+ALIKE = 0.6  # of the letters of two names
+ABOUT, MONTH_TOLERANCE = 0.1, 0.09  # two months are eight weeks
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +58,21 @@ class Pair:
 def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     """Compares each value of an answer with those of its context; a value of the question is not judged."""
     known, asked = read_values(context), read_values(question) if question else ()
-    cues = _CUES & {word for text in (context, question, answer) for word in re.findall(r"[a-z]+", text.lower())}
+    arithmetic = Arithmetic([*known, *asked], context, f"{question} {answer}")
     values = read_values(answer)
     answered = {number for number, other in enumerate(known) if any(_is_same(value, other) for value in values)}
     free = [other for number, other in enumerate(known) if number not in answered]
-    pairs = (_compare(value, known, free, asked, context, question, cues) for value in values)
-    return [pair for pair in pairs if pair is not None]
+    pairs = (_compare(value, known, free, asked, context, question, arithmetic) for value in values)
+    found = [pair for pair in pairs if pair is not None]
+    parts = [pair.value for pair in found if not pair.is_unsupported]
+    spelled = _find_spelled_out(context, answer)
+    return [
+        replace(pair, relation=COMPUTED)
+        if pair.is_unsupported
+        and (is_total(pair.value, parts) or (pair.value.kind == TITLE and pair.value.start in spelled))
+        else pair
+        for pair in found
+    ]
 
 
 def _compare(
@@ -88,7 +82,7 @@ def _compare(
     asked: Sequence[Value],
     context: str,
     question: str,
-    cues: Set[str],
+    arithmetic: Arithmetic,
 ) -> Pair | None:
     """Compares one value; None if nothing follows from it: a small count, or an ordinal of something else."""
     alike = [other for other in known if _is_comparable(value, other)]
@@ -106,19 +100,40 @@ def _compare(
     rivals = [other for other in alike if other.kind == value.kind and _is_rival(value, other)]
     rivals.sort(key=lambda other: (-len(heads & other.heads), other.name != value.name, other.start))
     closest = next((other for other in rivals if other in free), None)  # not one that the answer has too
+    if value.kind == TITLE and closest is not None and not _is_spelled_alike(value.text, closest.text):
+        closest = None  # another name says nothing about this one
     shares_head = closest is not None and bool(heads & closest.heads)
-    if not value.is_unit and (_is_inside_range(value, alike, context) or _is_computed(value, [*known, *asked], cues)):
+    if arithmetic.gives(value):
         return Pair(value, COMPUTED, closest, shares_head)
     is_count = value.kind == PLAIN and isinstance(value.amount, float) and value.amount <= SMALL
     if (is_count or value.is_ordinal) and not any(_counts_the_same(value, other) for other in rivals):
         return None
     if value.is_unit and not shares_head and any(one.text.endswith("ly") for one in (value, *rivals[:1])):
         return None  # "the monthly period" is no rate
+    is_loose = (value.is_unit and not rivals) or value.text.lower().startswith(
+        "half "
+    )  # "twice a day", "half a century"
+    if value.kind == DURATION and is_loose and not shares_head:
+        return None  # these are often an inference: as many were right as wrong
     is_season = isinstance(value.amount, tuple) and bool(value.amount[4])
     is_between = value.kind == DURATION and any(other.kind in (DAY, TIME) for other in known)  # of two dates or times
     if not rivals and (is_season or is_between):
         return None
     return Pair(value, DIFFERENT if rivals else ABSENT, closest, shares_head)
+
+
+def _find_spelled_out(context: str, answer: str) -> set[int]:
+    """Finds the characters of names in an answer whose initials are an abbreviation of the context, as FLSA."""
+    short = set(re.findall(r"\b[A-Z]{2,6}(?=s?\b)", context))
+    found: set[int] = set()
+    for run in re.finditer(r"[A-Z][\w'-]*(?: (?:of |and |the |for )*[A-Z][\w'-]*)+", answer):
+        initials = "".join(re.findall(r"\b[A-Z]", run.group()))
+        found |= {*range(*run.span())} if any(letters in initials for letters in short) else set()
+    return found
+
+
+def _is_spelled_alike(name: str, other: str) -> bool:
+    return SequenceMatcher(None, name.lower(), other.lower()).ratio() > ALIKE
 
 
 def _content_norms(text: str) -> frozenset[str]:
@@ -128,7 +143,12 @@ def _content_norms(text: str) -> frozenset[str]:
 def _occurs(value: Value, text: str) -> bool:
     """Whether an identifier, or the beginning of a name, is anywhere in a text."""
     if value.kind == TITLE:
-        return value.text.lower().removesuffix("'s")[:5] in text.lower()
+        name = value.text.lower().removesuffix("'s")
+        people = re.fullmatch(r"(\w{3,})(?:ese|ian|ish|an|ch)s?", name)  # Irish, Chinese
+        stems = {people[1] if people else name, name.removesuffix("land") if len(name) > 6 else name}
+        if value.text.isupper() and name in "".join(word.lower[0] for word in read_words(text)):
+            return True  # the initials of words, as BJT of "bipolar junction transistor"
+        return name[:5] in text.lower() or any(re.search(rf"\b{re.escape(stem)}", text.lower()) for stem in stems)
     return str(value.amount) in re.sub(r"[\W_]", "", text).lower()
 
 
@@ -159,6 +179,8 @@ def _is_comparable(value: Value, other: Value) -> bool:
             value.unit.startswith("degree") and other.unit.startswith("degree") and "degree" in (value.unit, other.unit)
         )
         return value.unit == other.unit or value.kind in (DAY, DURATION, MONEY) or degrees
+    if {value.name, other.name} == _POUNDS:
+        return True
     kinds = {value.kind, other.kind}
     return PLAIN in kinds and CODE not in kinds and not (value.is_unit or other.is_unit)
 
@@ -171,6 +193,8 @@ def _is_equal(value: Value, other: Value) -> bool:
         return value.amount in other.amount[:3]
     if isinstance(value.amount, str) or isinstance(other.amount, str):
         return value.amount == other.amount
+    if {value.name, other.name} == _POUNDS:
+        return first_number(value.text) == first_number(other.text)
     if TIME in (value.kind, other.kind) and value.kind != other.kind:  # open from 8 to 17
         time, number = (value, other) if value.kind == TIME else (other, value)
         assert isinstance(number.amount, float), "dates and codes are compared above"
@@ -179,7 +203,7 @@ def _is_equal(value: Value, other: Value) -> bool:
         bare, full = (value, other) if value.kind == PLAIN else (other, value)
         is_age = bare is not value and full.name == "year"  # adults over 18
         has_unit = full.name in bare.noun or (bare.is_open and not bare.is_ordinal and (bare is value or is_age))
-        return has_unit and _first_number(full.text) == bare.amount
+        return has_unit and first_number(full.text) == bare.amount
     if (value.is_unit or other.is_unit) and value.unit != other.unit:
         return False
     mine: float = value.amount
@@ -196,14 +220,14 @@ def _is_equal(value: Value, other: Value) -> bool:
         tolerance = MONTH_TOLERANCE
     if abs(mine - its) <= tolerance * abs(its):
         return True
-    if value.is_unit or other.is_unit or value.is_ordinal or TIME in (value.kind, other.kind):
+    if value.is_unit or other.is_unit or (value.is_ordinal and value.kind == PLAIN) or TIME in (value.kind, other.kind):
         return False
     if value.approximation == "about" and abs(mine - its) <= ABOUT * abs(its):
         return True
     is_rounder = len(_digits(value.amount)) < len(_digits(other.amount))
-    if is_rounder and value.approximation == "above" and 0.75 * its <= mine <= its:
+    if is_rounder and value.approximation == "above" and 0.9 * its <= mine <= its:
         return True
-    if is_rounder and value.approximation == "below" and its <= mine <= 1.3 * its:
+    if is_rounder and value.approximation == "below" and its <= mine <= 1.2 * its:
         return True
     return _is_rounded(mine, its)
 
@@ -217,7 +241,13 @@ def _is_date_of(date: Parts, other: float | str | Parts) -> bool:
         return False
     has_parts = any(part is not None for part in parts)
     is_same = all(part is None or part == its for part, its in zip(parts, other[1:], strict=True))
-    return is_same and (has_parts or other[0] is not None)
+    if is_same and (has_parts or other[0] is not None):
+        return True
+    _, month, day, *_ = other  # spring is in May, and before April until 31 March
+    if parts[3] and isinstance(month, int):
+        return month in _SEASONS[str(parts[3])]
+    is_month = isinstance(parts[0], int) and not any(parts[1:])
+    return is_month and isinstance(month, int) and isinstance(day, int) and day >= 30 and parts[0] == month % 12 + 1
 
 
 def _is_rounded(value: float, exact: float) -> bool:
@@ -233,71 +263,3 @@ def _is_rounded(value: float, exact: float) -> bool:
 def _digits(amount: float) -> str:
     """Returns the significant digits of a number."""
     return f"{amount:.10g}".replace(".", "").strip("0")
-
-
-def _is_inside_range(value: Value, alike: Sequence[Value], context: str) -> bool:
-    """Whether the value lies between the ends of a range of the context, as 30 in "20 to 60 mm"."""
-    if not isinstance(value.amount, float):
-        return False
-    ordered = sorted((other for other in alike if isinstance(other.amount, float)), key=lambda other: other.start)
-    for low, high in pairwise(ordered):
-        between = context[low.end : high.start].strip().lower()
-        is_range = (
-            between in RANGE_SIGNS
-            or between == "to"
-            or (between == "and" and "between" in context[max(0, low.start - 9) : low.start].lower())
-        )
-        if (
-            is_range
-            and isinstance(low.amount, float)
-            and isinstance(high.amount, float)
-            and low.amount < value.amount < high.amount
-        ):
-            return True
-    return False
-
-
-def _is_computed(value: Value, given: Sequence[Value], cues: Set[str]) -> bool:
-    """Whether one sum, difference or product of values of the context, in the same unit, gives the value.
-
-    Args:
-        cues: The words of context, question and answer: a product needs "each", "per" or "times", a half "half".
-    """
-    if not isinstance(value.amount, float) or value.is_ordinal or (value.kind == PLAIN and value.amount <= SMALL):
-        return False
-    alike = [v for v in given if v.kind == value.kind and v.name == value.name and not v.is_unit and not v.is_ordinal]
-    numbers = [(v.amount, v.sentence) for v in alike if isinstance(v.amount, float)]
-    found = [100 - amount for amount, _ in numbers] if value.kind == SHARE else []
-    if value.kind != SHARE or value.noun & {"point"}:
-        for place, (one, sentence) in enumerate(numbers):
-            near = takewhile(lambda number, last=sentence + 1: number[1] <= last, numbers[place + 1 :])  # type: ignore[misc]
-            found += [result for other, _ in near for result in (one + other, abs(one - other))]
-    if _HALVES & cues:
-        found += [amount / 2 for amount, _ in numbers]
-    if _DOUBLES & cues and value.kind != DURATION:
-        found += [2 * amount for amount, _ in numbers]
-    if _EACHES & cues and value.kind not in (SHARE, DURATION):
-        others = (v for v in given if v.kind not in (SHARE, DAY, TIME, CODE, TITLE) and v.name != value.name)
-        counts = {count for v in others if (count := _first_number(v.text)) is not None and count > 1}
-        found += [
-            amount * round(value.amount / amount)
-            for amount, _ in numbers
-            if amount and round(value.amount / amount) in counts
-        ]
-    times = (
-        [v.amount for v in given if v.kind == TIME and isinstance(v.amount, float)] if value.kind == DURATION else []
-    )
-    found += [(two - one) % 1440 for one, two in pairwise(times)]
-    return any(_close(value.amount, result) for result in found)
-
-
-def _close(one: float, other: float) -> bool:
-    return other != 0 and abs(one - other) <= TOLERANCE * abs(other)
-
-
-def _first_number(text: str) -> float | None:
-    found = next((word for word in read_words(text) if word.kind == NUMBER), None)
-    try:
-        return float(found.norm) if found else None
-    except ValueError:
-        return None

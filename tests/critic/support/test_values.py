@@ -108,3 +108,53 @@ def test_a_context_supports_itself(text: str) -> None:
 )
 def test_a_currency_belongs_to_one_number(text: str, amounts: list[float]) -> None:
     assert [value.amount for value in read_values(text)] == amounts
+
+
+@pytest.mark.parametrize(
+    ("context", "answer"),
+    [
+        ("No more than 10 hours a week and 120 a year.", "At most 120 hours a year."),
+        ("He sued for 5,000 euros; the court gave him 2,000, since he was to blame.", "He was given 2,000 euros."),
+        (
+            "The first 12 weeks are paid in full, the next 8 at 60 percent.",
+            "20 weeks: twelve with full pay and eight less.",
+        ),
+        ("The rent went up from 11.80 to 12.40 euros.", "It rose by 60 cents."),
+        ("Trains 1,500 euros, buses 800 euros.", "Trains cost 700 more."),
+        ("The ride takes 3 h 20 min.", "It takes 200 minutes."),
+        ("Open until 7 pm, from May two hours longer.", "In May it closes at 9 pm."),
+        ("The course runs from 4 March to 28 November.", "It takes almost nine months."),
+        ("Repaid in 60 equal monthly instalments.", "It runs for five years."),
+        ("Days must be taken by 31 March.", "Take them before April."),
+        ("They arrive in May.", "They come in spring."),
+        ("The hearing is on Monday, the verdict follows two days later.", "The verdict is on Wednesday."),
+        ("In cities the number fell by a fifth.", "Cities lost 20 per cent."),
+        ("It costs £18,000.", "It costs 18,000 pounds."),
+        ("Children under 16 pay nothing.", "It is free up to the age of fifteen."),
+        ("41,200 flats were built.", "A little over forty-one thousand flats were built."),
+        ("Gifts may be worth 40 euros per person and year.", "Forty euros a year."),
+        ('Up to ten "keep in touch" days are possible.', "Up to ten days."),
+        ("The project may lose 5 mln bucks on friday.", "It may lose 5 million dollars on Friday."),
+        ("Workers have overtime under the FLSA.", "It is due under the Fair Labor Standards Act."),
+        ("The bipolar junction transistor is small.", "The BJT is small."),
+        ("Finnish law applies to 3 cases.", "The law of Finland applies. See passage 7. Step 9: Wait."),
+    ],
+)
+def test_what_the_context_implies_is_supported(context: str, answer: str) -> None:
+    assert not [pair for pair in compare_values(context, answer) if pair.is_unsupported]
+
+
+@pytest.mark.parametrize(
+    ("context", "answer", "wrong"),
+    [
+        ("The dose is 250 mg twice a day for two weeks.", "Take it for two days.", "two days"),
+        ("Tuesday is an office day.", "The office day is Wednesday.", "Wednesday"),
+        ("Kept for 30 days, with Pro for 180 days.", "Kept for 30 weeks.", "30 weeks"),
+        ("Updates end on 30 June 2026.", "Updates end on 30 December 2026.", "30 December 2026"),
+        ("A thousand people came, half of them in March.", "Three thousand people came.", "Three thousand"),
+        ("1. Owners pay 150 euros. 2. It is valid for 2 years.", "It is valid for two months.", "two months"),
+        ("Two members cook. The radiator starts below 5 degrees.", "It starts below 10 degrees.", "10 degrees"),
+    ],
+)
+def test_what_only_looks_computed_is_not(context: str, answer: str, wrong: str) -> None:
+    assert [pair.value.text for pair in compare_values(context, answer) if pair.is_unsupported] == [wrong]

@@ -1,0 +1,257 @@
+"""Decides whether a value of an answer follows from those of its context by one step of arithmetic.
+
+    The first 12 weeks are paid in full, the next 8 at 60 percent.     20 weeks, 12 + 8 weeks
+    From 11.80 to 12.40 euros per square metre.                        60 cents, 12.40 - 11.80 euros
+    Open until 7 pm, from May two hours longer.                        9 pm, 7 pm + 2 hours
+    From May until August; 60 monthly instalments.                     three months; five years
+
+>>> from critic.support.value_reader import read_values
+>>> context = "The ride takes 3 h 20 min."
+>>> Arithmetic(read_values(context), context, "").gives(read_values("200 minutes")[0])
+True
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from itertools import combinations, pairwise
+
+from critic.support.date_reader import (
+    CODE,
+    DAY,
+    DURATION,
+    MONEY,
+    PLAIN,
+    RANGE_SIGNS,
+    SHARE,
+    TIME,
+    TITLE,
+    WEEKDAYS,
+    Parts,
+    Value,
+)
+from critic.support.normal_forms import NUMBER, convert, read_words
+
+SMALL = 12  # counts up to this are often made by counting what the context lists
+DAY_MINUTES, SOME_YEAR = 24 * 60, 2001
+TOLERANCE = 1e-4
+_HALVES = frozenset({"half", "halve", "halved", "halves"})
+_DOUBLES = frozenset({"double", "doubles", "doubled", "twice", "both"})
+_EACHES = frozenset({"each", "per", "times", "every", "apiece"})
+_MORE = frozenset("more less fewer extra difference above below higher lower longer shorter later earlier".split())
+_REST = frozenset("other others rest remaining left lack".split())
+_SHIFTS = frozenset(
+    "before after later earlier longer shorter ahead ago next following previous within until by".split()
+)
+_NEXT_DAYS = frozenset("tomorrow yesterday next following previous before after eve".split())
+_CUES = _HALVES | _DOUBLES | _EACHES | _MORE | _SHIFTS | _NEXT_DAYS | _REST
+
+
+class Arithmetic:
+    """One step of arithmetic with the values of a context and a question.
+
+    A product needs a word such as "each" and a half "half" anywhere, the double "twice" in the same sentence or in the
+    answer, and a difference without a unit "more" in the answer.
+
+    Args:
+        given: The values of context and question.
+        context: The text that the first of them are from.
+        said: Question and answer.
+    """
+
+    def __init__(self, given: Sequence[Value], context: str, said: str):
+        self.given = [value for value in given if not (value.is_unit or value.is_ordinal or value.kind == TITLE)]
+        self.numbers = {_value(word.norm) for word in read_words(said) if word.kind == NUMBER}
+        self.context, self.said = context, {word.lower for word in read_words(said)} & _CUES
+        words = [word for word in read_words(context) if word.lower in _CUES]
+        self.cues = self.said | {word.lower for word in words}
+        self.cues_of: dict[int, set[str]] = {}  # by sentence
+        for word in words:
+            self.cues_of.setdefault(word.sentence, set()).add(word.lower)
+
+    def gives(self, value: Value) -> bool:
+        """Whether a value is inside a range of the context, or the result of one step."""
+        if isinstance(value.amount, tuple):
+            return any(_has_parts(other, value.amount) for other in self._dates())
+        amount = _base(value)
+        if amount is None or value.is_unit:
+            return False
+        if self._is_inside_range(value):
+            return True
+        if not value.is_ordinal and any(_is_limit(other, amount) for other in self.given if other.unit == value.unit):
+            return True
+        is_counted = value.is_ordinal or (value.kind == PLAIN and amount <= SMALL and not _REST & self.said)
+        return not is_counted and any(result and _is_close(amount, result) for result in self._results(value, amount))
+
+    def _is_inside_range(self, value: Value) -> bool:
+        """Whether the value lies between the ends of a range of the context, as 30 in "20 to 60 mm"."""
+        ends = [
+            other for other in self.given if other.kind in (value.kind, PLAIN) and other.unit in (value.unit, PLAIN)
+        ]
+        for low, high in pairwise(ends):
+            between = self.context[low.end : high.start].strip().lower()
+            opens = self.context[max(0, low.start - len("between ")) : low.start].lower()
+            if between in RANGE_SIGNS or between == "to" or (between == "and" and "between" in opens):
+                least, amount, most = (_base(end) or 0.0 for end in (low, value, high))
+                if least < amount < most:
+                    return True
+        return False
+
+    def _results(self, value: Value, amount: float) -> Iterator[float]:
+        """Yields what one step gives, in the unit of a value."""
+        if value.kind == PLAIN and (value.is_open or (_MORE | _REST) & self.said):  # 240 in total, 700 more
+            every = [(other, base) for other in self.given if (base := _base(other)) is not None]
+            for (first, one), (second, two) in _near(every):
+                if first.name == second.name:
+                    yield from (one + two, abs(one - two))
+        alike = [(other, base) for other in self.given if (base := _base(other, value)) is not None]
+        if value.kind == SHARE:
+            yield from (100 - number for _, number in alike)
+        if value.kind != SHARE or "point" in value.noun:
+            for (first, one), (second, two) in _near(alike):
+                names = {first.name, second.name} - {""}
+                if names <= {value.name} or value.kind == MONEY or second.start - first.end <= len(" and "):
+                    yield one + two
+                    if first.name == second.name or _MORE & self.said:
+                        yield abs(one - two)
+        for other, number in alike:
+            if other.name in ("", value.name):
+                yield from self._multiples(value, amount, other, number)
+        if value.kind == DURATION:
+            yield from self._durations(value)
+        elif value.kind == TIME:
+            yield from (
+                (one + sign * length) % DAY_MINUTES
+                for other, one in alike
+                for length in self._lengths_near(other, "time")
+                for sign in (1, -1)
+            )
+
+    def _lengths_near(self, value: Value, unit: str) -> Iterator[float]:
+        """Yields the durations of a date's sentence that say how far another date is."""
+        for other in self.given:
+            is_near = other.kind == DURATION and other.unit == unit and other.sentence == value.sentence
+            if (
+                is_near
+                and isinstance(other.amount, float)
+                and _SHIFTS & (self.cues_of.get(other.sentence, set()) | self.said)
+            ):
+                yield other.amount
+
+    def _dates(self) -> Iterator[Parts]:
+        """Yields the dates that are a duration of the context, or a day, before or after another."""
+        for other in self.given:
+            if not isinstance(other.amount, tuple):
+                continue
+            year, month, day, weekday, _ = other.amount
+            days = {round(length / DAY_MINUTES) for length in self._lengths_near(other, "time")}
+            days |= {1} if _NEXT_DAYS & (self.cues_of.get(other.sentence, set()) | self.said) else set()
+            months = {round(length) for length in self._lengths_near(other, "calendar")}
+            for sign in (1, -1):
+                if weekday in WEEKDAYS:
+                    place = WEEKDAYS.index(str(weekday))
+                    yield from ((None, None, None, WEEKDAYS[(place + sign * step) % 7], None) for step in days)
+                if isinstance(year, int) and month is None:
+                    yield from ((year + sign * (step // 12), None, None, None, None) for step in months if step >= 12)
+                if isinstance(month, int):
+                    for step in months:
+                        last = 12 * (year if isinstance(year, int) else SOME_YEAR) + month - 1 + sign * step
+                        yield (last // 12 if isinstance(year, int) else None, last % 12 + 1, day, None, None)
+                if isinstance(month, int) and isinstance(day, int):
+                    try:
+                        start = date(year if isinstance(year, int) else SOME_YEAR, month, day)
+                    except ValueError:  # 31 April
+                        continue
+                    for step in days:
+                        end = start + timedelta(days=sign * step)
+                        yield (end.year if isinstance(year, int) else None, end.month, end.day, None, None)
+
+    def _multiples(self, value: Value, amount: float, other: Value, number: float) -> Iterator[float]:
+        if _HALVES & self.cues:
+            yield number / 2
+        if value.kind != DURATION and (_DOUBLES & self.said or _DOUBLES & self.cues_of.get(other.sentence, set())):
+            yield 2 * number
+        if _EACHES & self.cues and value.kind not in (SHARE, DURATION):
+            kinds = (SHARE, DAY, TIME, CODE)
+            counts = {first_number(one.text) for one in self.given if one.kind not in kinds and one.name != value.name}
+            times = round(amount / number) if number else 0
+            if times > 1 and times in counts:
+                yield times * number
+            share = round(number / amount) if amount else 0
+            if 1 < share <= SMALL and _EACHES & self.said and share in self.numbers:
+                yield number / share
+
+    def _durations(self, value: Value) -> Iterator[float]:
+        """Yields durations between two times of day or two dates, and of a number of weekly or monthly steps."""
+        clock = [other.amount for other in self.given if other.kind == TIME and isinstance(other.amount, float)]
+        yield from ((two - one) % DAY_MINUTES for one, two in pairwise(clock))
+        for other in self.given:
+            if other.kind == PLAIN and isinstance(other.amount, float) and not other.is_open:
+                yield from (other.amount * convert(norm)[1] for norm in other.noun if convert(norm)[0] == value.unit)
+        dates = [other.amount for other in self.given if other.kind == DAY and isinstance(other.amount, tuple)]
+        for (_, from_month, from_day, *_), (_, to_month, to_day, *_) in pairwise(dates):
+            if not isinstance(from_month, int) or not isinstance(to_month, int):
+                continue
+            if value.unit == "calendar":
+                is_begun = isinstance(from_day, int) and isinstance(to_day, int) and to_day > from_day
+                yield from ((to_month - from_month) % 12, (to_month - from_month) % 12 + is_begun)
+            elif isinstance(from_day, int) and isinstance(to_day, int):
+                try:
+                    days = (date(SOME_YEAR, to_month, to_day) - date(SOME_YEAR, from_month, from_day)).days % 365
+                except ValueError:  # 31 April
+                    continue
+                yield from (days * DAY_MINUTES, (days + 1) * DAY_MINUTES)
+
+
+def _is_limit(limit: Value, amount: float) -> bool:
+    """Whether a whole number is the last one below a limit, or the first one above it, as 15 "under 16"."""
+    step = {"below": 1, "above": -1}.get(limit.approximation)
+    return step is not None and limit.kind == PLAIN and limit.amount == amount + step
+
+
+def _has_parts(found: Parts, wanted: Parts) -> bool:
+    return all(part is None or its in (part, None) for part, its in zip(wanted, found, strict=True)) and any(
+        part is not None and part == its for part, its in zip(wanted, found, strict=True)
+    )
+
+
+def is_total(value: Value, parts: Sequence[Value]) -> bool:
+    """Whether a value is the sum of parts that the answer gives, as in "20 weeks: twelve paid and eight unpaid"."""
+    alike = [part for part in parts if part.kind in (value.kind, PLAIN) and part.name in ("", value.name)]
+    numbers = [first_number(part.text) for part in alike]
+    return len(numbers) > 1 and None not in numbers and sum(filter(None, numbers)) == first_number(value.text)
+
+
+def first_number(text: str) -> float | None:
+    """Reads the first number of a text as it is written, in its own unit."""
+    return next((_value(word.norm) for word in read_words(text) if word.kind == NUMBER), None)
+
+
+def _value(norm: str) -> float | None:
+    try:
+        return float(norm)
+    except ValueError:  # a version
+        return None
+
+
+def _base(value: Value, of: Value | None = None) -> float | None:
+    """Returns the amount of a value, cents as parts of a euro or dollar; None of a date or an identifier.
+
+    Args:
+        of: Only if the value may have the unit of this one: a number without a unit takes one from its sentence.
+    """
+    if not isinstance(value.amount, float):
+        return None
+    if of is None or (value.kind, value.unit) == (of.kind, of.unit):
+        return value.amount / 100 if value.kind == MONEY and value.unit == "cent" else value.amount
+    if value.kind == MONEY and of.kind == MONEY and "cent" in (value.unit, of.unit):
+        return value.amount / 100 if value.unit == "cent" else value.amount
+    return value.amount * convert(of.name)[1] if value.is_open and of.name in value.noun else None
+
+
+def _near(alike: Sequence[tuple[Value, float]]) -> Iterator[tuple[tuple[Value, float], tuple[Value, float]]]:
+    """Yields two values of the same sentence, of one and the next, or of context and question."""
+    return (pair for pair in combinations(alike, 2) if pair[1][0].sentence - pair[0][0].sentence <= 1)
+
+
+def _is_close(one: float, other: float) -> bool:
+    return abs(one - other) <= TOLERANCE * abs(other)
