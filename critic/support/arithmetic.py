@@ -13,6 +13,7 @@ True
 
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
+from functools import cached_property
 from itertools import combinations, pairwise
 
 from critic.support.date_reader import (
@@ -60,13 +61,28 @@ class Arithmetic:
 
     def __init__(self, given: Sequence[Value], context: str, said: str):
         self.given = [value for value in given if not (value.is_unit or value.is_ordinal or value.kind == TITLE)]
-        self.numbers = {_value(word.norm) for word in read_words(said) if word.kind == NUMBER}
-        self.context, self.said = context, {word.lower for word in read_words(said)} & _CUES
-        words = [word for word in read_words(context) if word.lower in _CUES]
-        self.cues = self.said | {word.lower for word in words}
-        self.cues_of: dict[int, set[str]] = {}  # by sentence
-        for word in words:
-            self.cues_of.setdefault(word.sentence, set()).add(word.lower)
+        self.context, self.words_said = context, said
+
+    @cached_property
+    def numbers(self) -> set[float | None]:
+        return {_value(word.norm) for word in read_words(self.words_said) if word.kind == NUMBER}
+
+    @cached_property
+    def said(self) -> set[str]:
+        return {word.lower for word in read_words(self.words_said)} & _CUES
+
+    @cached_property
+    def cues(self) -> set[str]:
+        return self.said.union(*self.cues_of.values())
+
+    @cached_property
+    def cues_of(self) -> dict[int, set[str]]:
+        """The cues of the context, by sentence."""
+        cues: dict[int, set[str]] = {}
+        for word in read_words(self.context):
+            if word.lower in _CUES:
+                cues.setdefault(word.sentence, set()).add(word.lower)
+        return cues
 
     def gives(self, value: Value) -> bool:
         """Whether a value is inside a range of the context, or the result of one step."""

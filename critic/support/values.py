@@ -65,7 +65,8 @@ def compare_values(context: str, answer: str, question: str = "") -> list[Pair]:
     pairs = (_compare(value, known, free, asked, context, question, arithmetic) for value in values)
     found = [pair for pair in pairs if pair is not None]
     parts = [pair.value for pair in found if not pair.is_unsupported]
-    spelled = _find_spelled_out(context, answer)
+    has_name = any(pair.is_unsupported and pair.value.kind == TITLE for pair in found)
+    spelled = _find_spelled_out(context, answer) if has_name else set()
     return [
         replace(pair, relation=COMPUTED)
         if pair.is_unsupported
