@@ -2,9 +2,9 @@
 FROM python:3.11-slim AS build
 WORKDIR /build
 RUN python -m venv /opt/faithkit
-COPY requirements-score.lock requirements-serve.lock ./
+COPY requirements/score.lock requirements/serve.lock requirements/
 RUN PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu /opt/faithkit/bin/pip install --no-cache-dir \
-    --require-hashes -r requirements-score.lock -r requirements-serve.lock
+    --require-hashes -r requirements/score.lock -r requirements/serve.lock
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY configs configs
 COPY faithkit faithkit

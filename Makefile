@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 PY := $(VENV)/bin/python
 TOOLS := build/tools
-LOCKS ?= requirements.lock requirements-torch.lock
+LOCKS ?= requirements/all.lock requirements/torch.lock
 PIP_QUIETLY := -m pip install --quiet --progress-bar off --disable-pip-version-check
 WORKERS ?= auto
 export TOKENIZERS_PARALLELISM ?= true
@@ -102,7 +102,7 @@ $(VENV)/.installed-bench: $(VENV)/.installed
 	$(PY) $(PIP_QUIETLY) -c build/constraints.txt -e '.[bench,onnx]'
 	@touch $@
 
-bench: $(VENV)/.installed-bench ## the benchmarks of speed/RESULTS.md, on one core; BENCH=--quick: small sizes, changes no file
+bench: $(VENV)/.installed-bench ## the benchmarks of research/speed.md, on one core; BENCH=--quick: small sizes, changes no file
 	OMP_NUM_THREADS=1 $(PY) -m speed $(BENCH)
 
 test-gpu: $(VENV)/.installed-dev ## the tests that need a CUDA GPU
@@ -124,7 +124,7 @@ $(TOOLS)/.installed:
 lock: $(TOOLS)/.installed ## the lock files from pyproject.toml; UPGRADE=--upgrade takes the newest releases
 	$(TOOLS)/bin/python .ci/lock.py $(UPGRADE)
 
-install-locked: ## .venv from the lock files, by hash; for torch's CPU build LOCKS='requirements.lock requirements-cpu.lock'
+install-locked: ## .venv from the lock files, by hash; for torch's CPU build LOCKS='requirements/all.lock requirements/cpu.lock'
 	$(PYTHON) -m venv $(VENV)
 	$(PY) $(PIP_QUIETLY) --require-hashes $(addprefix -r ,$(LOCKS))
 	$(PY) $(PIP_QUIETLY) --no-deps -e .

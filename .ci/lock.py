@@ -1,8 +1,8 @@
 """Writes the lock files from pyproject.toml: `make lock`. With `--upgrade` to the newest releases that it allows.
 
-requirements.lock holds all but torch, whose builds differ by machine: requirements-torch.lock is PyPI's, with its CUDA
-packages on Linux, requirements-cpu.lock the CPU build. requirements-dev.lock is what the tests add,
-requirements-score.lock an environment for scoring alone, to which requirements-serve.lock adds the HTTP service. All
+requirements/all.lock holds all but torch, whose builds differ by machine: requirements/torch.lock is PyPI's, with its CUDA
+packages on Linux, requirements/cpu.lock the CPU build. requirements/dev.lock is what the tests add,
+requirements/score.lock an environment for scoring alone, to which requirements/serve.lock adds the HTTP service. All
 have hashes, and none says where a package comes from.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = ROOT / "pyproject.toml"
 TORCH = re.compile(r"(nvidia|cuda)-|(triton|torch)==")  # torch and the packages that only its CUDA builds need
-CPU = ("requirements-cpu.lock", "requirements-score.lock")
+CPU = ("requirements/cpu.lock", "requirements/score.lock")
 SERVICE = ("serve", "traces")  # extras
 SCORING = {
     "torch",
@@ -31,12 +31,12 @@ SCORING = {
     "pydantic",
 }
 PURPOSES = {
-    "requirements.lock": "pip install --require-hashes -r requirements.lock -r requirements-torch.lock (or -cpu.lock)",
-    "requirements-torch.lock": "Beside requirements.lock: torch as PyPI has it, on Linux with CUDA.",
-    "requirements-cpu.lock": "Beside requirements.lock: torch's CPU build, for Linux on x86_64 and Python 3.11.",
-    "requirements-dev.lock": "In addition to requirements.lock: all extras but vllm, and what the tests need.",
-    "requirements-score.lock": "Scoring alone, torch's CPU build: pip install --no-compile -r requirements-score.lock",
-    "requirements-serve.lock": "In addition to requirements-score.lock: the HTTP service, with traces.",
+    "requirements/all.lock": "pip install --require-hashes -r requirements/all.lock -r requirements/torch.lock (or cpu.lock)",
+    "requirements/torch.lock": "Beside requirements/all.lock: torch as PyPI has it, on Linux with CUDA.",
+    "requirements/cpu.lock": "Beside requirements/all.lock: torch's CPU build, for Linux on x86_64 and Python 3.11.",
+    "requirements/dev.lock": "In addition to requirements/all.lock: all extras but vllm, and what the tests need.",
+    "requirements/score.lock": "Scoring alone, torch's CPU build: pip install --no-compile -r requirements/score.lock",
+    "requirements/serve.lock": "In addition to requirements/score.lock: the HTTP service, with traces.",
 }
 
 
@@ -49,12 +49,12 @@ def main() -> None:
     shared = set(map(version_of, scoring))
     (torch,) = (pin_of(block) for block in base if block.startswith("torch=="))
     parts = {
-        "requirements.lock": [block for block in base if not TORCH.match(block)],
-        "requirements-torch.lock": [block for block in base if TORCH.match(block)],
-        "requirements-cpu.lock": cpu_build(torch),
-        "requirements-dev.lock": [block for block in dev if block not in base],
-        "requirements-score.lock": [*scoring, *cpu_build(torch)],
-        "requirements-serve.lock": [block for block in compile_scoring(*SERVICE) if version_of(block) not in shared],
+        "requirements/all.lock": [block for block in base if not TORCH.match(block)],
+        "requirements/torch.lock": [block for block in base if TORCH.match(block)],
+        "requirements/cpu.lock": cpu_build(torch),
+        "requirements/dev.lock": [block for block in dev if block not in base],
+        "requirements/score.lock": [*scoring, *cpu_build(torch)],
+        "requirements/serve.lock": [block for block in compile_scoring(*SERVICE) if version_of(block) not in shared],
     }
     for file, blocks in parts.items():
         (ROOT / file).write_text(f"# Written by `make lock`. {PURPOSES[file]}\n{''.join(blocks)}")
@@ -79,7 +79,7 @@ def compile_lock(inputs: Path, *options: str) -> list[str]:
         Of each package its line with its hashes; one whose version depends on the platform has several.
     """
     with tempfile.TemporaryDirectory() as folder:
-        lock = Path(folder, "requirements.lock")
+        lock = Path(folder, "all.lock")
         kept = [ROOT / file for file in PURPOSES if file not in CPU and (ROOT / file).exists()]
         lock.write_text("".join(file.read_text() for file in kept))
         plain = ["--universal", "--python-version", "3.11", "--generate-hashes", "--no-emit-index-url"]
@@ -106,7 +106,7 @@ def cpu_build(torch: str) -> list[str]:
 
     Hashes that the file has already for this version, such as those of other machines, stay.
     """
-    pin, file = f"{torch}+cpu", ROOT / "requirements-cpu.lock"
+    pin, file = f"{torch}+cpu", ROOT / "requirements/cpu.lock"
     old = file.read_text() if file.exists() else ""
     hashes = set(re.findall(r"sha256:\w+", old)) if f"\n{pin} " in old else set()
     pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--quiet"]

@@ -7,14 +7,14 @@
 A critic uses the weakest tokens (`model.evidence=words_and_tokens`): a soft minimum of the support, so that several
 weak tokens count more than one, with the states of the second-to-last layer. A tagger uses the log-odds of each token
 (`model.token_support=true`) with the last layer, and the history counts as support too. A threshold on a cosine
-transfers between domains better than a threshold on word overlap (EXPERIMENTS.md).
+transfers between domains better than a threshold on word overlap (research/experiments/domains.md).
 
 Both texts are encoded separately, so the encoder needs no training on pairs, and a knowledge text is encoded once for
 all its responses. Special tokens are left out; long texts are read in consecutive windows: of a long knowledge all, or
 those that share most tokens with a window of the response (`data_modules.encoding.window_choice`).
 
 Use it for domains without training data. The encoder must not be fine-tuned, because fine-tuning on pairs changes its
-states (EXPERIMENTS.md).
+states (research/experiments/domains.md).
 
 The support of a response without tokens is 1; with an empty knowledge it is 0.
 

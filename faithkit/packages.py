@@ -42,7 +42,7 @@ EXTRAS = {
     "vllm": "vllm",
 }
 
-# What needs packages that requirements-score.lock leaves out: a command, or a setting of one.
+# What needs packages that requirements/score.lock leaves out: a command, or a setting of one.
 NEEDS = {
     "faithkit train": ("pytorch_lightning", "torchmetrics", "pyarrow", "sklearn"),
     "faithkit serve": ("fastapi", "uvicorn", "prometheus_client", "httpx"),

@@ -6,7 +6,7 @@ faithkit reproduce table=faithdial_5                          a CPU, minutes: sm
 faithkit reproduce table=faithdial_5 scale=paper data_dir=DIR the real experiment with its whole grid
 faithkit reproduce table=faithdial_5 dry_run=true             the commands of its steps, and which are done
 faithkit reproduce table=ragtruth_5 scale=paper trainer=fsdp engine.num_gpus=4   the hardware of its steps
-faithkit reproduce table=all                                  every table, and REPRODUCTION.md
+faithkit reproduce table=all                                  every table, and research/reproduction.md
 faithkit reproduce table=ragtruth_5 scale=paper prompts=DIR   with the papers' prompts, which you save in DIR
 The same command resumes an interrupted one. DIR holds the corpora by name: docs/reproducing.md.
 """
@@ -60,7 +60,7 @@ def main(cfg: Any) -> None:
     if cfg.dry_run:
         show_plan(results, place)
         return
-    report = cfg.report or ("REPRODUCTION.md" if ALL in names else None)
+    report = cfg.report or ("research/reproduction.md" if ALL in names else None)
     out.mkdir(parents=True, exist_ok=True)
     with run_lock(out):
         log_to(out / "reproduce.log")

@@ -1,6 +1,6 @@
 """Runs every benchmark that needs no GPU, one after the other, each in another process that gets the same arguments.
 
-python -m speed [--quick]    --quick: small sizes, one round, RESULTS.md is not changed
+python -m speed [--quick]    --quick: small sizes, one round, research/speed.md is not changed
 
 Needs: the `bench` and `onnx` extras. `tagger_speed`, `tagging_speed`, `serve_peer_speed` and `known_speed` are skipped
 without originals (peers/README.md).

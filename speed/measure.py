@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS = Path(__file__).parent / "RESULTS.md"
+RESULTS = ROOT / "research" / "speed.md"
 NUM_READINGS = 10  # of the memory, while a benchmark of memory runs
 Side = Callable[[], object]  # does the work; may return its CPU-seconds (a float) if only a part of the work counts
 
@@ -27,13 +27,13 @@ Side = Callable[[], object]  # does the work; may return its CPU-seconds (a floa
 class BenchmarkParser(argparse.ArgumentParser):
     """Parses the options of a benchmark: `--rounds`, `--quick` and one integer option for each size.
 
-    `--quick` divides the sizes by 16, runs one round and leaves RESULTS.md alone.
+    `--quick` divides the sizes by 16, runs one round and leaves research/speed.md alone.
     """
 
     def __init__(self, description: str | None, *, rounds: int = 3, **sizes: int):
         super().__init__(description=(description or "").splitlines()[0])
         self.sizes = sizes
-        self.add_argument("--quick", action="store_true", help="small sizes and one round; RESULTS.md is not changed")
+        self.add_argument("--quick", action="store_true", help="small sizes and one round; research/speed.md is not changed")
         self.add_argument("--rounds", type=int, default=rounds)
         for name, default in sizes.items():
             self.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=f"default: {default}")
@@ -209,7 +209,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def write_results(title: str, *parts: str, quick: bool = False, device: str = "", path: Path = RESULTS) -> None:
-    """Prints a section and, unless the run is quick, replaces the section with the same title in RESULTS.md."""
+    """Prints a section and, unless the run is quick, replaces the section with the same title in research/speed.md."""
     arguments = [re.sub(r"(^|=)/.*", r"\1PATH", argument) for argument in sys.argv[1:]]
     command = " ".join(["python -m", f"speed.{Path(sys.argv[0]).stem}", *arguments])
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)

@@ -13,7 +13,7 @@ from tests.running import ROOT, SMALL
 
 OURS = {"faithkit", "critic", "generation", "judge", "data_modules", "construction", "faithkit_workflows"}
 DECOYS = ("common", "evaluation", "inference", "tests", "configs", "utils", "speed")
-# What requirements-score.lock leaves out.
+# What requirements/score.lock leaves out.
 NOT_FOR_SCORING = (
     *("lightning", "pytorch_lightning", "torchmetrics", "wandb", "spacy", "pandas", "datasets", "sacrebleu", "crepes"),
     *("sklearn", "scipy", "joblib", "pyarrow"),

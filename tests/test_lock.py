@@ -15,8 +15,8 @@ from faithkit.packages import EXTRAS
 from tests.running import ROOT
 from tests.test_install import NOT_FOR_SCORING
 
-FILES = ("requirements.lock", "requirements-torch.lock", "requirements-cpu.lock", "requirements-dev.lock")
-SCORE, SERVE = "requirements-score.lock", "requirements-serve.lock"
+FILES = ("requirements/all.lock", "requirements/torch.lock", "requirements/cpu.lock", "requirements/dev.lock")
+SCORE, SERVE = "requirements/score.lock", "requirements/serve.lock"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the packages for CUDA are of Linux")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -39,9 +39,9 @@ def assert_satisfied(dependencies: Iterable[str], lock: dict[str, Requirement]) 
         assert pin.operator == "==" and wanted.specifier.contains(pin.version), f"make lock: {wanted}, locked {pin}"
 
 
-@pytest.mark.parametrize("torch", ["requirements-torch.lock", "requirements-cpu.lock"])
+@pytest.mark.parametrize("torch", ["requirements/torch.lock", "requirements/cpu.lock"])
 def test_every_dependency_is_locked_to_a_version_that_it_allows(torch: str) -> None:
-    files = ("requirements.lock", torch, "requirements-dev.lock")
+    files = ("requirements/all.lock", torch, "requirements/dev.lock")
     assert_satisfied(PROJECT["dependencies"], locked(*files[:2]))
     for extra, wanted in PROJECT["optional-dependencies"].items():
         if extra not in ("all", "vllm", "docs"):
@@ -72,20 +72,20 @@ def test_the_oldest_client_is_that_of_the_extra() -> None:
 
 
 def test_scoring_takes_the_versions_of_the_other_locks_without_what_training_needs() -> None:
-    score, others = locked(SCORE), locked("requirements.lock", "requirements-cpu.lock")
+    score, others = locked(SCORE), locked("requirements/all.lock", "requirements/cpu.lock")
     assert [(name, pin.specifier) for name, pin in score.items() if others[name].specifier != pin.specifier] == []
     assert not score.keys() & {*NOT_FOR_SCORING, "pytorch-lightning", "scikit-learn", "scipy", "pyarrow"}
 
 
 def test_the_service_adds_to_scoring_what_its_extras_need() -> None:
-    lock, others = locked(SCORE, SERVE), locked("requirements.lock", "requirements-dev.lock")
+    lock, others = locked(SCORE, SERVE), locked("requirements/all.lock", "requirements/dev.lock")
     for extra in ("serve", "traces"):
         assert_satisfied(PROJECT["optional-dependencies"][extra], lock)
     assert [name for name, pin in locked(SERVE).items() if others[name].specifier != pin.specifier] == []
 
 
 @pytest.mark.parametrize(
-    "files", [("requirements.lock", "requirements-cpu.lock", "requirements-dev.lock"), (SCORE,), (SCORE, SERVE)]
+    "files", [("requirements/all.lock", "requirements/cpu.lock", "requirements/dev.lock"), (SCORE,), (SCORE, SERVE)]
 )
 def test_the_lock_is_closed(files: tuple[str, ...]) -> None:
     lock = locked(*files)
@@ -110,6 +110,6 @@ def test_a_lock_file_has_hashes_alone(file: str) -> None:
 
 @LINUX
 def test_torch_stands_apart_because_its_builds_differ() -> None:
-    assert {"triton", "nvidia-cublas", "torch"} <= locked("requirements-torch.lock").keys()
-    assert locked("requirements-cpu.lock").keys() == {"torch"}
-    assert not [name for name in locked("requirements.lock") if name.startswith(("nvidia-", "cuda-", "triton"))]
+    assert {"triton", "nvidia-cublas", "torch"} <= locked("requirements/torch.lock").keys()
+    assert locked("requirements/cpu.lock").keys() == {"torch"}
+    assert not [name for name in locked("requirements/all.lock") if name.startswith(("nvidia-", "cuda-", "triton"))]

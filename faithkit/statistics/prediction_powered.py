@@ -14,7 +14,7 @@ The standard error is the jackknife's over groups (dialogues, sources), so it in
 samples. The interval is Student's t on the log-odds scale, with a degree of freedom for each labelled group but one.
 Below `MIN_GROUPS` labelled groups, or `MIN_OF_EACH` labels of either class, it is that of the labels alone: Clopper and
 Pearson's exact one for as many independent labels as theirs are worth (Korn & Graubard 1998). Where the estimate would
-lie outside [0, 1], rate and interval are the labels' alone, too. EXPERIMENTS.md lists the coverage.
+lie outside [0, 1], rate and interval are the labels' alone, too. research/experiments/statistics.md lists the coverage.
 
 Related: `faithkit.metrics.judge_error` corrects a rate by the detector's recall and false alarms on labelled rows of
 any data (Rogan & Gladen 1978), and assumes that the detector errs as often here as there. This one assumes nothing of

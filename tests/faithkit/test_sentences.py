@@ -62,7 +62,7 @@ PLAIN = st.text("abcAB 019.!?", max_size=60) | WORDS.map(" ".join)
 
 @given(knowledge=PLAIN, response=PLAIN, max_words=st.integers(1, 12))
 def test_plain_english_is_cut_as_it_always_was(knowledge: str, response: str, max_words: int) -> None:
-    """The choice by words of a-z and 0-9, on which trained models and the figures of EXPERIMENTS.md depend."""
+    """The choice by words of a-z and 0-9, on which trained models and the figures of research/ depend."""
     parts, said = sentences(knowledge), set(ascii_words(response)) - STOP_WORDS
     kept: list[int] = []
     for i in sorted(range(len(parts)), key=lambda i: -len(said & set(ascii_words(parts[i])))):

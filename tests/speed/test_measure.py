@@ -66,7 +66,7 @@ def test_results_name_command_and_machine_and_no_path(
 ) -> None:
     arguments = ["--rounds", "3", f"--x={tmp_path}", str(tmp_path)]
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "train_speed.py"), *arguments])
-    path = tmp_path / "RESULTS.md"
+    path = tmp_path / "speed.md"
     write_results("Training", "| a |", quick=True, path=path)
     assert "| a |" in capsys.readouterr().out and not path.exists()
     write_results("Training", "| a |", path=path)

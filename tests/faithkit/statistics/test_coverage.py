@@ -1,6 +1,6 @@
 """Measures by simulation how often 95% intervals hold the truth, for every classification metric: 93 to 97% is the aim.
 
-`python -m tests.faithkit.statistics.test_coverage 1000` prints the table (EXPERIMENTS.md keeps it).
+`python -m tests.faithkit.statistics.test_coverage 1000` prints the table (research/experiments/statistics.md keeps it).
 """
 
 import sys
