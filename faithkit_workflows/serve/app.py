@@ -19,9 +19,17 @@ import faithkit_workflows.serve.jobs as jobs
 import faithkit_workflows.serve.streaming as streaming
 from faithkit.errors import shorten
 from faithkit.pages.page_parts import fill_page
-from faithkit_workflows.serve.gate import App, Gate
+from faithkit_workflows.serve.gate import App, Gate, needs_no_key
 from faithkit_workflows.serve.problems import STATUSES, Problem, document_refusals
-from faithkit_workflows.serve.schemas import TAG, Check, CheckMany, ManyReply, ModelCard, ModelList, OneReply
+from faithkit_workflows.serve.schemas import (
+    TAG,
+    CheckMany,
+    ManyReply,
+    ModelCard,
+    ModelList,
+    OneReply,
+    limit_rows,
+)
 from faithkit_workflows.serve.service import Service
 from faithkit_workflows.settings.serving import is_loopback
 
@@ -89,16 +97,12 @@ def create_app(service: Service) -> App:
     streaming.add_routes(app, service, document_refusals(*CHECK_CODES))
     compatible.add_routes(app, service, document_refusals(*CHECK_CODES))
     jobs.add_routes(app, service)
-    _document_limits(app, service)
+    _document_key(app, service)
     settings = service.settings
-    inner: App = app
-    if settings.cors_origins:
-        inner = CORSMiddleware(
-            app, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"]
-        )
-    return Gate(
-        inner,
+    gate = service.gate = Gate(
+        app,
         service.telemetry,
+        routes=app.routes,
         keys=lambda: service.keys,
         hosts=frozenset(settings.allowed_hosts) or (LOCAL_HOSTS if is_loopback(settings.host) else frozenset()),
         max_requests=settings.max_requests,
@@ -108,22 +112,30 @@ def create_app(service: Service) -> App:
         is_draining=lambda: service.is_draining,
         on_receiving=service.count_receiving,
     )
+    if not settings.cors_origins:
+        return gate
+    # Outside of the gate: a browser asks whether it may ask without a key.
+    return CORSMiddleware(gate, allow_origins=settings.cors_origins, allow_methods=["GET", "POST"], allow_headers=["*"])
 
 
 def _add_pages(app: FastAPI, service: Service) -> None:
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
+    @needs_no_key
     async def show_page() -> HTMLResponse:
         return HTMLResponse(render_page(tuple(service.models), has_keys=bool(service.keys)), headers=HEADERS)
 
     @app.get("/health/live", summary="Is the process running?", responses=document_refusals())
+    @needs_no_key
     async def live() -> dict[str, str]:
         return {"status": "live"}
 
     @app.get("/health/ready", summary="Has every model judged a row?", responses=document_refusals())
+    @needs_no_key
     async def ready() -> Response:
         models = service.models.values()
         states = {one.name: one.problem or ("ready" if one.is_ready else "loading") for one in models}
-        is_ready = service.is_ready and not service.is_draining
+        has_jobs = service.jobs is None or service.jobs.is_running
+        is_ready = service.is_ready and has_jobs and not service.is_draining
         status = "ready" if is_ready else "draining" if service.is_draining else "loading"
         return JSONResponse({"status": status, "models": states}, 200 if is_ready else 503)
 
@@ -154,7 +166,7 @@ def _add_check(app: FastAPI, service: Service) -> None:
         response_model=OneReply | ManyReply,
         responses=document_refusals(*CHECK_CODES) | streaming.EVENTS,
     )
-    async def check(request: Request, body: Annotated[Check, Body()]) -> Any:
+    async def check(request: Request, body: Annotated[limit_rows(service.settings.max_rows), Body()]) -> Any:  # type: ignore[valid-type]
         state = request.scope["state"]
         if isinstance(body, CheckMany):
             name, verdicts = await service.check(body.rows, body.model, state)
@@ -201,13 +213,18 @@ def _handle_errors(app: FastAPI) -> None:
 def describe_invalid(errors: Sequence[Any], request: Request) -> Problem:
     """Describes the first error that pydantic found."""
     first = errors[0]
-    place = [str(part) for part in first["loc"][1:] if not str(part).startswith(TAG)]
+    # Half of a surrogate pair, which JSON may spell, cannot be sent back.
+    place = [shorten(part)[1:-1] for part in map(str, first["loc"][1:]) if not part.startswith(TAG)]
     if first["type"] == "json_invalid":
         return Problem("invalid_json", "the body is not JSON", "send JSON in UTF-8")
     kind = request.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "application/json" and not place:
         help_ = "send Content-Type: application/json"
         return Problem("wrong_content_type", f"bodies of type {kind[:40] or 'none'} are not read", help_)
+    if first["type"] == "too_long" and place == ["rows"]:
+        most = first["ctx"]["max_length"]
+        help_ = f"send at most {most} rows; tables go to POST /v1/jobs"
+        return Problem("too_many_rows", f"more than {most} rows are too many", help_, field="rows")
     is_empty = first["type"] in ("string_too_short", "string_pattern_mismatch")
     message = "the text is empty" if is_empty else shorten(str(first["msg"]), 200)[1:-1]
     return Problem(
@@ -215,14 +232,13 @@ def describe_invalid(errors: Sequence[Any], request: Request) -> Problem:
     )
 
 
-def _document_limits(app: FastAPI, service: Service) -> None:
-    """Adds the limits of the settings, and the API key, to the document."""
+def _document_key(app: FastAPI, service: Service) -> None:
+    """Adds the API key to the document."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
             document = make()
-            document["components"]["schemas"]["CheckMany"]["properties"]["rows"]["maxItems"] = service.settings.max_rows
             if service.keys:
                 key = {"type": "http", "scheme": "bearer"}
                 document["components"]["securitySchemes"] = {"key": key}

@@ -70,6 +70,11 @@ class Batcher(Generic[Item, Result]):
         """The rows that no thread has taken yet."""
         return len(self._waiting)
 
+    @property
+    def is_judging(self) -> bool:
+        """Whether a thread has rows."""
+        return self._judged > 0
+
     def retry_seconds(self) -> float:
         """Estimates when the queue is empty."""
         with self._condition:

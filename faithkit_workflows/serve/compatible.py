@@ -26,7 +26,7 @@ MAX_TEXTS = 1000
 class LettuceRequest(JsonRequest):
     """LettuceDetect's request."""
 
-    contexts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+    contexts: Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
     question: str
     answer: Text
 
@@ -62,8 +62,8 @@ class LettuceTokens(BaseModel):
 class ScoreRequest(JsonRequest):
     """vLLM's request for the score of pairs: knowledge, response."""
 
-    text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
-    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)]
+    text_1: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
+    text_2: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
     model: str | None = None
 
 
@@ -104,7 +104,7 @@ class Pair(JsonRequest):
 class ClassifyRequest(JsonRequest):
     """Pairs to classify: one, or several."""
 
-    input: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MAX_TEXTS)]
+    input: Pair | Annotated[list[Pair], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
     model: str | None = None
 
 
@@ -139,7 +139,7 @@ class ChatMessage(JsonRequest):
     """A message: system and tool messages are the knowledge, the last assistant message is checked."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | Annotated[list[ChatPart], Field(max_length=MAX_TEXTS)] | None = None
+    content: str | Annotated[list[ChatPart], Field(max_length=MAX_TEXTS, fail_fast=True)] | None = None
 
     @property
     def text(self) -> str:
@@ -152,7 +152,7 @@ class ChatMessage(JsonRequest):
 class ChatRequest(JsonRequest):
     """OpenAI's request for a chat completion."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_TEXTS)]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_TEXTS, fail_fast=True)]
     model: str | None = None
     stream: bool | None = None
 

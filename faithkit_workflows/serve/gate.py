@@ -7,10 +7,11 @@ sends slowly, or goes away, ends its own request only, and drops its rows from t
 import asyncio
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, TypeVar
 
 from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute
 
 from faithkit_workflows.serve.keys import find_name
 from faithkit_workflows.serve.problems import Problem
@@ -20,9 +21,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-OPEN_PATHS = ("/", "/health/live", "/health/ready", "/openapi.json")  # without a key
-STREAMED = "/v1/jobs"  # whose upload goes to a file, under its own limit
-STREAM_TYPE = "application/x-ndjson"
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+DOCUMENT = "/openapi.json"  # FastAPI's own route
+BODY_METHODS = ("POST", "PUT", "PATCH")
 NUM_BUFFERED = 16  # largest bodies that are in memory at a time
 SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -31,10 +32,23 @@ SAFE = {
 }
 
 
+def needs_no_key(endpoint: Endpoint) -> Endpoint:
+    """Marks a route that anybody may ask; none of them reads a body."""
+    vars(endpoint)["needs_key"] = False
+    return endpoint
+
+
+def streams_body(endpoint: Endpoint) -> Endpoint:
+    """Marks a route that reads its body itself, under its own limits, as it arrives."""
+    vars(endpoint)["streams_body"] = True
+    return endpoint
+
+
 class Gate:
     """An ASGI application around the routes.
 
     Args:
+        routes: Those of `app`; which need no key, and which read their bodies themselves, is marked at them.
         keys: The hash of each name; empty: no key is needed.
         hosts: Allowed values of the header Host, without a port; empty: all.
         on_receiving: Is called with 1 when a request begins to arrive and with -1 when it has arrived.
@@ -45,6 +59,7 @@ class Gate:
         app: App,
         telemetry: Telemetry,
         *,
+        routes: Iterable[BaseRoute],
         keys: Callable[[], Mapping[str, str]],
         hosts: frozenset[str],
         max_requests: int,
@@ -58,17 +73,23 @@ class Gate:
         self.max_body_bytes, self.body_seconds, self.request_seconds = max_body_bytes, body_seconds, request_seconds
         self.is_draining, self.on_receiving = is_draining, on_receiving
         self._buffered, self._num_open, self._max_requests = 0, 0, max_requests
+        marks = {str(getattr(route, "path", "")): vars(getattr(route, "endpoint", object)) for route in routes}
+        self.open_paths = {path for path, found in marks.items() if not found.get("needs_key", True)} | {DOCUMENT}
+        self.streamed_paths = {path for path, found in marks.items() if found.get("streams_body")}
+        self.ending = asyncio.Event()  # what is unanswered then is refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a connection."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        self._num_open += 1
+        request = _Request(self, scope, receive, send)
+        is_counted = request.path not in self.open_paths
+        self._num_open += is_counted
         try:
-            await _Request(self, scope, receive, send).handle()
+            await request.handle()
         finally:
-            self._num_open -= 1
+            self._num_open -= is_counted
 
     def check(self, request: "_Request") -> None:
         """Checks what the headers tell.
@@ -79,7 +100,7 @@ class Gate:
         host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]")
         if self.hosts and host not in self.hosts:
             raise Problem("unknown_host", "the header Host names another machine", "set allowed_hosts=[NAME]")
-        if (keys := self.keys()) and request.path not in OPEN_PATHS:
+        if (keys := self.keys()) and request.path not in self.open_paths:
             scheme, _, key = request.headers.get("authorization", "").partition(" ")
             key = key.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
             if not key:
@@ -95,7 +116,7 @@ class Gate:
         if encoding != "identity":
             raise Problem("encoded_body", f"bodies in {encoding[:20]} are not read", "send the body as it is")
         length = request.headers.get("content-length", "0")
-        if not request.is_streamed and length.isdecimal() and int(length) > self.max_body_bytes:
+        if request.path not in self.streamed_paths and length.isdecimal() and int(length) > self.max_body_bytes:
             raise self._too_large()
 
     def _too_large(self) -> Problem:
@@ -142,8 +163,7 @@ class _Request:
         self.path, self.method = scope["path"], scope["method"]
         self.id, self.began = uuid.uuid4().hex, time.perf_counter()
         self.client = (scope.get("client") or ("local",))[0]
-        self.status, self.has_begun = 499, False
-        self.is_streamed = self.path == STREAMED or self.headers.get("content-type", "").startswith(STREAM_TYPE)
+        self.status, self.has_begun, self.has_read = 499, False, False
         self.facts: dict[str, Any] = {}
         scope.setdefault("state", {})
 
@@ -169,17 +189,20 @@ class _Request:
     async def _answer(self) -> None:
         self.gate.check(self)
         self.scope["state"] |= {"request_id": self.id, "client": self.client, "facts": self.facts}
-        if self.is_streamed:
+        if self.path in self.gate.streamed_paths:
             # From this version on, a streamed reply does not read the body's messages to see whether the client goes.
             self.scope["asgi"] = {**self.scope.get("asgi", {}), "spec_version": "2.4"}
             await self._within(self.gate.app(self.scope, self._receive, self.send), None)
             return
-        self.gate.on_receiving(1)
-        try:
-            body = await self.gate.read(self._receive)
-        finally:
-            self.gate.on_receiving(-1)
-        self.gate.telemetry.stages.labels(RECEIVE).observe(time.perf_counter() - self.began)
+        body: bytes | None = b""
+        if self.method in BODY_METHODS and self.path not in self.gate.open_paths:
+            self.gate.on_receiving(1)
+            try:
+                body = await self.gate.read(self._receive)
+            finally:
+                self.gate.on_receiving(-1)
+            self.gate.telemetry.stages.labels(RECEIVE).observe(time.perf_counter() - self.began)
+            self.has_read = True
         if body is None:
             return
         self.facts["bytes"] = len(body)
@@ -194,8 +217,9 @@ class _Request:
         await self._within(self.gate.app(self.scope, receive, self.send), self._wait_until_gone())
 
     async def _within(self, answer: Any, gone: Any) -> None:
-        """Runs the routes until they have answered, the client has gone, or the time is over."""
-        tasks = [asyncio.ensure_future(one) for one in (answer, gone) if one is not None]
+        """Runs the routes until they have answered, the client has gone, or the time or the service is over."""
+        ending = self.gate.ending.wait()
+        tasks = [asyncio.ensure_future(one) for one in (answer, ending, gone) if one is not None]
         try:
             done, _ = await asyncio.wait(tasks, timeout=self.gate.request_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -205,6 +229,8 @@ class _Request:
                 tasks[0].cancel()
         if tasks[0] in done:
             tasks[0].result()
+        elif tasks[1] in done:
+            raise Problem("draining", "the service has ended", "send it again", retry_seconds=5)
         elif not done:
             help_ = f"send fewer or shorter rows: a request has {self.gate.request_seconds:g} seconds"
             raise Problem("timeout", "the request took too long", help_)
@@ -218,19 +244,23 @@ class _Request:
         if message["type"] == "http.response.start":
             self.status, self.has_begun = message["status"], True
             added = SAFE | {"X-Request-Id": self.id}
+            if self._has_unread_body():
+                added["Connection"] = "close"
             message["headers"] = [
                 *message.get("headers", ()),
                 *((name.lower().encode(), value.encode()) for name, value in added.items()),
             ]
         await self._send(message)
 
+    def _has_unread_body(self) -> bool:
+        """Whether a part of the body is left: the connection cannot be used again, and the rest is not read."""
+        declared = self.headers.get("content-length", "0") != "0" or "transfer-encoding" in self.headers
+        return declared and not self.has_read and self.path not in self.gate.streamed_paths
+
     async def _refuse(self, problem: Problem) -> None:
         if self.has_begun:  # a stream ends where it is
             return
-        # The rest of a refused body is not read, so the connection cannot be used again.
-        is_unread = problem.code in ("body_too_large", "body_timeout", "encoded_body", "queue_full", "missing_key")
-        headers = problem.headers | ({"Connection": "close"} if is_unread else {})
-        reply: Response = JSONResponse(problem.body(self.id), problem.status, headers)
+        reply: Response = JSONResponse(problem.body(self.id), problem.status, problem.headers)
         await reply(self.scope, self._receive, self.send)
 
     def _log(self) -> None:

@@ -5,6 +5,7 @@ service too, goes on after its last saved rows.
 """
 
 import asyncio
+import ctypes
 import json
 import logging
 import re
@@ -14,17 +15,22 @@ import time
 import urllib.parse
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import FileResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
+from faithkit.errors import shorten
 from faithkit.files.atomic import write_json
+from faithkit.files.run_lock import run_lock
+from faithkit_workflows.serve.gate import streams_body
 from faithkit_workflows.serve.problems import Problem, document_refusals
 from faithkit_workflows.serve.schemas import JsonRequest, Text
 from faithkit_workflows.serve.service import Service
+from faithkit_workflows.sweep.launching import quote_override
 
 log = logging.getLogger("faithkit")
 SUFFIXES = {
@@ -44,6 +50,8 @@ FAILED: Final = "failed"
 ID = re.compile(r"[0-9a-f]{32}")
 FETCH_SECONDS = 60.0
 MAX_SHOWN = 2000  # characters of an error
+PR_SET_PDEATHSIG = 1
+_PRCTL = getattr(ctypes.CDLL(None), "prctl", None)  # Linux
 
 
 class JobAddress(JsonRequest):
@@ -67,6 +75,12 @@ class Job(BaseModel):
     result: str | None = Field(default=None, description="The route of the scored rows.")
 
 
+def _end_with_parent() -> None:
+    """Lets the kernel end this process with its parent, also after kill -9: the next service resumes its job."""
+    assert _PRCTL is not None, "asked where the function is there"
+    _PRCTL(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 class JobRunner:
     """Runs the jobs of a folder.
 
@@ -79,11 +93,30 @@ class JobRunner:
         self._queue: asyncio.Queue[str] = asyncio.Queue()
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
+        self._lock = ExitStack()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether jobs that are accepted will be run."""
+        return self._task is not None and not self._task.done()
+
+    def lock(self) -> None:
+        """Takes the folder for this service.
+
+        Raises:
+            UserError: Another service works in it.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._lock.enter_context(run_lock(self.folder, "jobs_dir"))
 
     def start(self) -> None:
-        """Queues the jobs that are not finished, and begins to run them."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        jobs = [self.read(path.parent.name) for path in self.folder.glob(f"*/{JOB}")]
+        """Queues the jobs that are not finished, and begins to run them; what is no job stays as it is."""
+        jobs = []
+        for path in self.folder.glob(f"*/{JOB}"):
+            try:
+                jobs.append(self.read(path.parent.name))
+            except (Problem, ValidationError, OSError) as error:
+                log.warning("%s is no job: %s", path, shorten(str(error)))
         for job in sorted(jobs, key=lambda one: one.created):
             if job.state in (QUEUED, RUNNING):
                 self._queue.put_nowait(job.id)
@@ -97,6 +130,7 @@ class JobRunner:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGTERM)
             await self._process.wait()
+        self._lock.close()
 
     def read(self, id_: str) -> Job:
         """Reads a job.
@@ -144,19 +178,24 @@ class JobRunner:
     async def _run_all(self) -> None:
         while True:
             id_ = await self._queue.get()
-            job = self.read(id_)
             try:
-                await self._run(job)
-            except Exception as error:  # a job that cannot be started does not end the others
+                await self._run(self.read(id_))
+            except Exception as error:  # the fault of one job, such as a deleted folder, does not end the others
                 log.exception("job %s cannot be run", id_)
-                self.write(job.model_copy(update={"state": FAILED, "error": str(error), "finished": int(time.time())}))
+                with suppress(Problem, ValidationError, OSError):
+                    failed = {"state": FAILED, "error": str(error), "finished": int(time.time())}
+                    self.write(self.read(id_).model_copy(update=failed))
 
     async def _run(self, job: Job) -> None:
         folder = self.folder / job.id
         self.write(job.model_copy(update={"state": RUNNING}))
         with (folder / LOG).open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command(job, folder), stdout=output, stderr=output, stdin=asyncio.subprocess.DEVNULL
+                *self._command(job, folder),
+                stdout=output,
+                stderr=output,
+                stdin=asyncio.subprocess.DEVNULL,
+                preexec_fn=_end_with_parent if _PRCTL is not None else None,
             )
             code = await self._process.wait()
         ended = job.model_copy(update={"finished": int(time.time()), "rows": self.count_rows(job)})
@@ -184,6 +223,9 @@ class JobRunner:
             "on_bad_row": "skip",
             "threshold": settings.threshold,
         }
+        labels = settings.labels or {}
+        classes = ",".join(f"{quote_override(str(name))}:{quote_override(label)}" for name, label in labels.items())
+        command += [f"labels={{{classes}}}"] if labels else []
         return [*command, *(f"{key}='{value}'" for key, value in keys.items() if value is not None)]
 
     def count_rows(self, job: Job) -> int | None:
@@ -219,6 +261,7 @@ def add_routes(app: FastAPI, service: Service) -> None:
             }
         },
     )
+    @streams_body
     async def add_job(request: Request, model: Annotated[str | None, Query()] = None) -> Job:
         found = get_runner()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -252,7 +295,6 @@ def add_routes(app: FastAPI, service: Service) -> None:
 async def _add_address(runner: JobRunner, request: Request) -> Job:
     """Fetches the table from an address whose host is allowed; redirections are not followed."""
     import httpx
-    from pydantic import ValidationError
 
     content = b""
     async for part in request.stream():

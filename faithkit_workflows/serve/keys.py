@@ -80,6 +80,9 @@ class RateLimiter:
         if self._rows_per_minute is None:
             return
         size, now = float(self._rows_per_minute), self._clock()
+        if rows > size:
+            help_ = f"send at most {self._rows_per_minute} rows at once"
+            raise Problem("rate_limited", f"{rows} rows are more than the limit of a minute", help_)
         left, since = self._buckets.pop(client, (size, now))
         left = min(size, left + (now - since) * size / 60)
         is_over = rows > left
@@ -88,7 +91,7 @@ class RateLimiter:
             self._buckets.popitem(last=False)
         if is_over:
             help_ = f"at most {self._rows_per_minute} rows a minute; try again after the seconds in Retry-After"
-            wait = (min(rows, size) - left) * 60 / size
+            wait = (rows - left) * 60 / size
             raise Problem("rate_limited", "too many rows in this minute", help_, retry_seconds=wait)
 
 

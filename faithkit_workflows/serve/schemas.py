@@ -3,13 +3,23 @@
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    create_model,
+    model_validator,
+)
 
 from faithkit.records import Example, Turn
 
 Text = Annotated[str, StringConstraints(min_length=1, pattern=r"\S")]
 Probability = Annotated[float, Field(ge=0, le=1)]
-MAX_PASSAGES, MAX_TURNS = 1000, 1000
+MAX_PASSAGES, MAX_TURNS, MAX_FIELDS = 1000, 1000, 100
 TAG = "~"  # begins the names of a union's members, which are no part of a field's place
 TEXT, PASSAGE, PASSAGES, ONE, MANY = (TAG + name for name in ("text", "passage", "passages", "one", "many"))
 
@@ -18,6 +28,14 @@ class JsonRequest(BaseModel):
     """A request with strict types: `true` and `"0.5"` are not accepted as numbers."""
 
     model_config = ConfigDict(strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _count_fields(cls, value: Any) -> Any:
+        """Refuses an object of many keys before an error is built for each."""
+        if isinstance(value, dict) and len(value) > MAX_FIELDS:
+            raise ValueError(f"an object has {len(value)} keys")
+        return value
 
 
 class OwnRequest(JsonRequest):
@@ -45,7 +63,7 @@ AnyPassage = Annotated[
     Annotated[Text, Tag(TEXT)] | Annotated[Passage, Tag(PASSAGE)],
     Discriminator(lambda value: PASSAGE if isinstance(value, dict | Passage) else TEXT),
 ]
-Passages = Annotated[list[AnyPassage], Field(min_length=1, max_length=MAX_PASSAGES)]
+Passages = Annotated[list[AnyPassage], Field(min_length=1, max_length=MAX_PASSAGES, fail_fast=True)]
 Knowledge = Annotated[
     Annotated[Text, Tag(TEXT)] | Annotated[Passages, Tag(PASSAGES)],
     Discriminator(lambda value: PASSAGES if isinstance(value, list) else TEXT),
@@ -63,7 +81,7 @@ class Row(OwnRequest):
         validation_alias=AliasChoices("response", "answer"), description="The answer to check; also named answer."
     )
     question: str | None = Field(default=None, description="What the response answers.")
-    history: Annotated[list[DialogueTurn], Field(max_length=MAX_TURNS)] | None = Field(
+    history: Annotated[list[DialogueTurn], Field(max_length=MAX_TURNS, fail_fast=True)] | None = Field(
         default=None, description="The turns before the response, the oldest first; the question comes last."
     )
     threshold: Probability | None = Field(
@@ -109,7 +127,7 @@ class CheckOne(Row):
 class CheckMany(OwnRequest):
     """Several responses to check."""
 
-    rows: Annotated[list[Row], Field(min_length=1)]
+    rows: Annotated[list[Row], Field(min_length=1, fail_fast=True)]
     model: str | None = Field(default=None, description="A name of /v1/models; null: the first.")
 
 
@@ -117,10 +135,14 @@ def _is_many(value: Any) -> bool:
     return isinstance(value, CheckMany) or (isinstance(value, dict) and "rows" in value)
 
 
-Check = Annotated[
-    Annotated[CheckOne, Tag(ONE)] | Annotated[CheckMany, Tag(MANY)],
-    Discriminator(lambda value: MANY if _is_many(value) else ONE),
-]
+def limit_rows(max_rows: int) -> Any:
+    """Makes the type of a request with one response, or with at most so many: more are refused before they are read."""
+    rows: Any = (Annotated[list[Row], Field(min_length=1, max_length=max_rows, fail_fast=True)], ...)
+    limited = create_model("CheckMany", __base__=CheckMany, __doc__=CheckMany.__doc__, rows=rows)
+    return Annotated[
+        Annotated[CheckOne, Tag(ONE)] | Annotated[limited, Tag(MANY)],
+        Discriminator(lambda value: MANY if _is_many(value) else ONE),
+    ]
 
 
 class SpanEvidence(BaseModel):

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ log = logging.getLogger("faithkit")
 HEADER_SECONDS, KEEP_ALIVE_SECONDS = 10, 30
 MAX_HEADER_BYTES = 65_536
 BACKLOG = 2048
+REPLY_SECONDS = 5  # after the drain, for the replies to what is unanswered
 
 
 class Protocol(H11Protocol):
@@ -71,8 +73,8 @@ class Server(uvicorn.Server):
         yield
 
     def _end(self, number: int) -> None:
-        if self.received:  # a second signal ends at once
-            self.force_exit = True
+        loop, ending = asyncio.get_running_loop(), self.service.gate.ending
+        loop.call_later(0 if self.received else self.service.settings.drain_seconds, ending.set)
         self.received = self.received or number
         self.service.is_draining = self.should_exit = True
         log.info("ending: %d rows wait", self.service.num_waiting)
@@ -121,16 +123,23 @@ def serve(settings: ServeSettings) -> None:
         lifespan="off",
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=int(settings.drain_seconds),
+        timeout_graceful_shutdown=int(settings.drain_seconds) + REPLY_SECONDS,
+        proxy_headers=False,  # who sends X-Forwarded-For could choose the address that is limited and logged
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         http=Protocol,
         ws="none",
     )
     server = Server(config, service)
+    if service.jobs is not None:
+        service.jobs.lock()
     service.load()
     asyncio.run(_run(server, service, opened))
-    if server.received == signal.SIGINT:
-        sys.exit(EXIT_CODE)
+    code = EXIT_CODE if server.received == signal.SIGINT else 0
+    if service.is_judging:  # a thread within torch would abort the interpreter's end
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 async def _run(server: Server, service: Service, opened: socket.socket) -> None:

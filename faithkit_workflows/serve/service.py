@@ -32,6 +32,7 @@ class Service:
             name: ServedModel(name, checkpoint, config) for name, checkpoint in settings.checkpoints().items()
         }
         self.jobs: Any = None  # the runner of jobs, if there is a folder for them
+        self.gate: Any = None
         self._batchers = {name: self._make_batcher(model) for name, model in self.models.items()}
         self.read_keys()
 
@@ -52,6 +53,11 @@ class Service:
     def num_waiting(self) -> int:
         """The rows in all queues."""
         return sum(batcher.num_waiting for batcher in self._batchers.values())
+
+    @property
+    def is_judging(self) -> bool:
+        """Whether a thread judges rows."""
+        return any(batcher.is_judging for batcher in self._batchers.values())
 
     @property
     def is_ready(self) -> bool:

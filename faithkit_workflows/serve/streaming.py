@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field, ValidationError
 
 from faithkit.words import sentence_places
+from faithkit_workflows.serve.gate import streams_body
 from faithkit_workflows.serve.problems import Problem
 from faithkit_workflows.serve.schemas import CheckOne, OneReply, OwnRequest, Row
 from faithkit_workflows.serve.service import Service
@@ -75,13 +76,15 @@ async def judge_sentences(
     service: Service, row: Row, pieces: AsyncIterator[str], model: str | None, state: Mapping[str, Any]
 ) -> AsyncIterator[str]:
     """Yields an event for each sentence, which is judged alone, then the verdict on the whole response."""
-    text, done = "", 0
+    text, done, read = "", 0, 0
     async for piece in pieces:
         text += piece
-        places = sentence_places(text[done:])
-        for begin, end in places[:-1]:  # the last one may go on
-            yield await _judge_sentence(service, row, text, done + begin, done + end, model, state)
-        done += places[-1][0] if places else 0
+        # A sentence that goes on is divided again when it has grown by a sixteenth: work that is linear in the text.
+        if len(text) - read > (read - done) // 16:
+            read, places = len(text), sentence_places(text[done:])
+            for begin, end in places[:-1]:  # the last one may go on
+                yield await _judge_sentence(service, row, text, done + begin, done + end, model, state)
+            done += places[-1][0] if places else 0
         if len(text) > service.settings.max_row_characters:
             raise Problem("row_too_large", "the response is too long", "send a shorter one", field="response")
     if not text.strip():
@@ -149,6 +152,7 @@ def add_routes(app: FastAPI, service: Service, refusals: dict[int | str, dict[st
         response_class=StreamingResponse,
         openapi_extra=DOCUMENT,
     )
+    @streams_body
     async def check_stream(request: Request) -> StreamingResponse:
         if request.headers.get("content-type", "").partition(";")[0].strip() != LINES:
             raise Problem("wrong_content_type", "this route reads JSON lines", f"send Content-Type: {LINES}")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.faithkit_workflows.serve.running_server import CONTEXT, PATIENCE, RunningServer, run_server
+from tests.running import run
 
 pytestmark = pytest.mark.xdist_group("serve-routes")
 
@@ -69,3 +71,34 @@ def test_an_interrupted_job_goes_on_after_a_restart(default_file: Path, tmp_path
     with run_server(*arguments) as server:
         done = wait_for_job(server, job["id"], "done", "failed")
         assert (done["state"], done["rows"]) == ("done", 6_000), done
+
+
+def test_a_job_goes_on_after_its_service_was_killed(default_file: Path, tmp_path: Path) -> None:
+    arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
+    with run_server(*arguments) as server:
+        server.wait_until_ready()
+        second = run("serve.py", *arguments, "port=0")
+        assert second.returncode == 2 and "is working in this folder" in second.stderr
+        job = server.reply("/v1/jobs", make_table(6_000), Content_Type="text/csv")[2]
+        while not (server.reply(f"/v1/jobs/{job['id']}")[2]["rows"] or 0) > 0:
+            time.sleep(0.05)
+        assert server.end(signal.SIGKILL) == -signal.SIGKILL
+    (tmp_path / "jobs" / ("0" * 32)).mkdir()
+    (tmp_path / "jobs" / ("0" * 32) / "job.json").write_text('{"id": ')  # cut off by a full disk
+    with run_server(*arguments) as server:
+        done = wait_for_job(server, job["id"], "done", "failed")
+        assert (done["state"], done["rows"]) == ("done", 6_000), done
+
+
+def test_a_deleted_job_does_not_end_the_others(default_file: Path, tmp_path: Path) -> None:
+    arguments = (f"checkpoint='default:{default_file}'", f"jobs_dir={tmp_path / 'jobs'}")
+    with run_server(*arguments) as server:
+        server.wait_until_ready()
+        first, second, third = (
+            server.reply("/v1/jobs", make_table(rows), Content_Type="text/csv")[2] for rows in (3_000, 3, 4)
+        )
+        shutil.rmtree(tmp_path / "jobs" / second["id"])
+        assert wait_for_job(server, third["id"], "done", "failed")["state"] == "done"
+        assert server.reply(f"/v1/jobs/{first['id']}")[2]["state"] == "done"
+        assert server.reply(f"/v1/jobs/{second['id']}")[2]["error"]["code"] == "unknown_job"
+        assert server.reply("/health/ready")[0] == 200

@@ -3,6 +3,7 @@
 import stat
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,27 @@ def test_keys_are_needed_on_every_route_but_the_page_and_health(tmp_path: Path, 
         assert '"client": "alice"' in log and alice not in log and bob not in log
 
 
+def test_who_has_no_key_cannot_keep_out_who_has_one(tmp_path: Path, default_file: Path) -> None:
+    """Bodies to open routes are not read and their requests are not counted; a browser asks without a key."""
+    key = add_key(path := tmp_path / "keys.txt", "alice")
+    limits = ("max_requests=4", "max_body_bytes=100000", "cors_origins=[https://example.org]")
+    with run_server(f"checkpoint='default:{default_file}'", f"keys_path={path}", *limits) as server:
+        server.wait_until_ready()
+        with ExitStack() as opened:
+            for _ in range(20):
+                connection = opened.enter_context(server.connect())
+                head = "POST /health/live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 90000\r\n\r\n"
+                connection.sendall(head.encode() + b" " * 80_000)
+            assert server.reply("/v1/check", ROW, Authorization=f"Bearer {key}")[0] == 200
+        asked = {"Origin": "https://example.org", "Access_Control_Request_Method": "POST"}
+        status, headers, _ = server.reply("/v1/check", method="OPTIONS", **asked)
+        assert (status, headers["access-control-allow-origin"]) == (200, "https://example.org")
+        refused = server.reply("/v1/check", ROW, Origin="https://example.org")
+        assert (refused[0], refused[1]["access-control-allow-origin"]) == (401, "https://example.org")
+        assert server.reply("/v1/check", ROW, X_Forwarded_For="10.0.0.1", Authorization=f"Bearer {key}")[0] == 200
+        assert "10.0.0.1" not in server.log.read_text()
+
+
 def test_other_machines_need_keys_or_an_explicit_choice(default_file: Path) -> None:
     refused = run("serve.py", "host=0.0.0.0", f"checkpoint='default:{default_file}'")
     assert refused.returncode == 2
@@ -55,6 +77,9 @@ def test_a_bucket_fills_with_time() -> None:
     with pytest.raises(Problem) as refused:
         limiter.take("a", 5)
     assert refused.value.headers == {"Retry-After": "5"}
+    with pytest.raises(Problem, match="61 rows") as never:
+        limiter.take("b", 61)
+    assert never.value.headers == {}  # waiting does not help
     limiter.take("b", 60)
     now = 5.0
     limiter.take("a", 5)

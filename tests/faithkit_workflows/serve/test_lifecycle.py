@@ -32,6 +32,24 @@ def test_sigterm_answers_what_is_accepted_and_ends_with_0(default_file: Path) ->
             server.reply("/health/live")
 
 
+@pytest.mark.parametrize("signals", [1, 2])
+def test_what_is_unanswered_at_the_end_is_refused_in_the_documented_form(default_file: Path, signals: int) -> None:
+    slow = {"rows": [{**ROW, "knowledge": " ".join(f"Sentence {n} is so." for n in range(9000))}] * 40}
+    drain = "drain_seconds=1" if signals == 1 else "drain_seconds=60"
+    with run_server(f"checkpoint='default:{default_file}'", drain, "max_body_bytes=100000000") as server:
+        server.wait_until_ready()
+        with ThreadPoolExecutor(2) as pool:
+            running = [pool.submit(server.reply, "/v1/check", slow) for _ in range(2)]
+            while "faithkit_requests_in_flight 3.0" not in server.reply("/metrics")[2].decode():
+                time.sleep(0.01)
+            for _ in range(signals - 1):
+                server.process.send_signal(signal.SIGTERM)
+                server.wait_for("ending")
+            assert server.end(signal.SIGTERM) == 0, server.log.read_text()
+            replies = [one.result(PATIENCE) for one in running]
+        assert [(status, reply["error"]["code"]) for status, _, reply in replies] == [(503, "draining")] * 2
+
+
 def test_a_checkpoint_is_replaced_while_requests_are_served(default_file: Path, tmp_path: Path) -> None:
     served = tmp_path / "served.json"
     shutil.copy(default_file, served)

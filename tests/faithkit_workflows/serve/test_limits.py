@@ -1,19 +1,24 @@
 """Refusals: each has its status, a code, the field and help; the server goes on with the others."""
 
+import asyncio
 import gzip
 import json
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faithkit.words import sentence_places
 from faithkit_workflows.serve.problems import STATUSES
+from faithkit_workflows.serve.schemas import CheckOne, CheckResult
 from faithkit_workflows.serve.server import HEADER_SECONDS
+from faithkit_workflows.serve.streaming import judge_sentences
 from tests.faithkit_workflows.serve.running_server import ROW, RunningServer
 
 pytestmark = pytest.mark.xdist_group("serve-limits")
@@ -55,6 +60,10 @@ def served_meanwhile(server: RunningServer) -> Iterator[None]:
         (CHECK, {"rows": [ROW, {**ROW, "history": [{"speaker": "user"}]}]}, "invalid_request", "rows.1.history.0.text"),
         (CHECK, {"rows": []}, "invalid_request", "rows"),
         (CHECK, {"rows": [ROW] * 41}, "too_many_rows", "rows"),
+        (CHECK, {"rows": [{}] * 40_000}, "invalid_request", "rows.0.knowledge"),
+        (CHECK, {str(n): 0 for n in range(10_000)}, "invalid_request", None),
+        (CHECK, b'{"rows": [{"\\ud800": 1}]}', "invalid_request", "rows.0"),
+        (CHECK, b'{"knowledge": "a", "response": "b", "\\ud800": 1}', "invalid_request", None),
         (CHECK, {**ROW, "model": "unknown"}, "unknown_model", "model"),
         (CHECK, [ROW], "invalid_request", None),
         (CHECK, b'{"knowledge": ', "invalid_json", None),
@@ -97,6 +106,39 @@ def test_other_types_encodings_and_hosts_are_refused(server: RunningServer) -> N
     assert server.reply(CHECK, bomb, Content_Encoding="gzip")[2]["error"]["code"] == "encoded_body"
     assert server.reply(CHECK, ROW, Host="elsewhere.example")[2]["error"]["code"] == "unknown_host"
     assert server.reply(CHECK, method="DELETE")[2]["error"]["code"] == "method_not_allowed"
+
+
+def test_a_body_is_limited_whatever_its_type_says(server: RunningServer) -> None:
+    large = b" " * 300_000
+    assert server.reply(CHECK, large, Content_Type="application/x-ndjson")[2]["error"]["code"] == "body_too_large"
+
+
+def test_a_stream_of_single_letters_is_divided_in_linear_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+
+    def count(text: str) -> list[tuple[int, int]]:
+        read.append(len(text))
+        return sentence_places(text)
+
+    class Judge:
+        settings = SimpleNamespace(max_row_characters=100_000)
+
+        async def check(self, rows: Any, *_: Any, **__: Any) -> Any:
+            verdict = CheckResult(label="faithful", verdict="faithful", probability=0.1, threshold=0.5, spans=[])
+            return "judge", [verdict] * len(rows)
+
+    async def pieces() -> Any:
+        for letter in "a" * 20_000 + ". Then it ends.":
+            yield letter
+
+    async def run() -> list[str]:
+        row = CheckOne(knowledge="a", response="a")
+        return [event async for event in judge_sentences(Judge(), row, pieces(), None, {"request_id": "1"})]  # type: ignore[arg-type]
+
+    monkeypatch.setattr("faithkit_workflows.serve.streaming.sentence_places", count)
+    events = asyncio.run(run())
+    assert [event.partition("\n")[0] for event in events] == ["event: sentence", "event: sentence", "event: verdict"]
+    assert sum(read) < 20 * 20_000
 
 
 def read_reply(connection: Any) -> bytes:
