@@ -1,7 +1,7 @@
 """Writes the lock files from pyproject.toml: `make lock`. With `--upgrade` to the newest releases that it allows.
 
-requirements/all.lock holds all but torch, whose builds differ by machine: requirements/torch.lock is PyPI's, with its CUDA
-packages on Linux, requirements/cpu.lock the CPU build. requirements/dev.lock is what the tests add,
+requirements/all.lock holds all but torch, whose builds differ by machine: requirements/torch.lock is PyPI's, with its
+CUDA packages on Linux, requirements/cpu.lock the CPU build. requirements/dev.lock is what the tests add,
 requirements/score.lock an environment for scoring alone, to which requirements/serve.lock adds the HTTP service. All
 have hashes, and none says where a package comes from.
 """
@@ -31,7 +31,8 @@ SCORING = {
     "pydantic",
 }
 PURPOSES = {
-    "requirements/all.lock": "pip install --require-hashes -r requirements/all.lock -r requirements/torch.lock (or cpu.lock)",
+    "requirements/all.lock": "pip install --require-hashes -r requirements/all.lock -r requirements/torch.lock "
+    "(or cpu.lock)",
     "requirements/torch.lock": "Beside requirements/all.lock: torch as PyPI has it, on Linux with CUDA.",
     "requirements/cpu.lock": "Beside requirements/all.lock: torch's CPU build, for Linux on x86_64 and Python 3.11.",
     "requirements/dev.lock": "In addition to requirements/all.lock: all extras but vllm, and what the tests need.",

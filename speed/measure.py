@@ -33,7 +33,7 @@ class BenchmarkParser(argparse.ArgumentParser):
     def __init__(self, description: str | None, *, rounds: int = 3, **sizes: int):
         super().__init__(description=(description or "").splitlines()[0])
         self.sizes = sizes
-        self.add_argument("--quick", action="store_true", help="small sizes and one round; research/speed.md is not changed")
+        self.add_argument("--quick", action="store_true", help="small sizes and one round; changes no file")
         self.add_argument("--rounds", type=int, default=rounds)
         for name, default in sizes.items():
             self.add_argument(f"--{name.replace('_', '-')}", type=int, default=default, help=f"default: {default}")

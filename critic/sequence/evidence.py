@@ -10,8 +10,8 @@ fitted, because they differ between domains: weights that fit some domains rank 
 With `model.evidence_alone=true` w0 is 0: the model is not run on pairs, and nothing is trained.
 
 An encoder trained on a few domains ranks the pairs of another domain little better than unknown words do, and the two
-make different errors: their combination ranks better than either (research/experiments/taggers.md). The weights are fitted as a tagger's
-(`critic.logistic`), and each class of each dataset has the same total weight; otherwise the largest dataset would
+make different errors: their combination ranks better than either (research/experiments/taggers.md). The weights
+are fitted as a tagger's (`critic.logistic`), and each class of each dataset has the same total weight; otherwise the largest dataset would
 dominate. Each dataset has a separate bias in the fit, and the mean bias is kept: a single bias costs 2 points of AUROC
 on held-out domains.
 

@@ -2,7 +2,8 @@
 
 A part is about `PART` tokens, and begins with a sentence where one begins. A token that few parts have counts more:
 ln((parts + 1) / parts with the token). The tokens of a chosen part count no more for the next one, and
-parts are chosen until no part adds a token: a part that adds nothing is only more to read (research/experiments/long_contexts.md).
+parts are chosen until no part adds a token: a part that adds nothing is only more to read
+(research/experiments/long_contexts.md).
 """
 
 from dataclasses import dataclass

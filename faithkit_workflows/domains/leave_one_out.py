@@ -3,8 +3,8 @@
 A baseline of a domain is fitted on all domains except that domain and those related to it. Every domain, and in it each
 class, has the same weight, however many rows it has. So the threshold of 0.5 is the score where a response is as likely
 hallucinated as not if both classes count the same. The threshold with the best macro-F1 on all rows would follow the
-class shares of the largest domain, and would call nearly all rows of another one alike (research/experiments/domains.md, Domain
-transfer: thresholds).
+class shares of the largest domain, and would call nearly all rows of another one alike
+(research/experiments/domains.md, Domain transfer: thresholds).
 """
 
 from collections.abc import Mapping, Sequence

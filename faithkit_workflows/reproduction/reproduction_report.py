@@ -1,4 +1,4 @@
-"""Compares tables with the papers', draws figures and writes both: to the terminal, as files, and research/reproduction.md."""
+"""Compares tables with the papers', draws figures and writes both: to the terminal and to research/reproduction.md."""
 
 import os
 import time

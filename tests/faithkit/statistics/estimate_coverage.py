@@ -1,4 +1,4 @@
-"""How often intervals of an estimated rate hold the truth, by simulation; the table of research/experiments/statistics.md.
+"""How often intervals of an estimated rate hold the truth, by simulation: a table of research/experiments.
 
 python -m tests.faithkit.statistics.estimate_coverage --rounds 1000
 """
