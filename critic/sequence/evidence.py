@@ -11,9 +11,9 @@ With `model.evidence_alone=true` w0 is 0: the model is not run on pairs, and not
 
 An encoder trained on a few domains ranks the pairs of another domain little better than unknown words do, and the two
 make different errors: their combination ranks better than either (research/experiments/taggers.md). The weights
-are fitted as a tagger's (`critic.logistic`), and each class of each dataset has the same total weight; otherwise the largest dataset would
-dominate. Each dataset has a separate bias in the fit, and the mean bias is kept: a single bias costs 2 points of AUROC
-on held-out domains.
+are fitted as a tagger's (`critic.logistic`), and each class of each dataset has the same total weight; otherwise the
+largest dataset would dominate. Each dataset has a separate bias in the fit, and the mean bias is kept: a single bias
+costs 2 points of AUROC on held-out domains.
 
 | Relative                          | Use it for                                                               |
 |-----------------------------------|--------------------------------------------------------------------------|
