@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, NamedTuple
 
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, SEEKER, WIZARD, Names, chosen, identifier
+from data_modules.reading.fields import ANY, SEEKER, WIZARD, Names, identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
@@ -213,12 +213,8 @@ class DiaHalu(Source):
         if self.labelled_by == MODEL:
             row = _with_model_labels(row)
         domain, label = _domain(row), row.choice("label", LABELS)
-        if not chosen(self.domains) & {ANY, domain}:
-            report.count(f"dropped: domain {domain}")
-            return
-        model = row.values.get("Which LLM") or "unknown"
-        if not chosen(self.models) & {ANY, str(model).lower()}:
-            report.count(f"dropped: model {model}")
+        model = str(row.values.get("Which LLM") or "unknown")
+        if not (self._reads("domains", domain, report) and self._reads("models", model, report)):
             return
         turns = read_turns(row, report)
         places = read_places(row, turns, report)

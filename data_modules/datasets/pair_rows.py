@@ -101,7 +101,7 @@ class PairReader:
         if spans is None or spans == "":
             return None
         found = read_spans(row.inside({"spans": spans}), "spans", response, "label", LABELS, UNTYPED)
-        return tuple(sorted((span for span, _ in found), key=lambda span: (span.start, span.end)))
+        return tuple(span for span, _ in found)
 
     def _meta(self, row: Row) -> dict[str, Any]:
         others = other_fields(row.values, self._used).items()

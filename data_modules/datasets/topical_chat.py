@@ -17,7 +17,7 @@ from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, reading
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
 from faithkit.settings.check import check_value
@@ -194,13 +194,8 @@ class TopicalChat(ConversationSource):
         sets = read_reading_sets(Path(row.file))
         report.count(f"layout: conversations, reading sets {sets.state}", len(row.values))
         for conversation, values in row.values.items():
-            try:
+            with report.rejecting(row, f"conversation {conversation[:80]}", values):
                 yield from list(self._conversation(row.inside(values), conversation, sets, split, report))
-            except UserError:
-                raise
-            except ValueError as error:
-                bad = BadRow.of(error).within(f"conversation {conversation[:80]}")
-                report.reject(row.file, row.line, bad, values)
 
     def _conversation(
         self, row: Row, conversation: str, sets: ReadingSets, split: str, report: ReadReport
@@ -208,12 +203,10 @@ class TopicalChat(ConversationSource):
         earlier: list[tuple[str, str]] = []
         check_text(conversation, "the conversation's id")
         for position, values in enumerate(row.items("content")):
-            try:
+            with reading(f"turn {position}"):  # a bad one rejects the others too: they would lack their history
                 turn = row.inside(values)
                 agent, text = turn.text("agent"), turn.text("message", empty_ok=True)
                 sentences = sets.sentences(conversation, agent, turn.texts("knowledge_source"))
-            except BadRow as error:
-                raise error.within(f"turn {position}") from error  # the turns after it would lack their history
             if not text.strip():
                 report.count(EMPTY)
                 continue
