@@ -166,19 +166,16 @@ class RagTruth(Source):
         assert isinstance(responses, Path)
         rows = list(rows_with_ids(responses, "id", FIELDS, report))
         sources = read_sources(responses.with_name(SOURCES), report)
-        self._check_models(rows, responses)
+        have = {str(row.values["model"]) for row, _ in rows}
+        if rows and (unknown := chosen(self.models) - chosen(tuple(have)) - {ANY}):
+            problem = f"models is {self.models!r}: the file has no answer of {min(unknown)!r}"
+            raise UserError(problem, place=str(responses), hint=f"choose from: {', '.join(sorted(have))}")
         if unused := len(sources.keys() - {str(row.values["source_id"]) for row, _ in rows}):
             report.count("sources without a response", unused)
         for row, response_id in rows:
             with report.rejecting(row):
                 if self._split_of(row) == split and (example := self._example(row, response_id, sources, report)):
                     yield example, None  # `rows_with_ids` saw to it that ids are unique
-
-    def _check_models(self, rows: Sequence[tuple[Row, str]], file: Path) -> None:
-        have = {str(row.values["model"]) for row, _ in rows}
-        if rows and (unknown := chosen(self.models) - chosen(tuple(have)) - {ANY}):
-            problem = f"models is {self.models!r}: the file has no answer of {min(unknown)!r}"
-            raise UserError(problem, place=str(file), hint=f"choose from: {', '.join(sorted(have))}")
 
     def _split_of(self, row: Row) -> str:
         return row.choice("split", {split: split for split in SPLITS}) if self.official_split else ANY
