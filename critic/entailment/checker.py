@@ -6,7 +6,7 @@ sentences as nltk's Punkt splits them; its English parameters are read from the 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -126,16 +126,10 @@ def counter(unit: str, tokenizer: Any, max_length: int) -> Count:
         max_length: Of a longer sentence this many tokens are counted.
     """
     if unit == TOKENS:
-        return partial(_count_tokens, tokenizer, max_length)
-    return _count_words if unit == WORDS else _count_treebank_words
-
-
-def _count_tokens(tokenizer: Any, max_length: int, sentences: Sequence[str]) -> list[int]:
-    return [min(int(length), max_length) for length in tokenize(tokenizer, sentences).lengths]
-
-
-def _count_words(sentences: Sequence[str]) -> list[int]:
-    return [len(sentence.split()) for sentence in sentences]
+        return lambda sentences: [min(int(length), max_length) for length in tokenize(tokenizer, sentences).lengths]
+    if unit == WORDS:
+        return lambda sentences: [len(sentence.split()) for sentence in sentences]
+    return _count_treebank_words
 
 
 def _count_treebank_words(sentences: Sequence[str]) -> list[int]:
