@@ -20,13 +20,14 @@ from critic.requests import SINGLE, Request, answer_call, example_chunks, reques
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.support.alignment import Alignment, Floats
 from critic.support.bert_encoder import WEIGHTS, load_bert
+from critic.support.evidence import find_evidence
 from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import ContextCache, WordEncoder, encode_and_align
 from faithkit import arguments
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Evidence, Example, Prediction, Span, join_passages
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, join_passages
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
@@ -195,7 +196,7 @@ class SupportDetector:
                 text=response[start:end],
                 label=UNTYPED,
                 score=score,
-                evidence=_find_evidence(alignment, start, end, logits),
+                evidence=find_evidence(alignment, start, end, logits),
             )
             for start, end, score in sorted(found)
         )
@@ -204,12 +205,6 @@ class SupportDetector:
     def device(self) -> torch.device:
         """The encoder's device."""
         return self.encoder.model.device
-
-
-def _find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) -> Evidence:
-    words = alignment.words
-    inside = [n for n, place in enumerate(alignment.places) if words[place].start < end and start < words[place].end]
-    return alignment.find_evidence([alignment.places[n] for n in inside], logits[inside])
 
 
 def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha256: str | None = None) -> WordEncoder:
