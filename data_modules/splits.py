@@ -4,7 +4,7 @@ Rows of one group (a dialogue, a document) stay together, unless rows are divide
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -153,14 +153,6 @@ def divide(
     subsets = {s: Subset(name, loaded[base], rows, weight) for s, rows in divided.items()}
     whole = [s for s in split_plan.fractions if s in loaded and s not in subsets]
     return subsets | {s: Subset(name, loaded[s], np.arange(len(loaded[s])), weight) for s in whole}
-
-
-def keep_apart(weak: Subset, held_out: Sequence[Subset]) -> Subset:
-    """Weak examples without those of a held-out group: datasets may use the same names for their groups."""
-    groups = [subset.encoded.groups[subset.indices] for subset in held_out]
-    if not groups:
-        return weak
-    return replace(weak, indices=weak.indices[~np.isin(weak.encoded.groups[weak.indices], np.concatenate(groups))])
 
 
 def divide_groups(

@@ -113,13 +113,13 @@ class PairReader:
         return meta
 
 
-MakeReader = Callable[[Row], PairReader]  # from a row that has all columns
-
-
 def rows_with_reader(
-    table: File, report: ReadReport, make: MakeReader, encoding: str | None = None, start: int = 0
+    table: File, report: ReadReport, make: Callable[[Row], PairReader], encoding: str | None = None, start: int = 0
 ) -> Iterator[tuple[Row, PairReader]]:
     """Reads the rows of a table from row `start` on, each with the reader that makes its example.
+
+    Args:
+        make: Makes the reader from a row that has all columns.
 
     Raises:
         UserError: A column is missing.
