@@ -14,6 +14,7 @@ from faithkit.arguments import (
     is_list,
     name_list,
     read_columns,
+    read_examples,
     read_flag,
     read_iterable,
     read_passages,
@@ -46,26 +47,38 @@ class Request:
     response: str
 
 
+Judge: TypeAlias = Callable[[list[Request]], Sequence[Prediction]]  # returns a result for each request, in order
+
+
 def request_of(example: Example) -> Request:
     """Makes a request from an example."""
     return Request(example.knowledge, question_text(example), example.response)
 
 
-def read_requests(knowledge: Any, response: Any, history: Any, join: Join) -> tuple[bool, list[Request]]:
-    """Reads the requests of one call, and whether the response is a single text.
+def answer_call(judge: Judge, knowledge: Any, response: Any, history: Any, join: Join) -> Prediction | list[Prediction]:
+    """Judges what one call passes, a single response or a list of them; results of a list are numbered.
 
     Raises:
         UserError: Lists have different lengths, or a text is empty or no text.
     """
     if isinstance(response, str):
-        return True, [read_request(knowledge, response, history, None, join)]
+        return judge([read_request(knowledge, response, history, None, join)])[0]
     if not is_list(response):
         raise wrong("response", "a text or a list of texts", response, TEXT_HINT)
     columns = {"knowledge": knowledge, "response": response} | ({} if history is None else {"history": history})
     rows = read_columns(columns, "response")
     histories = rows.get("history", [None] * len(rows["response"]))
     every = zip(rows["knowledge"], rows["response"], histories, strict=True)
-    return False, [read_request(*row, number, join) for number, row in enumerate(every)]
+    return list(number_results(judge([read_request(*row, number, join) for number, row in enumerate(every)])))
+
+
+def example_chunks(
+    examples: Sequence[Example], size: int, description: str, progress: bool
+) -> Iterator[Sequence[Example]]:
+    """Checks examples, and yields them chunk by chunk; `description` labels the progress bar."""
+    examples, quiet = read_examples(examples), not read_flag("progress", progress)
+    for begin in tqdm(range(0, len(examples), size), description, disable=quiet, unit="chunk"):
+        yield examples[begin : begin + size]
 
 
 def read_request(knowledge: Any, response: Any, history: Any, number: int | None, join: Join) -> Request:
@@ -103,7 +116,7 @@ def dialogue_requests(knowledge: Knowledge, turns: Sequence[tuple[str, str]]) ->
 
 
 def stream_results(
-    judge: Callable[[list[Request]], Sequence[Prediction]],
+    judge: Judge,
     knowledge: Iterable[Any],
     response: Iterable[Any],
     history: Iterable[Any] | None,
@@ -116,8 +129,6 @@ def stream_results(
     """Judges responses chunk by chunk, and yields the results one by one.
 
     Args:
-        judge: Returns a result for each request, in order.
-        join: Joins passages to one text.
         description: Label of the progress bar.
         progress: Shows the progress bar.
     """

@@ -11,7 +11,7 @@ from data_modules.encoding.encoder import Encoder
 from data_modules.reading.dataset import Source, exclude_from, read_examples
 from data_modules.reading.exclude import Excluded
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import NEGATIVES, find_dataset, load_part
+from data_modules.registry import find_dataset
 from data_modules.splits import MixPart, SplitPlan
 from faithkit.embedded_name import EMBEDDED, display_name
 from faithkit.errors import UserError
@@ -112,7 +112,9 @@ def build_mix(
         if only != "test":
             source = exclude_from(source, excluded)
             if negatives is not None:
-                source = load_part(NEGATIVES)(source, negatives, None if made.only else split_plan)
+                from data_modules.negatives.make import add_negatives  # few runs need it
+
+                source = add_negatives(source, negatives, None if made.only else split_plan)
         mix.append(replace(made, source=source))
     return mix
 

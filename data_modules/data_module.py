@@ -6,6 +6,7 @@ and batched by length (`encoding.batching`). The rows kept, dropped and truncate
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,7 @@ from data_modules.encoding.encoder import EncodedSplit, Encoder, Subset
 from data_modules.encoding.encoding_cache import load_encoded
 from data_modules.reading.dataset import Source
 from data_modules.reading.rows import ReadReport
-from data_modules.registry import STREAM, load_part
-from data_modules.splits import MixPart, SplitPlan, divide, keep_apart, stream_parts, unique_names
+from data_modules.splits import MixPart, SplitPlan, divide, stream_parts, unique_names
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import RowKeys
 
@@ -102,12 +102,15 @@ class DataModule(pl.LightningDataModule):
         return UserError(problem, hint=other if num_groups == 1 else f"{change}; or {other}")
 
     def _keep_weak_apart(self) -> None:
-        held_out = self.subsets["validation"] + self.subsets["test"]
+        """Drops weak examples of a held-out group: datasets may use the same names for their groups."""
+        held_out = [one.encoded.groups[one.indices] for one in self.subsets["validation"] + self.subsets["test"]]
+        groups = np.concatenate([np.zeros(0, np.uint64), *held_out])
         for place, subset in enumerate(self.subsets["train"]):
             if self.parts[subset.name].source.train_only:
-                kept = self.subsets["train"][place] = keep_apart(subset, held_out)
+                dropped = np.isin(subset.encoded.groups[subset.indices], groups)
+                self.subsets["train"][place] = replace(subset, indices=subset.indices[~dropped])
                 name = f"{subset.name}/{subset.encoded.split}"
-                self.counts[name]["dropped: knowledge occurs in validation or test"] = len(subset) - len(kept)
+                self.counts[name]["dropped: knowledge occurs in validation or test"] = int(dropped.sum())
 
     def _set_up_stream(self, source: Source, name: str) -> None:
         parts = stream_parts(source, self.split_plan)
@@ -115,8 +118,10 @@ class DataModule(pl.LightningDataModule):
             part, split = parts[use]
             encoded = self._load(part, name, split)
             self.subsets[use].append(Subset(name, encoded, np.arange(len(encoded))))
-        kind = load_part(STREAM)
-        self._stream = stream = kind(*parts["train"], self.encoder, self.options, num_rows=self.split_plan.num_rows)
+        from data_modules.streaming import Stream  # few runs need it
+
+        num_rows = self.split_plan.num_rows
+        self._stream = stream = Stream(*parts["train"], self.encoder, self.options, num_rows=num_rows)
         self._record(f"{name}/{parts['train'][1]}, streamed", stream.report)
 
     def _load(self, source: Source, name: str, split: str) -> EncodedSplit:

@@ -1,8 +1,7 @@
-"""Finds datasets by name, also those of other packages, and the parts of the data that few runs need."""
+"""Finds datasets by name, also those of other packages."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pkgutil import resolve_name
-from typing import Any
 
 from data_modules.reading.dataset import Source
 from faithkit.errors import UserError
@@ -25,14 +24,6 @@ class _Sources(Mapping[str, type[Source]]):
 
 
 SOURCES = _Sources()
-# Parts that are imported where a run uses them.
-NEGATIVES = "data_modules.negatives.make.add_negatives"
-STREAM = "data_modules.streaming.Stream"
-
-
-def load_part(name: str) -> Any:
-    """Imports a class or function that only some configurations use."""
-    return resolve_name(name)
 
 
 def find_dataset(name: str | None, target: str | None = None) -> type[Source]:

@@ -4,7 +4,7 @@ Rows of one group (a dialogue, a document) stay together, unless rows are divide
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,6 @@ from data_modules.reading.dataset import SPLITS, FilteringSource, Source, descri
 from faithkit.errors import UserError
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
-
-Load = Callable[[str], EncodedSplit]  # reads one official split
 
 
 @dataclass(frozen=True)
@@ -49,11 +47,6 @@ class SplitPlan:
             problem = f"data.fold={fold} with data.num_folds={num_folds}"
             raise UserError(problem, hint="use a fold from 0 to num_folds - 1, of at least 2")
 
-    @property
-    def reads_one_split(self) -> bool:
-        """True if no official split but the divided one is used."""
-        return self.fold is not None or self.split is not None
-
     def base(self, official: Sequence[str]) -> str | None:
         """Returns the official split that is divided; None if there is nothing to train on."""
         if self.split is not None:
@@ -71,10 +64,16 @@ class SplitPlan:
         if split != self.base(official):
             return {split: np.arange(len(groups))}
         if self.by_rows:
-            return divide_rows(len(groups), self.missing(official, split), self.seed)
+            shares = self.missing(official, split)  # exact ones; what they leave is `train`
+            order = np.random.default_rng(self.seed).permutation(len(groups))
+            bounds = [round(len(groups) * share) for share in np.cumsum(list(shares.values()))]
+            parts = zip([*shares, "train"], np.split(order, bounds), strict=True)
+            return {name: np.sort(rows) for name, rows in parts}
         if self.fold is None:
             return divide_groups(groups, self.missing(official, split), self.seed)
-        in_test = fold_of(groups, self.fold[1]) == self.fold[0]
+        fold, num_folds = self.fold
+        # Groups in the order of their hashes, dealt out in turn.
+        in_test = np.unique(groups, return_inverse=True)[1] % num_folds == fold
         others = np.flatnonzero(~in_test)
         in_validation = first_groups(groups[others], self.fractions["validation"], self.seed)
         return {
@@ -123,11 +122,18 @@ def unique_names(names: Sequence[str]) -> list[str]:
 
 
 def divide(
-    source: Source, load: Load, name: str, split_plan: SplitPlan, *, weight: float = 1.0, only: str | None = None
+    source: Source,
+    load: Callable[[str], EncodedSplit],
+    name: str,
+    split_plan: SplitPlan,
+    *,
+    weight: float = 1.0,
+    only: str | None = None,
 ) -> dict[str, Subset]:
     """Returns a dataset's rows for training, validation and test: its official splits, the missing ones taken by group.
 
     Args:
+        load: Reads one official split.
         only: All rows are for this use.
     """
     official = source.split_names()
@@ -140,20 +146,13 @@ def divide(
             f"{source.name} has no split to train on",
             hint=f"set data.split to one of {official}{describe_files(source, 'train')}",
         )
-    read = [base] if split_plan.reads_one_split else [s for s in (*SPLITS, base) if s in official]
+    reads_one = split_plan.fold is not None or split_plan.split is not None
+    read = [base] if reads_one else [s for s in (*SPLITS, base) if s in official]
     loaded = {s: load(s) for s in dict.fromkeys(read)}
     divided = split_plan.rows(official, base, loaded[base].groups)
     subsets = {s: Subset(name, loaded[base], rows, weight) for s, rows in divided.items()}
     whole = [s for s in split_plan.fractions if s in loaded and s not in subsets]
     return subsets | {s: Subset(name, loaded[s], np.arange(len(loaded[s])), weight) for s in whole}
-
-
-def keep_apart(weak: Subset, held_out: Sequence[Subset]) -> Subset:
-    """Weak examples without those of a held-out group: datasets may use the same names for their groups."""
-    groups = [subset.encoded.groups[subset.indices] for subset in held_out]
-    if not groups:
-        return weak
-    return replace(weak, indices=weak.indices[~np.isin(weak.encoded.groups[weak.indices], np.concatenate(groups))])
 
 
 def divide_groups(
@@ -173,20 +172,6 @@ def divide_groups(
         low = high
     rows["train"] = np.flatnonzero(place >= low)
     return rows
-
-
-def divide_rows(num_rows: int, fractions: Mapping[str, float], seed: int) -> dict[str, NDArray[np.int64]]:
-    """Divides rows at random into exact shares; what the fractions leave is `train`."""
-    order = np.random.default_rng(seed).permutation(num_rows)
-    bounds = [round(num_rows * share) for share in np.cumsum(list(fractions.values()))]
-    names = [*fractions, "train"]
-    return {name: np.sort(rows) for name, rows in zip(names, np.split(order, bounds), strict=True)}
-
-
-def fold_of(groups: NDArray[np.uint64], num_folds: int) -> NDArray[np.int64]:
-    """Returns the fold of each row: groups in the order of their hashes, dealt out in turn."""
-    _, place = np.unique(groups, return_inverse=True)
-    return place % num_folds
 
 
 def first_groups(groups: NDArray[np.uint64], fraction: float, seed: int) -> NDArray[np.bool_]:

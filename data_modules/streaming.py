@@ -143,7 +143,11 @@ class Stream(IterableDataset):
             self.shards = first_rows(pin_shards(source, split, self.report), num_rows)
             self.sizes = [shard.num_rows for shard in self.shards]
         else:
-            self.sizes = [self._count_rows(num_rows)]
+            sizes = source.sizes()
+            if sizes is not None:
+                self.sizes = [min(sizes[split], num_rows or sizes[split])]
+            else:  # the files are read once for this, so that a bad row stops the run before training begins
+                self.sizes = [sum(1 for _ in islice(source.read_split(split, self.report), num_rows))]
         self.begins = np.cumsum([0, *self.sizes])  # numbers of rows in the corpus
         self.num_rows = int(self.begins[-1])
         self.report.count("kept", self.num_rows)
@@ -152,12 +156,6 @@ class Stream(IterableDataset):
         self.steps_per_epoch = -(-self.num_rows // self.batch_size)
         self.readers = Readers(self.num_rows, self.batch_size, options.num_readers if self.shards else 1)
         self.buffer_steps = max(1, options.num_buffer_rows // self.batch_size)  # that a full buffer lasts
-
-    def _count_rows(self, limit: int | None) -> int:
-        if (sizes := self.source.sizes()) is not None:
-            return min(sizes[self.split], limit or sizes[self.split])
-        # The files are read once for this, so that a bad row stops the run before training begins.
-        return sum(1 for _ in islice(self.source.read_split(self.split, self.report), limit))
 
     def fingerprint(self) -> str:
         """Hashes the files, or the shards' pins, in place of the records, which are never all in memory."""
@@ -188,14 +186,17 @@ class Stream(IterableDataset):
     def __iter__(self) -> Iterator[dict[str, torch.Tensor]]:
         """Yields this process's rows of each batch from step `start` on."""
         skip, self.start = self.start, 0
-        worker, num_workers = worker_place()
+        worker = get_worker_info()  # None in the main process
+        if worker is not None:
+            os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork: the worker would hang
+        number, num_workers = (worker.id, worker.num_workers) if worker else (0, 1)
         readers = self.readers.of_process(self.rank, self.world_size)
         first_epoch, skip = divmod(skip, self.steps_per_epoch)
         num_made = 0
         for epoch in range(first_epoch, self.options.num_epochs):
             parts_by_reader = [self._parts(epoch, reader, skip) for reader, _, _ in readers]
             for step, parts in enumerate(zip(*parts_by_reader, strict=True), start=skip):
-                if num_made % num_workers == worker:  # the loader takes batches from its workers in turn
+                if num_made % num_workers == number:  # the loader takes batches from its workers in turn
                     shares = [part.rows[place::num] for part, (_, place, num) in zip(parts, readers, strict=True)]
                     yield self._merge_parts(parts, shares, self.readers.rows_in_step(step))
                 num_made += 1
@@ -285,12 +286,3 @@ class Stream(IterableDataset):
             taken, index = [(parts[0], np.array([0]))], np.array([PADDING_ROW])
         columns = merge_rows([take_rows(part.columns, rows) for part, rows in taken])
         return collate_batch(self.encoder, columns, index, num_rows)
-
-
-def worker_place() -> tuple[int, int]:
-    """Returns the number of this loader worker and the number of workers; 0 and 1 in the main process."""
-    worker = get_worker_info()
-    if worker is None:
-        return 0, 1
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # its threads do not survive a fork: the worker would hang
-    return worker.id, worker.num_workers

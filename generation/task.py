@@ -231,7 +231,8 @@ class GeneratorTask:
         plan = plan_batches(batches.lengths(), None, training.data.options.eval_max_tokens, None) if len(subset) else []
 
         def measure(part: NDArray[np.int64]) -> list[NDArray[np.float64]]:
-            return [row_statistics(model, _on_device(batches[plan[i], len(plan[i])], model.device)) for i in part]
+            chosen = (batches[plan[i], len(plan[i])] for i in part)
+            return [row_statistics(model, {n: column.to(model.device) for n, column in one.items()}) for one in chosen]
 
         measured = training.divide_work(len(plan), measure)
         by_row = dict(zip(chain(*plan), chain(*measured), strict=True))
@@ -267,7 +268,3 @@ def _answer(training: FinishedTraining[DataModule], examples: Sequence[Example])
         return []
     device = "cpu" if is_in_shards(training.module) else str(training.trainer.strategy.root_device)
     return list(Generator.load(training.run.hf, device=device).predict_examples(examples))
-
-
-def _on_device(batch: Mapping[str, Tensor], device: Any) -> dict[str, Tensor]:
-    return {name: column.to(device) for name, column in batch.items()}

@@ -25,7 +25,6 @@ from faithkit.errors import UserError
 from faithkit.inference.decoding import NUCLEUS, Decoding
 from faithkit.inference.text import TextEngine
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
-from judge.asking import ParsedReply
 from judge.options import AskOptions
 from judge.prompt import Prompts, PromptTemplate, build_prompts
 from judge.questions import Answered, weigh_or_write
@@ -265,17 +264,14 @@ class Judge:
             label = HALLUCINATED if 2 * votes[HALLUCINATED] >= parsed else FAITHFUL
             chosen = next(one for one in replies if one.label == label)
             probability = votes[HALLUCINATED] / parsed
-        return self._read_reply(example, chosen, probability)
-
-    def _read_reply(self, example: Example, reply: ParsedReply, probability: float | None) -> Prediction:
-        self.num_unlocated += reply.num_unlocated
+        self.num_unlocated += chosen.num_unlocated
         return Prediction(
             id=example.id,
-            label=reply.label,
+            label=chosen.label,
             score=probability,
-            spans=tuple(replace(span, text=example.response[span.start : span.end]) for span in reply.spans),
-            text=reply.text,
-            reason=reply.rationale,
+            spans=tuple(replace(span, text=example.response[span.start : span.end]) for span in chosen.spans),
+            text=chosen.text,
+            reason=chosen.rationale,
         )
 
 

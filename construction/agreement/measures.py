@@ -33,7 +33,6 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from construction.agreement.answers import MISSING, Answered, Ratings
 from faithkit.errors import UserError, shorten
@@ -77,8 +76,10 @@ def _pairs(ratings: Ratings) -> Statistic:
     """Averages agreement and Cohen's kappa over pairs of annotators; pairs without a kappa are left out."""
     groups, size = Groups.of(ratings.groups), len(ratings.categories)
     sums = []
-    for first, second in _pairs_of(ratings):
+    for first, second in combinations(ratings.values.T, 2):
         both = (first != MISSING) & (second != MISSING)
+        if not both.any():
+            continue
         cells = (groups.index * size + first) * size + second
         tables = np.bincount(cells[both], minlength=groups.count * size * size)
         sums.append(tables.reshape(groups.count, -1).astype(np.float64))
@@ -89,12 +90,6 @@ def _pairs(ratings: Ratings) -> Statistic:
         return {OBSERVED: _mean(observed), "cohen_kappa": _mean(kappa)}
 
     return statistic
-
-
-def _pairs_of(ratings: Ratings) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    columns = ratings.values.T
-    pairs = [(first, second) for first, second in combinations(columns, 2)]
-    return [(a, b) for a, b in pairs if ((a != MISSING) & (b != MISSING)).any()]
 
 
 def _mean(values: Values) -> Values:

@@ -14,7 +14,7 @@ from construction.official_layouts import GOOD, REFUSED, TRUNCATED
 from data_modules.datasets.ragtruth import LABELS as RAGTRUTH_SPELLINGS
 from data_modules.reading.fields import WIZARD
 from faithkit.choices import UNANSWERABLE
-from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Turn
+from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
 
 _ROUNDS = re.compile(r"\s*A\s*\d+\s*[:：]")
 _BREAKS = re.compile(r"\s*[\r\n]+\s*")
@@ -29,7 +29,8 @@ def rounds_text(example: Example) -> str:
     if not example.history and _ROUNDS.match(example.response):
         return example.response
     turns: list[tuple[str, list[str]]] = [("A", [])]
-    for who, text in [*(_who(turn) for turn in example.history), ("B", example.response)]:
+    said = [("B" if turn.speaker == WIZARD else "A", turn.text) for turn in example.history]
+    for who, text in [*said, ("B", example.response)]:
         if turns[-1][0] != who:
             turns.append((who, []))
         turns[-1][1].append(text)
@@ -38,10 +39,6 @@ def rounds_text(example: Example) -> str:
         number += who == "A"
         lines.append(f"{who}{number}: {_BREAKS.sub(' ', ' '.join(texts)).strip()}")
     return "\n".join(lines)
-
-
-def _who(turn: Turn) -> tuple[str, str]:
-    return ("B" if turn.speaker == WIZARD else "A"), turn.text
 
 
 RAGTRUTH_LABELS = {  # the paper calls evident ones severe

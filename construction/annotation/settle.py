@@ -87,7 +87,9 @@ def _settle_row(
     min_annotators: int,
 ) -> Settled:
     names = [question.name for question in scheme.questions]
-    differing = tuple(name for name in names if _differ([one.answers.get(name) for one in given]))
+    differing = tuple(
+        name for name in names if any(one.answers.get(name) != given[0].answers.get(name) for one in given[1:])
+    )
     if row in decisions:
         # Questions that a decision leaves out keep the answer of all, or of the rule.
         ruled = _settle_row(scheme, row, given, rule, expert, {}, 1)
@@ -114,10 +116,6 @@ def _settle_row(
             answers[question.name] = settled
     how = "open" if left else rule if differing else "agreed" if len(given) > 1 else "one annotator"
     return Settled(row=row, answers=answers, open=tuple(left), how=how, disagree=differing)
-
-
-def _differ(answers: Sequence[Answer | None]) -> bool:
-    return any(answer != answers[0] for answer in answers[1:])
 
 
 def settle_question(question: Question, answers: Sequence[Any], rule: str) -> Answer | None:

@@ -145,11 +145,6 @@ def sign(*parts: Any) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def all_settings(step: AnyStep) -> dict[str, Any]:
-    """Collects what the rows of a step depend on besides the rows before."""
-    return {**(step.work.settings() if isinstance(step, Step) else {}), **step.settings}
-
-
 class Chain:
     """Steps in a run's folder.
 
@@ -165,7 +160,10 @@ class Chain:
         self.folder, self.steps, self.versions = folder, {step.name: step for step in steps}, versions or {}
         assert len(self.steps) == len(steps), "two steps have one name"
         self.numbers = {name: number for number, name in enumerate(self.steps, start=1)}
-        self.settings = {step.name: all_settings(step) for step in steps}
+        # What the rows of a step depend on besides the rows before.
+        self.settings = {
+            step.name: {**(step.work.settings() if isinstance(step, Step) else {}), **step.settings} for step in steps
+        }
         self.signatures: dict[str, str] = {}
         for step in steps:  # each comes after those that it reads
             before = [self.signatures[one] for one in step.after]

@@ -185,10 +185,8 @@ class Topics:
             return
         for file in topic_files(self.paths):
             for row in read_rows(file, self.report):
-                try:
+                with self.report.rejecting(row):
                     yield from _read(row)
-                except BadRow as error:
-                    self.report.reject(row.file, row.line, error, row.values)
 
 
 def _read(row: FileRow) -> Iterator[tuple[str, Topic]]:

@@ -6,21 +6,20 @@ sentences as nltk's Punkt splits them; its English parameters are read from the 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from critic.entailment.models import load_entailment_model, support
+from critic.requests import example_chunks
 from critic.runtime.onnx_model import ONNX
 from critic.runtime.precision import apply_precision, calibration_pairs, check_precision
 from critic.sequence.pair_odds import default_batch_tokens
 from data_modules.encoding.tokens import tokenize
 from faithkit import arguments
-from faithkit.arguments import read_examples
 from faithkit.errors import UserError
 from faithkit.packages import needs_package
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction
@@ -127,16 +126,10 @@ def counter(unit: str, tokenizer: Any, max_length: int) -> Count:
         max_length: Of a longer sentence this many tokens are counted.
     """
     if unit == TOKENS:
-        return partial(_count_tokens, tokenizer, max_length)
-    return _count_words if unit == WORDS else _count_treebank_words
-
-
-def _count_tokens(tokenizer: Any, max_length: int, sentences: Sequence[str]) -> list[int]:
-    return [min(int(length), max_length) for length in tokenize(tokenizer, sentences).lengths]
-
-
-def _count_words(sentences: Sequence[str]) -> list[int]:
-    return [len(sentence.split()) for sentence in sentences]
+        return lambda sentences: [min(int(length), max_length) for length in tokenize(tokenizer, sentences).lengths]
+    if unit == WORDS:
+        return lambda sentences: [len(sentence.split()) for sentence in sentences]
+    return _count_treebank_words
 
 
 def _count_treebank_words(sentences: Sequence[str]) -> list[int]:
@@ -237,9 +230,7 @@ class EntailmentChecker:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), RESPONSES_AT_ONCE), "checking", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + RESPONSES_AT_ONCE]
+        for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "checking", progress):
             found = self.supported([one.knowledge for one in chunk], [one.response for one in chunk])
             for example, score in zip(chunk, (1 - found).tolist(), strict=True):
                 label = HALLUCINATED if score >= self.threshold else FAITHFUL

@@ -12,10 +12,9 @@ from typing import Any, TypeAlias, TypedDict, Unpack, overload
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from critic.load_checkpoint import LoadedCheckpoint, load_checkpoint
-from critic.requests import SINGLE, History, Knowledge, Request, number_results, read_requests, stream_results
+from critic.requests import SINGLE, History, Knowledge, Request, answer_call, example_chunks, stream_results
 from critic.runtime.last_layer import first_token_only
 from critic.runtime.model_inputs import allow_packing_on_gpu
 from critic.runtime.onnx_model import ONNX
@@ -24,7 +23,7 @@ from critic.sequence.pair_odds import PAIRS_AT_ONCE, column_odds, default_batch_
 from critic.sequence.settings import Settings, foreign_settings
 from data_modules.encoding.pair_encoder import PairEncoder
 from faithkit import arguments
-from faithkit.arguments import ManyResponses, OneResponse, read_examples
+from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.calibration.score_calibration import IS_HALLUCINATED, ScoreCalibration, is_unsure
 from faithkit.detector import CRITIC
 from faithkit.errors import UserError, shorten
@@ -269,9 +268,8 @@ class Critic:
         Raises:
             UserError: Lists have different lengths, or a text is empty or no text.
         """
-        single, requests = read_requests(knowledge, response, history, join_passages)
-        scores = self._scores(requests, *read_cuts(threshold, abstain_at))
-        return scores[0] if single else list(number_results(scores))
+        judge = lambda requests: self._scores(requests, *read_cuts(threshold, abstain_at))  # noqa: E731
+        return answer_call(judge, knowledge, response, history, join_passages)
 
     predict = score  # as a tagger has it
 
@@ -319,9 +317,7 @@ class Critic:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), PAIRS_AT_ONCE), "scoring", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + PAIRS_AT_ONCE]
+        for chunk in example_chunks(examples, PAIRS_AT_ONCE, "scoring", progress):
             scores = self.probabilities([e.knowledge for e in chunk], [e.response for e in chunk])
             yield from self.calibration.predictions([e.id for e in chunk], scores)
 

@@ -152,7 +152,12 @@ class CriticTask:
         if not subsets:
             problem = "model.evidence_alone=true is fitted on training rows, which data.streaming=true does not keep"
             raise UserError(problem, hint="set data.streaming=false")
-        sampled = [labelled.sample(FIT_ROWS) for subset in subsets if len(labelled := labelled_subset(subset))]
+        labels = [np.asarray(subset.encoded.columns["label"])[subset.indices] for subset in subsets]
+        labelled = [
+            replace(subset, indices=subset.indices[label != NO_LABEL])
+            for subset, label in zip(subsets, labels, strict=True)
+        ]
+        sampled = [subset.sample(FIT_ROWS) for subset in labelled if len(subset)]
         if not sampled:
             problem = "model.evidence_alone=true needs labels, and no training row has one"
             raise UserError(problem, hint="set model.evidence_alone=false, which trains on weak labels")
@@ -181,12 +186,6 @@ class CriticTask:
         fitted_on = calibrated.examples
         counted = fit_counted_features(training.training_sample(MAX_ROWS), fitted_on, aim=self.options.threshold_aim)
         return report_detector(training, tests, fitted_on=fitted_on, counted=counted)
-
-
-def labelled_subset(subset: Subset) -> Subset:
-    """Returns the rows of a subset that have a label."""
-    label = np.asarray(subset.encoded.columns["label"])[subset.indices]
-    return replace(subset, indices=subset.indices[label != NO_LABEL])
 
 
 def compute_rows(

@@ -32,17 +32,16 @@ from critic.support.normal_forms import (
     NEGATION,
     NUMBER,
     QUANTIFIER,
-    SENTENCE_END,
     STOP,
     UNIT,
     WORD,
     Quantity,
     Word,
+    find_quantities,
     opposites,
     read_quantities,
 )
 from critic.support.values import Pair
-from faithkit.records import Evidence
 
 WORD_KINDS = (ANSWER, WORD, NAME, NUMBER, DATE, UNIT, NEGATION, QUANTIFIER, MODAL)
 VALUES = (WORD, NAME, NUMBER, DATE, UNIT)
@@ -75,14 +74,7 @@ WORD_FEATURES = (
     "quantifier without counterpart",
     "other modal",
 )
-SENTENCE_FEATURES = (
-    "match",
-    "words in match",
-    "words in context",
-    "mean closeness",
-    "least closeness",
-    "words",
-)
+SENTENCE_FEATURES = ("match", "words in match", "words in context", "mean closeness", "least closeness", "words")
 FEATURES = (
     *WORD_FEATURES,
     *(f"sentence: {name}" for name in SENTENCE_FEATURES),
@@ -238,82 +230,6 @@ class Alignment:
         word = self.words[place]
         return next((pair for pair in self.pairs if pair.value.start < word.end and word.start < pair.value.end), None)
 
-    def find_evidence(self, places: Sequence[int], logits: Floats) -> Evidence:
-        """Finds the sentence of the context that a span is compared with, and the reason why it is marked.
-
-        Args:
-            places: The words of the span.
-            logits: How unsupported each of them is; the worst one decides where no value is wrong.
-        """
-        for pair in map(self.find_pair, places):
-            if pair is not None and pair.is_unsupported:
-                if pair.closest is None:
-                    return self._quote("not in the context", self.matches[self.words[places[0]].sentence].first)
-                says = "the context says" if pair.shares_head else "not in the context, which says"
-                start, end = sentence_at(self.knowledge, pair.closest.start)
-                reason = f"{says} {pair.closest.text}"
-                return Evidence(text=self.knowledge[start:end], start=start, end=end, reason=reason)
-        return self._quote(*self._explain(places[int(np.argmax(logits))]))
-
-    def _quote(self, reason: str, first: int) -> Evidence:
-        """Makes evidence of the sentence of the context that a word is in."""
-        words = self.context.words
-        last, number = first, words[first].sentence
-        while last + 1 < len(words) and words[last + 1].sentence == number:
-            last += 1
-        while first and words[first - 1].sentence == number:
-            first -= 1
-        for (
-            part
-        ) in self.parts:  # which of them the words are in is not kept, but a sentence is in the knowledge as it is
-            found = (
-                self.knowledge.find(part[words[first].start : words[last].end]) if words[last].end <= len(part) else -1
-            )
-            if found >= 0 and words[first].lower in part[words[first].start : words[first].end].lower().replace(
-                "’", "'"
-            ):
-                start, end = sentence_at(self.knowledge, found)
-                return Evidence(text=self.knowledge[start:end], start=start, end=end, reason=reason)
-        return Evidence(reason=reason)
-
-    def _explain(self, place: int) -> tuple[str, int]:
-        """Says why a word may be unsupported: the reason, and a word of the sentence that it refers to."""
-        word, match = self.words[place], self.matches[self.words[place].sentence]
-        context, here = self.context.words, self.response.negated[place]
-        matched = range(match.first, match.end)
-        counterpart = match.first + int(self.closeness[place, match.first : match.end].argmax())
-        is_aligned = float(self.closeness[place, counterpart]) > ALIGNED
-        there = self.context.negated[counterpart]
-        if word.kind == NEGATION or (is_aligned and here and not there):
-            return (
-                ("negated in the answer only", match.first)
-                if not match.norms[NEGATION]
-                else ("negated otherwise in the context", match.first)
-            )
-        if is_aligned and there and not here:
-            return "negated in the context", match.first
-        if word.kind in (WORD, NAME):
-            opposite = opposites(word.norm)
-            found = next((context[n].lower for n in matched if context[n].norm in opposite), None)
-            if found:
-                return f'the context says "{found}"', match.first
-        if word.kind in (QUANTIFIER, MODAL) and match.norms[word.kind] and word.norm not in match.norms[word.kind]:
-            found = next(context[n].lower for n in matched if context[n].kind == word.kind)
-            return f'the context says "{found}"', match.first
-        if not bool(self.equal[place].any()):
-            return "not in the context", match.first
-        others = [other for other in match.content if other != place]
-        is_value = word.kind in (NAME, NUMBER, DATE) and bool(others or self.asked)
-        same, rivals = self._find_rivals(place, match) if is_value else ([], [])
-        if rivals and same:
-            fit = self._fit(place, others)
-            best = max(rivals, key=lambda rival: float(fit[rival]))
-            if float(fit[best]) > _best(fit, same):
-                name = context[best]
-                shown = name.lower.title() if name.kind in (NAME, DATE) else name.lower
-                return f"in the context, but {shown} is closer to what the answer says", best
-        return "does not fit the closest sentence of the context", match.first
-
     def _word_features(self, place: int) -> list[float]:
         """Computes the FEATURES of one word."""
         pair = self.find_pair(place)
@@ -396,11 +312,11 @@ class Alignment:
         others = [other for other in match.content if other != place]
         if self.words[place].kind not in CONTENT or not (others or self.asked):
             return False, False, 0.0, 0.0
-        fit = self._fit(place, others)
-        same, rivals = self._find_rivals(place, match)
-        return bool(same), bool(rivals), _best(fit, same), _best(fit, rivals)
+        fit = self.fit(place, others)
+        same, rivals = self.find_rivals(place, match)
+        return bool(same), bool(rivals), best_fit(fit, same), best_fit(fit, rivals)
 
-    def _fit(self, place: int, others: Sequence[int]) -> Floats:
+    def fit(self, place: int, others: Sequence[int]) -> Floats:
         """Computes how well a word of the response fits the place of each word of the context [context words]."""
         near = [1 / (1 + abs(self.distance[place] - self.distance[other]) / 2) for other in others]
         weights = np.array(near + [QUESTION_WEIGHT] * len(self.asked))
@@ -408,12 +324,12 @@ class Alignment:
         fit: Floats = (weights / weights.sum()) @ self.near[rows]
         return fit
 
-    def _find_rivals(self, place: int, match: Match) -> tuple[list[int], list[int]]:
+    def find_rivals(self, place: int, match: Match) -> tuple[list[int], list[int]]:
         """Finds the places of a value in the context, and those of its rivals."""
         word = self.words[place]
         here, there, context = self.response.quantities, self.context.quantities, self.context.words
         if word.kind == NUMBER:
-            return _find_quantities(here[place], word, there, context)
+            return find_quantities(here[place], word, there, context)
         if word.kind == UNIT:
             number = next((near for near in (place - 1, place - 2, place + 1) if near in here), None)
             if number is not None:
@@ -464,39 +380,8 @@ class Alignment:
         )
 
 
-def sentence_at(text: str, position: int) -> tuple[int, int]:
-    """Finds the sentence around a character: its first character and the one after its last."""
-    start, end = 0, len(text)
-    for found in SENTENCE_END.finditer(text):
-        if found.end() > position:
-            end = found.start()
-            break
-        start = found.end()
-    while start < end and text[start].isspace():
-        start += 1
-    return start, end if end > start else start
-
-
-def _find_quantities(
-    quantity: Quantity, word: Word, there: dict[int, Quantity], context: Sequence[Word]
-) -> tuple[list[int], list[int]]:
-    """Finds equal quantities, and others of the same dimension; without a unit, other numbers."""
-    same = [
-        place
-        for place, found in there.items()
-        if found.equals(quantity) or (context[place].norm == word.norm and not (found.unit and quantity.unit))
-    ]
-    rivals = [
-        place
-        for place, found in there.items()
-        if context[place].norm != word.norm
-        and not found.equals(quantity)
-        and (not quantity.unit or found.dimension == quantity.dimension)
-    ]
-    return same, rivals
-
-
-def _best(fit: Floats, places: Sequence[int]) -> float:
+def best_fit(fit: Floats, places: Sequence[int]) -> float:
+    """Returns the best fit of these places of the context; 0 where there are none."""
     return float(fit[places].max()) if places else 0.0
 
 

@@ -9,25 +9,25 @@ what it was fitted on, and its figures on rows that it was not fitted on (`faith
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 
 from critic.logistic import sigmoid
-from critic.requests import SINGLE, Request, number_results, read_requests, request_of
+from critic.requests import SINGLE, Request, answer_call, example_chunks, request_of
 from critic.runtime.precision import apply_precision, calibration_requests, check_precision
 from critic.support.alignment import Alignment, Floats
 from critic.support.bert_encoder import WEIGHTS, load_bert
+from critic.support.evidence import find_evidence
 from critic.support.word_model import VALUE, WordModel, find_spans
 from critic.support.word_states import ContextCache, WordEncoder, encode_and_align
 from faithkit import arguments
-from faithkit.arguments import read_examples
 from faithkit.calibration.thresholds import logit
 from faithkit.errors import UserError
 from faithkit.files.atomic import hash_files
-from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Evidence, Example, Prediction, Span, join_passages
+from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, join_passages
 from faithkit.weights.resolve import loading
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
@@ -137,16 +137,12 @@ class SupportDetector:
             UserError: Lists have different lengths, or a text is empty or no text.
         """
         threshold = arguments.read_probability("threshold", threshold)
-        single, requests = read_requests(knowledge, response, history, join_passages)
-        checked = self.check(requests, threshold=threshold)
-        return checked[0] if single else list(number_results(checked))
+        return answer_call(partial(self.check, threshold=threshold), knowledge, response, history, join_passages)
 
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), RESPONSES_AT_ONCE), "checking", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + RESPONSES_AT_ONCE]
+        for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "checking", progress):
             for example, checked in zip(chunk, self.check([request_of(one) for one in chunk]), strict=True):
                 yield replace(checked, id=example.id)
 
@@ -200,7 +196,7 @@ class SupportDetector:
                 text=response[start:end],
                 label=UNTYPED,
                 score=score,
-                evidence=_find_evidence(alignment, start, end, logits),
+                evidence=find_evidence(alignment, start, end, logits),
             )
             for start, end, score in sorted(found)
         )
@@ -209,12 +205,6 @@ class SupportDetector:
     def device(self) -> torch.device:
         """The encoder's device."""
         return self.encoder.model.device
-
-
-def _find_evidence(alignment: Alignment, start: int, end: int, logits: Floats) -> Evidence:
-    words = alignment.words
-    inside = [n for n, place in enumerate(alignment.places) if words[place].start < end and start < words[place].end]
-    return alignment.find_evidence([alignment.places[n] for n in inside], logits[inside])
 
 
 def load_encoder(name: str, device: str, batch_tokens: int | None = None, *, sha256: str | None = None) -> WordEncoder:

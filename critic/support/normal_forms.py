@@ -14,7 +14,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -275,3 +275,22 @@ def opposites(norm: str) -> frozenset[str]:
 def convert(unit: str) -> tuple[str, float]:
     """Returns the dimension of a unit and its factor; a unit that does not convert is its own dimension."""
     return _CONVERSIONS.get(unit, (unit, 1.0))
+
+
+def find_quantities(
+    quantity: Quantity, word: Word, there: dict[int, Quantity], context: Sequence[Word]
+) -> tuple[list[int], list[int]]:
+    """Finds equal quantities, and others of the same dimension; without a unit, other numbers."""
+    same = [
+        place
+        for place, found in there.items()
+        if found.equals(quantity) or (context[place].norm == word.norm and not (found.unit and quantity.unit))
+    ]
+    rivals = [
+        place
+        for place, found in there.items()
+        if context[place].norm != word.norm
+        and not found.equals(quantity)
+        and (not quantity.unit or found.dimension == quantity.dimension)
+    ]
+    return same, rivals

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
 from critic.load_checkpoint import load_checkpoint
 from critic.requests import (
@@ -16,9 +16,9 @@ from critic.requests import (
     History,
     Knowledge,
     Request,
+    answer_call,
     dialogue_requests,
-    number_results,
-    read_requests,
+    example_chunks,
     request_of,
     stream_results,
 )
@@ -33,7 +33,7 @@ from critic.token_support import TokenSupport, support_logits
 from data_modules.encoding.ragged import Ragged, stack_rows
 from data_modules.encoding.span_encoder import SpanEncoder
 from faithkit import arguments
-from faithkit.arguments import ManyResponses, OneResponse, read_examples
+from faithkit.arguments import ManyResponses, OneResponse
 from faithkit.detector import TAGGER
 from faithkit.packing import use_packed_attention
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, Example, Prediction, Span, number_passages
@@ -269,9 +269,8 @@ class Tagger:
         Raises:
             UserError: Lists have different lengths, or a text is empty or no text.
         """
-        single, requests = read_requests(knowledge, response, history, number_passages)
-        tagged = self.tag(requests, threshold=threshold, span_threshold=span_threshold)
-        return tagged[0] if single else list(number_results(tagged))
+        judge = partial(self.tag, threshold=threshold, span_threshold=span_threshold)
+        return answer_call(judge, knowledge, response, history, number_passages)
 
     @arguments.explain_keywords
     def stream(
@@ -292,7 +291,7 @@ class Tagger:
             progress: Shows a progress bar.
         """
         yield from stream_results(
-            lambda requests: self.tag(requests, threshold=threshold, span_threshold=span_threshold),
+            partial(self.tag, threshold=threshold, span_threshold=span_threshold),
             knowledge,
             response,
             history,
@@ -318,9 +317,7 @@ class Tagger:
     @arguments.explain_keywords
     def predict_examples(self, examples: Sequence[Example], *, progress: bool = False) -> Iterator[Prediction]:
         """Yields the predictions of the examples, in their order."""
-        examples, quiet = read_examples(examples), not arguments.read_flag("progress", progress)
-        for begin in tqdm(range(0, len(examples), RESPONSES_AT_ONCE), "tagging", disable=quiet, unit="chunk"):
-            chunk = examples[begin : begin + RESPONSES_AT_ONCE]
+        for chunk in example_chunks(examples, RESPONSES_AT_ONCE, "tagging", progress):
             yield from self.predict_columns(chunk, self._encode([request_of(example) for example in chunk]))
 
     def predict_columns(self, examples: Sequence[Example], columns: Mapping[str, Any]) -> Iterator[Prediction]:

@@ -70,16 +70,14 @@ class Audit(BeginSource):
 
     def files(self) -> Mapping[str, Sequence[File]]:
         folders = FOLDERS if self.responses == "all" else (self.responses,)
-        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in self._corpora()]
+        chosen = CORPORA if self.corpora == "all" else (self.corpora,)
+        corpora = [f"{corpus}*" if corpus in OTHER_NAMES.values() else corpus for corpus in chosen]
+        names = [(folder, PATTERNS[folder].format(corpus)) for folder in folders for corpus in corpora]
         above, inside = [f"{folder}/{name}" for folder, name in names], [name for _, name in names]
         found = find_files(self.path, {"all": above}, {"all": inside}, address=ADDRESS)
         if self.responses == self.corpora == "all" and len({file.parent for file in found["all"]}) > 1:
             log_missing(self.path, tuple(above), tuple(found["all"]), ADDRESS)
         return found
-
-    def _corpora(self) -> Sequence[str]:
-        chosen = CORPORA if self.corpora == "all" else (self.corpora,)
-        return [f"{corpus}*" if corpus in OTHER_NAMES.values() else corpus for corpus in chosen]
 
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         model = row.layout(LAYOUTS)
@@ -95,6 +93,8 @@ class Audit(BeginSource):
             return
         knowledge = row.text(knowledge_name)
         shown, cut = cut_knowledge(knowledge, response, self.max_knowledge_words, report)
+        name = Path(row.file).stem.rpartition("_")[2]
+        corpus = OTHER_NAMES.get(name, name)
         yield Example(
             id=row.default_id,
             source=self.name,
@@ -105,15 +105,13 @@ class Audit(BeginSource):
             response=response,
             label=label,
             tags=tags,
-            meta={"model": model, **_corpus(row), "vrm": _parts(row.text(vrm_name, empty_ok=True), ","), **cut},
+            meta={
+                "model": model,
+                **({"corpus": corpus} if corpus in CORPORA else {}),
+                "vrm": _parts(row.text(vrm_name, empty_ok=True), ","),
+                **cut,
+            },
         )
-
-
-def _corpus(row: Row) -> dict[str, str]:
-    """Finds the corpus of the response by the file's name."""
-    name = Path(row.file).stem.rpartition("_")[2]
-    name = OTHER_NAMES.get(name, name)
-    return {"corpus": name} if name in CORPORA else {}
 
 
 def _parts(text: str, separators: str) -> list[str]:

@@ -96,10 +96,7 @@ class Begin(BeginSource):
 
     name: ClassVar[str] = "begin"
     embedded_layout: ClassVar[str | None] = "begin"
-    official_files: ClassVar[Sequence[Patterns]] = (
-        FILES_2022,
-        FILES_2021,
-    )
+    official_files: ClassVar[Sequence[Patterns]] = (FILES_2022, FILES_2021)
     address: ClassVar[str] = ADDRESS
 
     def files(self) -> Mapping[str, Sequence[File]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, Names, chosen, text_group
+from data_modules.reading.fields import ANY, Names, text_group
 from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
@@ -53,8 +53,7 @@ class ClaimSets(Source):
         row.layout({self.name: self.fields})
         document, text, label = self.fields
         name = self.set_of(row)
-        if not chosen(self.sets) & {ANY, name.lower()}:
-            report.count(f"dropped: set {name}")
+        if not self._reads("sets", name, report):
             return
         knowledge = row.text(document)
         yield Example(

@@ -15,7 +15,7 @@ from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, read_rows, reading
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
 
@@ -150,11 +150,9 @@ def _cell(name: str, value: object) -> str:
 def _spoken_turns(row: Row, report: ReadReport) -> list[SpokenTurn]:
     turns: list[SpokenTurn] = []
     for position, values in enumerate(row.items("history")):
-        try:
+        with reading(f"message {position}"):  # a bad one rejects the others too: they would lack their history
             message = row.inside(values)
             user, text = message.text("uid"), message.text("text", empty_ok=True)
-        except BadRow as error:
-            raise error.within(f"message {position}") from error  # the turns after it would lack their history
         turn = SpokenTurn(position, user, str(message.values.get("docIdx")), text)
         if not turn.text.strip():
             report.count(EMPTY)

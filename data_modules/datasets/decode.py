@@ -11,7 +11,7 @@ from typing import ClassVar
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import SEEKER, WIZARD, identifier
 from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Turn
 
@@ -112,10 +112,8 @@ def _contradicted(row: Row) -> list[int]:
 
 
 def _turn(row: Row, index: int, values: object) -> tuple[str, str]:
-    try:
+    with reading(f"turn {index}"):
         turn = row.inside(values)
         if turn.values.get("agent_id") is None:
             raise BadRow("field 'agent_id' is missing")
         return identifier(turn, "agent_id"), turn.text("text", empty_ok=True).strip()
-    except BadRow as error:
-        raise error.within(f"turn {index}") from error

@@ -18,7 +18,7 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, NamedTuple
 
 from data_modules.reading.dataset import Source
-from data_modules.reading.fields import ANY, SEEKER, WIZARD, Names, chosen, identifier
+from data_modules.reading.fields import ANY, SEEKER, WIZARD, Names, identifier
 from data_modules.reading.files import File, find_files
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import UserError, shorten
@@ -82,8 +82,12 @@ def _items(row: Row, report: ReadReport) -> Iterator[tuple[int, str]]:
     if isinstance(value, str):
         try:
             value = json.loads(value) if value.strip() else []
-        except (ValueError, RecursionError):
-            yield from _items_of_text(value, report)
+        except (ValueError, RecursionError) as error:
+            found = [(int(number), spelt.strip()) for number, spelt in _ITEM.findall(value)]
+            if not found:
+                raise _bad_index(value) from error
+            report.count("repaired: an index that is not JSON")
+            yield from found
             return
     if value is None:
         return
@@ -96,14 +100,6 @@ def _items(row: Row, report: ReadReport) -> Iterator[tuple[int, str]]:
         if not (isinstance(item, list) and len(item) == 2 and isinstance(item[1], str)):
             raise _bad_index(row.values.get("index"))
         yield _round(item[0], report), item[1]
-
-
-def _items_of_text(text: str, report: ReadReport) -> list[tuple[int, str]]:
-    found = [(int(item[1]), item[2].strip()) for item in _ITEM.finditer(text)]
-    if not found:
-        raise _bad_index(text)
-    report.count("repaired: an index that is not JSON")
-    return found
 
 
 def _round(value: object, report: ReadReport) -> int:
@@ -169,7 +165,6 @@ DOMAIN_WORDS = {"knowledge": KNOWLEDGE, "task": TASK, "chit": CHAT, "reason": RE
 ONLY_B_JUDGED = (KNOWLEDGE, TASK)
 DIALOGUE, TURN = LEVELS = ("dialogue", "turn")
 PEOPLE, MODEL = LABELLERS = ("people", "model")
-OF_MODEL = "model_"  # begins the fields in which construct.py has a model's labels
 SPEAKERS = {"A": SEEKER, "B": WIZARD}
 
 
@@ -210,15 +205,12 @@ class DiaHalu(Source):
         if row.layout(LAYOUTS) == "workbook":
             renamed = {name: row.values.get(column) for name, column in COLUMNS.items()}
             row = row.inside({"Which LLM": CHATGPT, "ID": row.default_id, **row.values, **renamed})
-        if self.labelled_by == MODEL:
-            row = _with_model_labels(row)
+        if self.labelled_by == MODEL:  # in place of people's labels; a row without them has none
+            labels = ("label", "index", "explaination", "explanation")
+            row = row.inside({**row.values, **{name: row.values.get(f"model_{name}") for name in labels}})
         domain, label = _domain(row), row.choice("label", LABELS)
-        if not chosen(self.domains) & {ANY, domain}:
-            report.count(f"dropped: domain {domain}")
-            return
-        model = row.values.get("Which LLM") or "unknown"
-        if not chosen(self.models) & {ANY, str(model).lower()}:
-            report.count(f"dropped: model {model}")
+        model = str(row.values.get("Which LLM") or "unknown")
+        if not (self._reads("domains", domain, report) and self._reads("models", model, report)):
             return
         turns = read_turns(row, report)
         places = read_places(row, turns, report)
@@ -291,12 +283,6 @@ class _Builder:
             history = [Turn(speaker=SPEAKERS[turn.who], text=turn.text) for turn in self.turns[: shown[0][0]]]
             id, response = f"{self.id}:{number}", "\n".join(texts)
             yield self._example(id, response, label, here, history=tuple(history), meta={"turn": number})
-
-
-def _with_model_labels(row: Row) -> Row:
-    """Replaces people's labels by those of a model; a row without these has no label."""
-    fields = ("label", "index", "explaination", "explanation")
-    return row.inside({**row.values, **{name: row.values.get(f"{OF_MODEL}{name}") for name in fields}})
 
 
 def _domain(row: Row) -> str:

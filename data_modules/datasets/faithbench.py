@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import locate_span, text_group, whole_number
 from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.errors import shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Span
 
@@ -49,18 +49,16 @@ class FaithBench(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         for place, values in enumerate(row.items("samples")):
-            try:
+            with report.rejecting(row, f"samples[{place}]", values):  # the other samples of the batch are read
                 if (example := self._example(row.inside(values), split, report)) is not None:
                     yield example
-            except ValueError as error:  # the other samples of the batch are read
-                report.reject(row.file, row.line, BadRow.of(error).within(f"samples[{place}]"), values)
 
     def _example(self, sample: Row, split: str, report: ReadReport) -> Example | None:
         number, source, summary = whole_number(sample, "sample_id"), sample.text("source"), sample.text("summary")
         marked: list[tuple[str, Span]] = []
         tags: list[str] = []
         for place, values in enumerate(sample.items("annotations")):
-            try:
+            with reading(f"annotations[{place}]"):
                 note = sample.inside(values)
                 labels = note.texts("label")
                 if not labels:
@@ -70,8 +68,6 @@ class FaithBench(Source):
                 span = locate_span(note.text("summary_span", empty_ok=True), *bounds, summary, report)
                 marked.append((max(map(_level, labels), key=LEVELS.index), span))
                 tags += labels
-            except BadRow as error:
-                raise error.within(f"annotations[{place}]") from error
         level = max((each for each, _ in marked), key=LEVELS.index, default=LEVELS[0])
         meaning = {"consistent": FAITHFUL, "unwanted": HALLUCINATED}
         meaning |= {"questionable": self.questionable, "benign": self.benign}

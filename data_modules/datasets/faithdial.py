@@ -88,11 +88,8 @@ def wizard_turns(row: Row, report: ReadReport) -> Iterator[WizardTurn]:
         raise BadRow(f"field 'dialog_idx' must be a number, got {shorten(index)}")
     dialogue = check_text(str(index), "dialog_idx")
     for position, values in enumerate(row.items("utterances")):
-        try:
+        with report.rejecting(row, f"utterance {position}", values):
             turn = _turn(row.inside(values), dialogue, position)
-        except BadRow as error:
-            report.reject(row.file, row.line, error.within(f"utterance {position}"), values)
-        else:
             for field, use in OPTIONAL.items():
                 if values.get(field):
                     report.count(f"turns with {field} ({use})")

@@ -101,7 +101,7 @@ class PairReader:
         if spans is None or spans == "":
             return None
         found = read_spans(row.inside({"spans": spans}), "spans", response, "label", LABELS, UNTYPED)
-        return tuple(sorted((span for span, _ in found), key=lambda span: (span.start, span.end)))
+        return tuple(span for span, _ in found)
 
     def _meta(self, row: Row) -> dict[str, Any]:
         others = other_fields(row.values, self._used).items()
@@ -113,13 +113,13 @@ class PairReader:
         return meta
 
 
-MakeReader = Callable[[Row], PairReader]  # from a row that has all columns
-
-
 def rows_with_reader(
-    table: File, report: ReadReport, make: MakeReader, encoding: str | None = None, start: int = 0
+    table: File, report: ReadReport, make: Callable[[Row], PairReader], encoding: str | None = None, start: int = 0
 ) -> Iterator[tuple[Row, PairReader]]:
     """Reads the rows of a table from row `start` on, each with the reader that makes its example.
+
+    Args:
+        make: Makes the reader from a row that has all columns.
 
     Raises:
         UserError: A column is missing.

@@ -166,18 +166,13 @@ class Pairs(Source):
         return found
 
     def _read(self, reader: PairReader, row: Row, split: str, report: ReadReport) -> Example | None:
-        try:
+        with report.rejecting(row):
             example = reader.read(row, self.name, split)
-        except UserError:
-            raise
-        except ValueError as error:
-            report.reject(row.file, row.line, BadRow.of(error), row.values)
-            return None
-        if example.label is None and reader.labels is not None:
+            if example.label is not None or reader.labels is None:
+                return example
             value = field_of(row.values, reader.columns.label)
             report.count("dropped: no label" if value in (None, "") else "dropped: a label that is left out")
-            return None
-        return example
+        return None
 
 
 def read_pairs(

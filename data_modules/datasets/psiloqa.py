@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from data_modules.reading.dataset import SPLITS, Source
-from data_modules.reading.fields import ANY, Names, chosen, last_turn, read_spans, text_group
+from data_modules.reading.fields import ANY, Names, last_turn, read_spans, text_group
 from data_modules.reading.files import Patterns
 from data_modules.reading.rows import BadRow, ReadReport, Row
 from faithkit.errors import shorten
@@ -45,8 +45,7 @@ class PsiloQa(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         row.layout(LAYOUT)
         language = row.choice("lang", {name: name for name in LANGUAGES})
-        if not chosen(self.languages) & {ANY, language}:
-            report.count(f"dropped: language {language}")
+        if not self._reads("languages", language, report):
             return
         answer, passage = row.text("llm_answer"), row.text("wiki_passage")
         spans = _spans(row, answer, report)
@@ -71,8 +70,8 @@ def _spans(row: Row, answer: str, report: ReadReport) -> tuple[Span, ...]:
         if not (isinstance(pair, list) and len(pair) == 2):
             raise BadRow(f"field 'labels[{place}]' must be a pair of offsets, got {shorten(pair)}")
     bounds = [{"start": start, "end": end} for start, end in pairs]
-    found = [span for span, _ in read_spans(row.inside({"labels": bounds}), "labels", answer, "label", {}, UNTYPED)]
-    spans = tuple(sorted(found, key=lambda span: (span.start, span.end)))
+    found = read_spans(row.inside({"labels": bounds}), "labels", answer, "label", {}, UNTYPED)
+    spans = tuple(span for span, _ in found)
     marked = MARKED.findall(row.text("annotated_span", empty_ok=True))
     if marked and marked != [answer[span.start : span.end] for span in spans]:
         report.count("labels and annotated_span disagree, the labels count")

@@ -39,15 +39,13 @@ def rows_with_ids(file: Path, name: str, fields: Sequence[str], report: ReadRepo
     """Yields the rows that have these fields, with their ids, each id once."""
     seen: dict[str, str] = {}
     for row in read_rows(file, report):
-        try:
+        with report.rejecting(row):
             row.layout({file.name: fields})
             row_id = identifier(row, name)
             if row_id in seen:
                 raise BadRow(f"field {name!r} is {row_id!r}, which was already given by {seen[row_id]}")
             seen[row_id] = f"line {row.line}"
             yield row, row_id
-        except BadRow as error:
-            report.reject(row.file, row.line, error, row.values)
 
 
 def read_sources(file: Path, report: ReadReport) -> dict[str, SourceText]:
@@ -58,10 +56,8 @@ def read_sources(file: Path, report: ReadReport) -> dict[str, SourceText]:
         )
     sources: dict[str, SourceText] = {}
     for row, source_id in rows_with_ids(file, "source_id", SOURCE_FIELDS, report):
-        try:
+        with report.rejecting(row):
             sources[source_id] = _source(row)
-        except BadRow as error:
-            report.reject(row.file, row.line, error, row.values)
     return sources
 
 
@@ -170,21 +166,16 @@ class RagTruth(Source):
         assert isinstance(responses, Path)
         rows = list(rows_with_ids(responses, "id", FIELDS, report))
         sources = read_sources(responses.with_name(SOURCES), report)
-        self._check_models(rows, responses)
-        if unused := len(sources.keys() - {str(row.values["source_id"]) for row, _ in rows}):
-            report.count("sources without a response", unused)
-        for row, response_id in rows:
-            try:
-                if self._split_of(row) == split and (example := self._example(row, response_id, sources, report)):
-                    yield example, None  # `rows_with_ids` saw to it that ids are unique
-            except ValueError as error:
-                report.reject(row.file, row.line, BadRow.of(error), row.values)
-
-    def _check_models(self, rows: Sequence[tuple[Row, str]], file: Path) -> None:
         have = {str(row.values["model"]) for row, _ in rows}
         if rows and (unknown := chosen(self.models) - chosen(tuple(have)) - {ANY}):
             problem = f"models is {self.models!r}: the file has no answer of {min(unknown)!r}"
-            raise UserError(problem, place=str(file), hint=f"choose from: {', '.join(sorted(have))}")
+            raise UserError(problem, place=str(responses), hint=f"choose from: {', '.join(sorted(have))}")
+        if unused := len(sources.keys() - {str(row.values["source_id"]) for row, _ in rows}):
+            report.count("sources without a response", unused)
+        for row, response_id in rows:
+            with report.rejecting(row):
+                if self._split_of(row) == split and (example := self._example(row, response_id, sources, report)):
+                    yield example, None  # `rows_with_ids` saw to it that ids are unique
 
     def _split_of(self, row: Row) -> str:
         return row.choice("split", {split: split for split in SPLITS}) if self.official_split else ANY
@@ -197,10 +188,8 @@ class RagTruth(Source):
             problem = f"field 'source_id' is {shorten(source_id)}: {SOURCES} has no such source, or a bad one"
             raise BadRow(problem, hint="check that the two files belong together")
         source, model, quality = sources[source_id], row.text("model"), row.text("quality")
-        for option, value in (("tasks", source.task), ("models", model)):
-            if not chosen(getattr(self, option)) & {ANY, value.lower()}:
-                report.count(f"dropped: {option.removesuffix('s')} {value}")
-                return None
+        if not (self._reads("tasks", source.task, report) and self._reads("models", model, report)):
+            return None
         if self.quality != ANY and quality != self.quality:
             report.count(f"dropped: quality {quality}")
             return None
@@ -225,7 +214,7 @@ class RagTruth(Source):
         )
 
     def _spans(self, row: Row, answer: str, report: ReadReport) -> list[tuple[Span, Row]]:
-        marked = sorted(read_spans(row, "labels", answer, "label_type", LABELS), key=lambda s: (s[0].start, s[0].end))
+        marked = read_spans(row, "labels", answer, "label_type", LABELS)
         kept = []
         for span, item in marked:
             severity = span.label.split("_")[0]

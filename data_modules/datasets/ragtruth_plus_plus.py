@@ -53,12 +53,10 @@ class RagTruthPlusPlus(Source):
         threads: dict[str, list[tuple[int, str, Row]]] = {}
         rows = list(rows_with_ids(messages, "stable_id", MESSAGE_FIELDS, report))
         for row, message_id in rows:
-            try:
+            with report.rejecting(row):
                 place = _number(row, "position")
                 row.choice("role", ROLES)
                 threads.setdefault(row.text("message_thread_stable_id"), []).append((place, message_id, row))
-            except BadRow as error:
-                report.reject(row.file, row.line, error, row.values)
         if not spans:
             hint = f"put both official files there: {self.address}"
             raise UserError(f"no {SPANS} next to the messages", place=str(messages), hint=hint)
@@ -66,27 +64,23 @@ class RagTruthPlusPlus(Source):
         for thread in threads.values():
             before: list[str] = []
             for _, message_id, row in sorted(thread, key=lambda message: message[0]):
-                try:
+                with report.rejecting(row):
                     if row.choice("role", ROLES) == "user":
                         before.append(row.text("text"))
                     elif (example := self._example(row, message_id, before, marks, split, report)) is not None:
                         yield example, None  # `rows_with_ids` saw to it that ids are unique
-                except ValueError as error:
-                    report.reject(row.file, row.line, BadRow.of(error), row.values)
 
     def _read_marks(self, file: File, known: set[str], report: ReadReport) -> dict[str, list[Row]]:
         """Reads the rows of spans by the id of their message."""
         assert isinstance(file, Path)
         found: dict[str, list[Row]] = {}
         for row in read_rows(file, report):
-            try:
+            with report.rejecting(row):
                 row.layout({SPANS: SPAN_FIELDS})
                 message_id = row.text("message_stable_id")
                 if message_id not in known:
                     raise BadRow(f"field 'message_stable_id' is {shorten(message_id)}: {MESSAGES} has no such message")
                 found.setdefault(message_id, []).append(row)
-            except BadRow as error:
-                report.reject(row.file, row.line, error, row.values)
         return found
 
     def _example(
@@ -103,14 +97,13 @@ class RagTruthPlusPlus(Source):
         answer, prompt = row.text("text"), "\n\n".join(before)
         spans: list[Span] = []
         for mark in marks.get(message_id, ()):
-            try:
+            with report.rejecting(mark):
                 bounds = _number(mark, "start_pos"), _number(mark, "end_pos")
                 label = LABELS.get(mark.text("label", empty_ok=True).strip().lower(), UNTYPED)
                 spans.append(locate_span(mark.text("span_text", empty_ok=True), *bounds, answer, report, label))
-            except BadRow as error:
-                report.reject(mark.file, mark.line, error, mark.values)
-                report.count("dropped: an answer with a bad span")
-                return None
+                continue
+            report.count("dropped: an answer with a bad span")
+            return None
         tags = [mark.text("label", empty_ok=True) for mark in marks.get(message_id, ())]
         return Example(
             id=message_id,

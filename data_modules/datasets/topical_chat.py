@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from data_modules.reading.dialogues import EMPTY, OPENS, ConversationSource
 from data_modules.reading.dialogues import FIELDS as TURN_FIELDS
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row, check_text
+from data_modules.reading.rows import BadRow, ReadReport, Row, check_text, reading
 from faithkit.errors import UserError, shorten
 from faithkit.records import Example, Turn
 from faithkit.settings.check import check_value
@@ -30,14 +30,6 @@ LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
 AGENTS = ("agent_1", "agent_2")
 NO_SECTION = "Personal Knowledge"
 BUILD = "run the official src/build.py, or keep reading_sets/pre-build and src/wiki/wiki.json as they come"
-
-
-class BestSentence(NamedTuple):
-    """The sentence that a turn shares most words with."""
-
-    text: str
-    section: str
-    overlap: float
 
 
 @dataclass(frozen=True)
@@ -94,12 +86,6 @@ class ReadingSets:
         return part
 
 
-def best_sentence(response: str, sentences: Sequence[tuple[str, str]]) -> BestSentence | None:
-    """Returns the sentence of highest token F1 with the response; among equals, the first."""
-    every = (BestSentence(text, section, overlap_f1(response, text)) for section, text in sentences)
-    return max(every, key=lambda best: best.overlap, default=None)
-
-
 def overlap_f1(one: str, other: str) -> float:
     """Returns token F1 of two texts, all words counted, in lower case."""
     first, second = (Counter(unicode_words(text)) for text in (one, other))
@@ -129,14 +115,14 @@ def _read(files: tuple[tuple[Path, int], ...]) -> ReadingSets:
     sets, *wiki = (_read_json(file) for file, _ in files)
     if not wiki:
         return ReadingSets(sets, None)
-    return ReadingSets(sets, {kind: _texts_by_number(wiki[0].get(kind), files[1][0]) for kind in LEADS})
-
-
-def _texts_by_number(numbers: object, file: Path) -> dict[int, str]:
-    if not isinstance(numbers, dict) or not all(isinstance(number, int) for number in numbers.values()):
-        problem = f"must have {' and '.join(LEADS)}, each with texts and their numbers"
-        raise UserError(problem, place=str(file), hint=f"fetch {WIKI} again")
-    return {number: text for text, number in numbers.items()}
+    leads = {}
+    for kind in LEADS:
+        numbers = wiki[0].get(kind)
+        if not isinstance(numbers, dict) or not all(isinstance(number, int) for number in numbers.values()):
+            problem = f"must have {' and '.join(LEADS)}, each with texts and their numbers"
+            raise UserError(problem, place=str(files[1][0]), hint=f"fetch {WIKI} again")
+        leads[kind] = {number: text for text, number in numbers.items()}
+    return ReadingSets(sets, leads)
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -194,13 +180,8 @@ class TopicalChat(ConversationSource):
         sets = read_reading_sets(Path(row.file))
         report.count(f"layout: conversations, reading sets {sets.state}", len(row.values))
         for conversation, values in row.values.items():
-            try:
+            with report.rejecting(row, f"conversation {conversation[:80]}", values):
                 yield from list(self._conversation(row.inside(values), conversation, sets, split, report))
-            except UserError:
-                raise
-            except ValueError as error:
-                bad = BadRow.of(error).within(f"conversation {conversation[:80]}")
-                report.reject(row.file, row.line, bad, values)
 
     def _conversation(
         self, row: Row, conversation: str, sets: ReadingSets, split: str, report: ReadReport
@@ -208,21 +189,20 @@ class TopicalChat(ConversationSource):
         earlier: list[tuple[str, str]] = []
         check_text(conversation, "the conversation's id")
         for position, values in enumerate(row.items("content")):
-            try:
+            with reading(f"turn {position}"):  # a bad one rejects the others too: they would lack their history
                 turn = row.inside(values)
                 agent, text = turn.text("agent"), turn.text("message", empty_ok=True)
                 sentences = sets.sentences(conversation, agent, turn.texts("knowledge_source"))
-            except BadRow as error:
-                raise error.within(f"turn {position}") from error  # the turns after it would lack their history
             if not text.strip():
                 report.count(EMPTY)
                 continue
-            best = best_sentence(text, sentences)
+            scored = [(overlap_f1(text, sentence), section, sentence) for section, sentence in sentences]
+            overlap, section, best = max(scored, key=lambda one: one[0], default=(0.0, "", ""))  # the first of equals
             if not earlier:
                 report.count(OPENS)
-            elif best is None:
+            elif not scored:
                 report.count("dropped: no knowledge named")
-            elif best.overlap < self.min_overlap:
+            elif overlap < self.min_overlap:
                 report.count("dropped: little in common with the knowledge named")
             else:
                 yield Example(
@@ -230,14 +210,14 @@ class TopicalChat(ConversationSource):
                     source=self.name,
                     split=split,
                     group=conversation,
-                    knowledge=best.text,
+                    knowledge=best,
                     history=tuple(Turn(speaker=WIZARD if a == agent else SEEKER, text=t) for a, t in earlier),
                     response=text,
                     reference=text,
                     meta={
-                        "knowledge_source": best.section,
+                        "knowledge_source": section,
                         "candidates": len(sentences),
-                        "overlap_f1": round(best.overlap, 3),
+                        "overlap_f1": round(overlap, 3),
                     },
                 )
             earlier.append((agent, text))

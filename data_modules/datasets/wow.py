@@ -12,7 +12,7 @@ from data_modules.datasets.faithdial import wizard_turns
 from data_modules.reading.dataset import Source
 from data_modules.reading.fields import SEEKER, WIZARD
 from data_modules.reading.files import Patterns
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.errors import shorten
 from faithkit.records import Example, Turn
 
@@ -68,13 +68,11 @@ class WizardOfWikipedia(Source):
     def _parlai(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         history: list[Turn] = []
         for position, values in enumerate(row.items("dialog")):
-            try:
+            with reading(f"turn {position}"):  # a bad one rejects the others too: they would lack their history
                 turn = row.inside(values)
                 wizard = "wizard" in turn.text("speaker").lower()
                 knowledge = _checked_sentence(turn) if wizard else ""
                 text = turn.text("text", empty_ok=not knowledge)
-            except BadRow as error:
-                raise error.within(f"turn {position}") from error  # the turns after it would lack their history
             if wizard and knowledge:
                 yield Example(
                     id=f"{row.default_id}:{position}",

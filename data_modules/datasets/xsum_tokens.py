@@ -71,7 +71,9 @@ def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     """
     places, end = [], 0
     for number, token in enumerate(tokens):
-        start = _skip_space(text, end)
+        start = end
+        while start < len(text) and text[start].isspace():
+            start += 1
         found = _match(text, start, token)
         if found is None or found == start:
             goes_on = shorten(text[start : start + 40])
@@ -80,12 +82,6 @@ def align(text: str, tokens: Sequence[str]) -> list[tuple[int, int]]:
     if rest := text[end:].strip():
         raise BadRow(f"field 'tokens' ends before the summary does: {shorten(rest[:40])} is left")
     return places
-
-
-def _skip_space(text: str, place: int) -> int:
-    while place < len(text) and text[place].isspace():
-        place += 1
-    return place
 
 
 def _match(text: str, place: int, token: str) -> int | None:

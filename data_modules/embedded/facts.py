@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from data_modules.embedded.domains import Domain, Relation, Slot, Year, draw_value, knowledge_wording
+from data_modules.embedded.domains import Domain, Slot, Year, draw_value, knowledge_wording
 from data_modules.embedded.phrasing import Random01, pick
 from faithkit.records import Turn
 
@@ -29,12 +29,6 @@ class DialogueState:
     history: list[Turn] = field(default_factory=list)
 
 
-def knowledge_clause(random: Random01, relation: Relation, value: Any) -> str:
-    """Words a fact as a verb phrase of the knowledge."""
-    before, after = pick(random, relation.knowledge_templates)
-    return f"{before}{knowledge_wording(random, value)}{after}"
-
-
 def draw_facts(random: Random01, state: DialogueState, focus: int) -> list[Fact]:
     """Draws the facts of a turn's knowledge: the focus, often a relation it can be mixed up with, and others."""
     domain = state.domain
@@ -53,7 +47,8 @@ def draw_facts(random: Random01, state: DialogueState, focus: int) -> list[Fact]
     facts = []
     for relation in chosen:
         value = _value(random, state, relation)
-        facts.append(Fact(relation, value, knowledge_clause(random, domain.relations[relation], value)))
+        before, after = pick(random, domain.relations[relation].knowledge_templates)
+        facts.append(Fact(relation, value, f"{before}{knowledge_wording(random, value)}{after}"))
     return facts
 
 

@@ -100,11 +100,6 @@ def contrast(random: Random01, relation: Relation, truth: Any, other: Any, wordi
     return Clause(text, len(before), len(text), CONTRADICTION) if wrong else Clause(text)
 
 
-def can_contrast(relation: Relation) -> bool:
-    """Returns whether `not` may precede the values: those of closed sets at the end of reply clauses."""
-    return not isinstance(relation.values, Slot) and all(t.before and not t.after for t in relation.reply_templates)
-
-
 def judgement(kind: str, marked: Sequence[str], truth: str) -> str:
     """Writes a judge's answer about a reply: yes or no, the unsupported parts, and why.
 
@@ -129,7 +124,11 @@ def judgement(kind: str, marked: Sequence[str], truth: str) -> str:
 
 @cache
 def _contrastable(domain: Domain) -> tuple[bool, ...]:
-    return tuple(can_contrast(relation) for relation in domain.relations)
+    """Returns for each relation whether `not` may precede its values: those of closed sets that end reply clauses."""
+    return tuple(
+        not isinstance(relation.values, Slot) and all(t.before and not t.after for t in relation.reply_templates)
+        for relation in domain.relations
+    )
 
 
 def true_clause(random: Random01, state: DialogueState, fact: Fact, wording: Wording) -> Clause:

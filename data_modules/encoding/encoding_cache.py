@@ -83,16 +83,15 @@ def read_rows(path: Path) -> Rows:
 
 
 def _to_arrow(chunk: Chunk) -> pa.RecordBatch:
-    arrays = {name: _arrow_array(column) for name, column in chunk.columns.items()}
+    arrays = {
+        name: pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
+        if isinstance(column, Ragged)
+        else pa.array(column)
+        for name, column in chunk.columns.items()
+    }
     arrays |= {GROUP: pa.array(chunk.groups, pa.uint64()), RECORD: pa.array(chunk.records, pa.large_string())}
     arrays |= {name: pa.array(keys) for name, keys in zip(KEYS, chunk.keys, strict=True)}
     return pa.RecordBatch.from_pydict(arrays)
-
-
-def _arrow_array(column: NDArray[Any] | Ragged) -> pa.Array:
-    if isinstance(column, Ragged):
-        return pa.LargeListArray.from_arrays(pa.array(column.offsets), pa.array(column.values))
-    return pa.array(column)
 
 
 def _to_numpy(column: pa.ChunkedArray) -> Any:

@@ -110,7 +110,7 @@ def _plain_backend(tokenizer: Tokenizer) -> Any:
 
 def make_encodable(texts: Iterable[str]) -> list[str]:
     """Replaces lone surrogates, which the Rust tokenizers refuse, by question marks."""
-    return [text.encode(errors="replace").decode() if _has_surrogate(text) else text for text in texts]
+    return [text if text.isascii() else text.encode(errors="replace").decode() for text in texts]
 
 
 def text_blocks(text: str) -> Iterator[tuple[int, int]]:
@@ -175,10 +175,6 @@ def _space_mark(backend: Any) -> str | None:
         return "" if normalizer is None or isinstance(normalizer, normalizers.BertNormalizer) else None
     splits_at_spaces = isinstance(pre_tokenizer, pre_tokenizers.ByteLevel) and pre_tokenizer.use_regex
     return " " if normalizer is None and splits_at_spaces else None
-
-
-def _has_surrogate(text: str) -> bool:
-    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def fingerprint_of(tokenizer: Tokenizer) -> str:

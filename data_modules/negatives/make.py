@@ -41,11 +41,8 @@ HALLUCINATED_TAGS = {"hallucination", "partial hallucination"}  # the tags descr
 
 def original_responses(examples: Sequence[Example]) -> list[list[str]]:
     """Returns at most one text for each example."""
-    return [[e.original] if e.original and _hallucinated(e) else [] for e in examples]
-
-
-def _hallucinated(example: Example) -> bool:
-    return any(tag.strip().lower() in HALLUCINATED_TAGS for tag in example.tags)
+    hallucinated = [any(tag.strip().lower() in HALLUCINATED_TAGS for tag in example.tags) for example in examples]
+    return [[e.original] if e.original and wrong else [] for e, wrong in zip(examples, hallucinated, strict=True)]
 
 
 def check_kinds(kinds: Sequence[str], num: int) -> None:

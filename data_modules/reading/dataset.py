@@ -112,18 +112,21 @@ class Source(ABC):
         settings = {option.name: getattr(self, option.name) for option in fields(self) if option.name != "path"}
         return {**settings, **{option: sorted(chosen(settings[option])) for option in self.option_names}}
 
+    def _reads(self, option: str, name: str, report: ReadReport) -> bool:
+        """Returns whether an option that names what to read names this; what it leaves out is counted."""
+        is_read = bool(chosen(getattr(self, option)) & {ANY, name.lower()})
+        if not is_read:
+            report.count(f"dropped: {option.removesuffix('s')} {name}")
+        return is_read
+
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         """Yields the records of one row; what is dropped is counted in the report."""
         raise AssertionError(f"{self.name} is read by read_split alone")
 
     def read_row(self, row: Row, split: str, report: ReadReport) -> list[Example]:
         """Returns the records of one row; none of a bad row, which the report rejects."""
-        try:
+        with report.rejecting(row):
             return list(self.examples(row, split, report))
-        except UserError:
-            raise
-        except ValueError as error:
-            report.reject(row.file, row.line, BadRow.of(error), row.values)
         return []
 
     def read_split(self, split: str, report: ReadReport) -> Records:

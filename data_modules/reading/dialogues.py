@@ -58,25 +58,20 @@ class ConversationSource(Source):
     def examples(self, row: Row, split: str, report: ReadReport) -> Iterator[Example]:
         if "conv" in row.values:
             report.count("layout: turns")
-            yield turn_example(row, self.name, split)
+            row.layout({"turns": FIELDS})
+            yield Example(
+                id=row.default_id,
+                source=self.name,
+                split=split,
+                group=row.text("conv"),
+                knowledge=row.text("knowledge"),
+                history=alternate(row.texts("history")),
+                response=row.text("response"),
+                reference=row.text("response"),
+                meta=other_fields(row.values, FIELDS),
+            )
         else:
             yield from self.conversations(row, split, report)
-
-
-def turn_example(row: Row, source: str, split: str) -> Example:
-    """Returns the record of one turn, with the other fields of its row in `meta`."""
-    row.layout({"turns": FIELDS})
-    return Example(
-        id=row.default_id,
-        source=source,
-        split=split,
-        group=row.text("conv"),
-        knowledge=row.text("knowledge"),
-        history=alternate(row.texts("history")),
-        response=row.text("response"),
-        reference=row.text("response"),
-        meta=other_fields(row.values, FIELDS),
-    )
 
 
 SPEAKERS = {f"{mark}:": speaker for speaker, mark in SPEAKER_MARKS.items()}

@@ -1,13 +1,13 @@
 """Fields of a record that several datasets fill in the same way."""
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import NoneType
 from typing import Any
 from unicodedata import normalize
 
-from data_modules.reading.rows import BadRow, ReadReport, Row
+from data_modules.reading.rows import BadRow, ReadReport, Row, reading
 from faithkit.arguments import ASSISTANTS, read_text, read_turns, wrong
 from faithkit.errors import UserError, shorten
 from faithkit.records import FAITHFUL, HALLUCINATED, UNTYPED, WHOLE_KNOWLEDGE, Span, Turn
@@ -98,22 +98,22 @@ COUNTING = "offsets count characters of the answer from 0, and the end is the pl
 
 def read_spans(
     row: Row, name: str, answer: str, label_name: str, labels: Mapping[str, str], default: str | None = None
-) -> Iterator[tuple[Span, Row]]:
-    """Yields the spans of the list under `name`, each with its object; overlapping and repeated spans are legal.
+) -> list[tuple[Span, Row]]:
+    """Reads the spans of the list under `name` by their place, each with its object; they may overlap and repeat.
 
     Args:
         label_name: The field of an object that holds its label.
         labels: Labels by the way they are spelt, in lower case.
         default: The label of a span that names none; None if it must.
     """
+    found = []
     for index, values in enumerate(row.items(name)):
-        try:
+        with reading(f"{name}[{index}]"):
             item = row.inside(values)
             label = default if default and item.values.get(label_name) is None else item.choice(label_name, labels)
             start, end = _bounds(item, answer)
-            yield Span(start=start, end=end, label=label), item
-        except BadRow as error:
-            raise error.within(f"{name}[{index}]") from error
+            found.append((Span(start=start, end=end, label=label), item))
+    return sorted(found, key=lambda each: (each[0].start, each[0].end))
 
 
 def _bounds(item: Row, answer: str) -> tuple[int, int]:

@@ -6,6 +6,7 @@ file, line, field and hint; with `on_bad_row=skip` it is counted and kept in the
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -48,6 +49,15 @@ class BadRow(ValueError):
     def within(self, part: str) -> "BadRow":
         """Returns the same problem with the part of the row that has it before it, for example `utterance 3`."""
         return BadRow(f"{part}: {self}", hint=self.hint)
+
+
+@contextmanager
+def reading(part: str) -> Iterator[None]:
+    """Adds the part of a row that is read, for example `turn 3`, to the problem of a `BadRow`."""
+    try:
+        yield
+    except BadRow as error:
+        raise error.within(part) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +192,22 @@ class ReadReport:
         self.count(REJECTED)
         if len(self.rejects) < MAX_REJECTS:
             self.rejects.append({"file": file, "line": line, "problem": str(error), "row": shorten(values, 2000)})
+
+    @contextmanager
+    def rejecting(self, row: Row, part: str = "", values: object = None) -> Iterator[None]:
+        """Rejects the row if what is read of it is bad, or refuses to be built.
+
+        Args:
+            part: The part of the row that is read, as `reading` adds it, which alone is rejected.
+            values: That part.
+        """
+        try:
+            yield
+        except UserError:
+            raise
+        except ValueError as error:
+            bad = BadRow.of(error)
+            self.reject(row.file, row.line, bad.within(part) if part else bad, values if part else row.values)
 
 
 def read_rows(path: Path, report: ReadReport, parse: Parser | None = None) -> Iterator[Row]:

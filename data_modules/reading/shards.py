@@ -99,12 +99,14 @@ def opened(data: str, shard: Shard) -> Iterator[Path]:
     Raises:
         UserError: It is gone, or it was written while it was read.
     """
+    from fsspec.implementations.local import LocalFileSystem
+
     with _reported(data):
         system, _ = _open(data)
         before = _stat(system, shard)
     file = Path(shard.path)
     try:
-        if _is_local(system):
+        if isinstance(system, LocalFileSystem):
             yield file
             return
         with TemporaryDirectory() as folder:
@@ -152,12 +154,6 @@ def _open(data: str) -> tuple[Any, str]:
 
     system, root = url_to_fs(data if is_address(data) else str(Path(data).expanduser().absolute()))
     return system, root.rstrip("/")
-
-
-def _is_local(system: Any) -> bool:
-    from fsspec.implementations.local import LocalFileSystem
-
-    return isinstance(system, LocalFileSystem)
 
 
 def _stat(system: Any, shard: Shard) -> str:

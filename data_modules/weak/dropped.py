@@ -85,7 +85,8 @@ def drop_support(example: Example, rng: random.Random, num_copies: int) -> Itera
     before = [_overlap(words, full | question) for words in answer]
     rng.shuffle(candidates)
     for target in candidates[:num_copies]:
-        removed = _supporting(answer[target] - question, context)
+        wanted = answer[target] - question
+        removed = [i for i, words in enumerate(context) if wanted and _overlap(wanted, words) >= SUPPORTING]
         remaining = set().union(question, *(words for i, words in enumerate(context) if i not in removed))
         after = [_overlap(words, remaining) for words in answer]
         weakened = [i for i in range(len(answer)) if before[i] - after[i] > MAX_LOSS]
@@ -101,11 +102,6 @@ def _sentence_words(text: str) -> tuple[list[tuple[int, int]], list[set[str]]]:
     """Finds the places of a text's sentences, and the content words of each."""
     places = sentence_places(text)
     return places, [set(unicode_content_words(text[start:end])) for start, end in places]
-
-
-def _supporting(words: set[str], context: Sequence[set[str]]) -> list[int]:
-    """Finds the sentences of the context that support these words."""
-    return [i for i, other in enumerate(context) if words and _overlap(words, other) >= SUPPORTING]
 
 
 def _overlap(words: set[str], others: set[str]) -> float:

@@ -326,14 +326,10 @@ def make_pairs(documents: Sequence[Sequence[str]], chat: Sequence[str] = (), see
             if len(knowledge.split()) < _MIN_WORDS:
                 continue
             rng = random.Random(f"{seed}|{d}|{s}")
-            yield Pair(d, s, knowledge, faithful_response(knowledge, rng), FAITHFUL_KIND)
+            faithful = vary_spelling(add_opening(reword(extract(knowledge, rng), rng), rng), rng)
+            yield Pair(d, s, knowledge, faithful, FAITHFUL_KIND)
             if made := hallucinated_response(knowledge, document, pool, rng):
                 yield Pair(d, s, knowledge, *made)
-
-
-def faithful_response(knowledge: str, rng: random.Random) -> str:
-    """Words the knowledge, or a part of it, in another way."""
-    return vary_spelling(add_opening(reword(extract(knowledge, rng), rng), rng), rng)
 
 
 def hallucinated_response(

@@ -189,7 +189,9 @@ class InfoNce(Objective):
         known = CAUSAL_QUERIES if causal else SEQ2SEQ_QUERIES
         if self.query is not None and self.query not in known:
             kind = "a causal model" if causal else "an encoder-decoder"
-            raise UserError(f"objective.query={self.query} does not go with {kind}", hint=_queries())
+            hint = f"use {', '.join(SEQ2SEQ_QUERIES)} for an encoder-decoder, "
+            hint += f"{CAUSAL_QUERIES[0]} for a causal model, or null"
+            raise UserError(f"objective.query={self.query} does not go with {kind}", hint=hint)
         self.query = self.query or known[0]
         return CandidateEncoder(encoder, turns, self.options.num_negatives)
 
@@ -280,7 +282,3 @@ def by_row(values: Tensor, row: Tensor, num_rows: int) -> Tensor:
     count = torch.bincount(row, minlength=num_rows)
     place = torch.arange(len(row), device=row.device) - (count.cumsum(0) - count)[row]  # within its row
     return values.new_full((num_rows, int(count.max())), -torch.inf).index_put((row, place), values)
-
-
-def _queries() -> str:
-    return f"use {', '.join(SEQ2SEQ_QUERIES)} for an encoder-decoder, {CAUSAL_QUERIES[0]} for a causal model, or null"

@@ -5,13 +5,6 @@ from functools import partial
 from pathlib import Path
 
 from data_modules.embedded.corpus import VERSION
-from data_modules.embedded.layouts.benchmark_sets import (
-    write_aggrefact,
-    write_faithbench,
-    write_psiloqa,
-    write_ragtruth_plus_plus,
-    write_true,
-)
 from data_modules.embedded.layouts.common import (
     SPLITS,
     Layout,
@@ -38,7 +31,17 @@ from data_modules.embedded.layouts.judged import (
     write_halueval,
 )
 from data_modules.embedded.layouts.nli_layout import conjnli_rows, decode_rows, dnli_rows, mnli_rows, snli_rows
-from data_modules.embedded.layouts.span_layout import PAIRS_HEADER, pairs_rows, write_ragtruth, write_xsum_tokens
+from data_modules.embedded.layouts.span_layout import (
+    PAIRS_HEADER,
+    pairs_rows,
+    write_aggrefact,
+    write_faithbench,
+    write_psiloqa,
+    write_ragtruth,
+    write_ragtruth_plus_plus,
+    write_true,
+    write_xsum_tokens,
+)
 from faithkit.errors import UserError
 from faithkit.files.cache import cache_dir, cache_entry
 from faithkit.files.jsonl import write_jsonl
