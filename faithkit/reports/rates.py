@@ -24,7 +24,7 @@ from rich.table import Table
 from faithkit.choices import GOLD, RATE_HISTORIES, SELF
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
-from faithkit.pages.page_tables import escape_terminal, format_p, format_percent, format_published, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_percent
 from faithkit.pages.plotting import (
     COLOURS,
     MARKERS,
@@ -37,6 +37,7 @@ from faithkit.pages.plotting import (
 )
 from faithkit.published.figures import published_table
 from faithkit.reports.report import Report
+from faithkit.reports.score_table import Row, difference_cells, published_cells, score_table
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics
 from faithkit.statistics.metric import ERROR_RATE, Metric
 from faithkit.statistics.spread import Statistic, Values
@@ -209,37 +210,40 @@ def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, d
 
 def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
     at = any(case.temperature is not None for case in cases)
-    rows: list[Sequence[str] | None] = []
+    rows: list[Row] = []
     for case, metrics in cases.items():
         temperature = ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
-        rows.append([case.system, case.history, *temperature, *(format_percent(metrics.get(name)) for name in RATES)])
+        rows.append(((case.system, case.history, *temperature), metrics))
         if (corrected := metrics.get(CORRECTED)) is not None:
-            rows.append(["  corrected", *[""] * (1 + at), format_percent(corrected), "-"])
+            rows.append((("  corrected", *[""] * (1 + at)), {TURN_RATE: corrected}))
     lines = [f"judged by {escape_terminal(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
     if dataset == "halludial":
         published = published_table("halludial_rates")
         rows.append(None)
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
             for history in RATE_HISTORIES:
-                cells = [format_published(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
-                rows.append([f"{row['system']} *", history, *(["1"] if at else []), *cells])
+                figures = published_cells(row, {TURN_RATE: f"{history}_turn", DIALOGUE_RATE: f"{history}_dialogue"})
+                rows.append(((f"{row['system']} *", history, *["1"] * at), figures))
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")
-    names, figures = ["system", "history", *(["at"] if at else [])], ["turns", "dialogues"]
-    title = f"{title}: hallucinated, percent"
-    return new_number_table(title, names, figures, rows, caption=lines, min_width=14, no_wrap=figures)
+    names, columns = ["system", "history", *["at"] * at], {TURN_RATE: "turns", DIALOGUE_RATE: "dialogues"}
+    title, heads = f"{title}: hallucinated, percent", list(columns.values())
+    return score_table(title, names, columns, rows, caption=lines, min_width=14, no_wrap=heads)
 
 
 def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
-    def cells(one: Difference | None) -> list[str]:
-        return [format_percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
-
     rows = (
-        [name.replace("/temperature_", " at "), *(cell for rate in RATES for cell in cells(found.get(rate)))]
+        (
+            name.replace("/temperature_", " at "),
+            {key: cell for rate in RATES for key, cell in difference_cells(found.get(rate), rate, f"{rate} p").items()},
+        )
         for name, found in differences.items()
     )
-    title, heads = f"{title}: self - gold histories, percent", ("turns", "p", "dialogues", "p")
-    caption = ["paired, on the same resamples of dialogues; p two-sided, uncorrected"]
-    return new_number_table(title, "system", heads, rows, caption=caption, min_width=14)
+    columns = {TURN_RATE: "turns", f"{TURN_RATE} p": "p", DIALOGUE_RATE: "dialogues", f"{DIALOGUE_RATE} p": "p"}
+    title, caption = (
+        f"{title}: self - gold histories, percent",
+        "paired, on the same resamples of dialogues; p two-sided, uncorrected",
+    )
+    return score_table(title, "system", columns, rows, caption=[caption], min_width=14)
 
 
 PLOT_TITLES = {TURN_RATE: "hallucinated turns", DIALOGUE_RATE: "dialogues with any"}

@@ -26,13 +26,12 @@ from faithkit.pages.page_tables import (
     escape_terminal,
     format_metric,
     format_p,
-    format_percent,
-    list_sizes,
     new_field_table,
     new_number_table,
 )
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Provenance, Report, Row, add_provenance, build_sample
+from faithkit.reports.report import Provenance, Report, Sample, add_provenance, build_sample
+from faithkit.reports.score_table import Row, Systems, list_sizes, score_table
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
 from faithkit.scores.board import Board
 from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures
@@ -44,7 +43,6 @@ from faithkit.statistics.spread import Values
 DATASET_METRICS = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
 # What decides which responses are better: whether they are faithful, by the strongest metric that was computed.
 MAIN_RESPONSE_METRICS = (CRITIC_RATE, "q2_nli", "bertscore_f1", "knowledge_f1")
-Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, or by dataset
 JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
 CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
 
@@ -120,7 +118,9 @@ def examples_table(
     return table
 
 
-def sample_rows(examples: Sequence[Example], responses: Sequence[str], columns: MetricColumns, limit: int) -> list[Row]:
+def sample_rows(
+    examples: Sequence[Example], responses: Sequence[str], columns: MetricColumns, limit: int
+) -> list[Sample]:
     """Builds plain rows of equal columns, for loggers, of the same responses as `examples_table`."""
     values = columns.rows()
     return [
@@ -164,7 +164,7 @@ def judge_report(
         return Report(metrics={})
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
-    rows = []
+    rows: list[Row] = []
     groups = [example.group for example in examples]
     for judge in judges:
         for number, (system, (columns, measured)) in enumerate(systems.items()):
@@ -177,8 +177,8 @@ def judge_report(
                 prefix = "" if number == 0 else f"{system}/"
                 metrics |= {f"{prefix}{rate}_corrected": metric} if metric else {}
                 notes += [f"{judge.name}, {system}: {corrected.note}"] if corrected.note else []
-            rows.append([judge.name, system, format_percent(measured[rate]), format_percent(metric)])
-    rates = new_number_table(
+            rows.append(((judge.name, system), {"judged": measured[rate], "corrected": metric}))
+    rates = score_table(
         f"{title}: responses called hallucinated, percent",
         ["judge", "responses"],
         ("judged", "corrected"),
@@ -197,17 +197,19 @@ def judge_report(
 
 
 def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], title: str) -> Table:
-    rows, lines = [], []
+    rows: list[Row] = []
+    lines = []
     for judge, found in errors:
         assert judge.error is not None
         hit, missed, alarms, passed = judge.error.table.sum(axis=0)
         size = hit + missed + alarms + passed
-        shares = [f"{100 * part / size:.1f}" for part in (hit + missed, hit + alarms)]
-        rows.append([judge.name, *(format_percent(found[name]) for name in ("recall", "false_alarms")), *shares])
+        shares = {"people": 100 * (hit + missed) / size, "judge": 100 * (hit + alarms) / size}
+        rows.append((judge.name, {**found, **shares}))
         lines.append(escape_terminal(f"{judge.name}: on {judge.error.name}"))
     lines.append("people, judge: the share that each calls hallucinated; false alarms: of faithful rows")
     title = f"{title}: the judges against people's labels, percent"
-    return new_number_table(title, "judge", ("recall", "false alarms", "people", "judge"), rows, caption=lines)
+    columns = {"recall": "recall", "false_alarms": "false alarms", "people": "people", "judge": "judge"}
+    return score_table(title, "judge", columns, rows, caption=lines)
 
 
 PREDICTIONS = "predictions"
@@ -265,7 +267,7 @@ def response_report(
     corrected = judges.tables[:1] if any(judge.error for judge in models.judges) else ()
     headline = (tables.pop(0), *corrected)
     tables += judges.tables[len(corrected) :]
-    samples: list[Row] = []
+    samples: list[Sample] = []
     if num_examples:
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
         samples = sample_rows(paired.examples, paired.texts, columns, num_examples)

@@ -20,7 +20,7 @@ from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
 from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report
-from faithkit.reports.report import Provenance, Report, Row, add_provenance
+from faithkit.reports.report import Provenance, Report, Sample, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
 from faithkit.statistics.conclusion import Decision, read_decision
 from faithkit.statistics.metric import Metric
@@ -67,7 +67,7 @@ class EvaluationResult:
     """What loggers get of an evaluation: metrics by their full names, and a sample of each test set."""
 
     metrics: Mapping[str, Metric]
-    samples: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
 
 
 def detection_reports(
@@ -142,7 +142,7 @@ def write_run_results(
     return metrics
 
 
-def collect_samples(reports: Reports) -> dict[str, tuple[Row, ...]]:
+def collect_samples(reports: Reports) -> dict[str, tuple[Sample, ...]]:
     """Collects the sample of predictions of each test set, that of the report which is shown."""
     return {name: found[-1].samples or found[0].samples for name, found in reports.items() if found}
 

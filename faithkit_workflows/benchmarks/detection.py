@@ -22,12 +22,12 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
-from faithkit.pages.page_tables import format_p, format_percent, new_number_table
 from faithkit.published.figures import are_comparable
 from faithkit.records import Example, Prediction
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
 from faithkit.reports.report import Provenance, Report, merge_reports
+from faithkit.reports.score_table import Cell, Row, difference_cells, score_table
 from faithkit.reports.set_report import set_report
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
@@ -182,7 +182,7 @@ def add_cascade_costs(
 ) -> Report:
     """Adds the cost and gain of each budget: rows judged, macro-F1, and the difference to the checkpoint."""
     metrics: dict[str, Metric] = {}
-    board, rows = Board(title, num_resamples=num_resamples), []
+    board, rows = Board(title, num_resamples=num_resamples), list[Row]()
     for result in cascade_run.results:
         prefix = f"cascade/{result.key}/"
         fraction = result.num_asked / len(examples)
@@ -190,21 +190,21 @@ def add_cascade_costs(
         board.add(result.key, evaluate_labels(join_outcomes(examples, result.predictions)))
         value = board.metrics(result.key)[MAIN_METRIC]
         metrics[f"{prefix}{MAIN_METRIC}"] = value
-        cells = ["-", "-"]
+        cells: dict[str, Cell] = {"asked": f"{result.num_asked:,} ({fraction:.1%})", MAIN_METRIC: value}
         if result is not cascade_run.results[0]:
             difference = board.subtract(result.key, cascade_run.results[0].key)[MAIN_METRIC]
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
-            cells = [format_percent(difference.metric), format_p(difference.p_value)]
-        rows.append([result.name, f"{result.num_asked:,} ({fraction:.1%})", format_percent(value), *cells])
+            cells |= difference_cells(difference)
+        rows.append((result.name, cells))
     band = cascade_run.results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
     if band.is_chosen:
         lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; p values are not corrected")
     title = f"{title}: rows sent to the judge, and the gain, percent"
-    heads = ("rows judged", "macro-F1", "cascade - checkpoint", "p")
-    table = new_number_table(title, "budget", heads, rows, caption=lines, no_wrap=["p"])
+    columns = {"asked": "rows judged", MAIN_METRIC: "macro-F1", "difference": "cascade - checkpoint", "p": "p"}
+    table = score_table(title, "budget", columns, rows, caption=lines, no_wrap=["p"])
     place_of_table = 0 if report.headline else 1
     before = report.headline or report.tables[:place_of_table]
     tables = report.tables[place_of_table:]

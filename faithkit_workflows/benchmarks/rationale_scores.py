@@ -25,10 +25,10 @@ from faithkit.metrics.responses.bert_score import load_with_baseline
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
 from faithkit.metrics.responses.response_columns import MetricColumns
 from faithkit.metrics.span_metrics import count_characters, count_shared, merge_spans
-from faithkit.pages.page_tables import format_percent, format_published, new_number_table
 from faithkit.published.figures import published_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.reports.report import Report
+from faithkit.reports.score_table import Cell, Row, score_table
 from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
@@ -289,17 +289,13 @@ def rationale_report(
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    rows = (
-        [
-            shown,
-            *(format_percent(found.get(name)) for found in columns.values()),
-            *(format_published(row.get(column)) for row in best),
-        ]
-        for name, (shown, column) in SHOWN.items()
-        if any(name in found for found in columns.values())
-    )
+    rows: list[Row] = []
+    for name, (shown, column) in SHOWN.items():
+        if any(name in found for found in columns.values()):
+            cells: dict[str, Cell] = {system: found.get(name) for system, found in columns.items()}
+            rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:
         lines.append(f"* the best of {published.citation}: {published.protocol}; {published.note}")
     title, heads = "the judge's explanations against the dataset's judgements", [f"{row['system']} *" for row in best]
-    return new_number_table(title, "metric", [*columns, *heads], rows, caption=lines)
+    return score_table(title, "metric", [*columns, *heads], rows, caption=lines)
