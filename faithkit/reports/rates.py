@@ -12,8 +12,8 @@ dialogues.
 (0.2, 0.333)
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ from faithkit.pages.plotting import (
 from faithkit.published.figures import published_table
 from faithkit.reports.report import Report
 from faithkit.reports.score_table import Row, difference_cells, published_cells, score_table
-from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics
+from faithkit.scores.board import Board
+from faithkit.statistics.bootstrap import Difference, Evaluation, Groups
 from faithkit.statistics.metric import ERROR_RATE, Metric
 from faithkit.statistics.spread import Statistic, Values
 
@@ -148,19 +149,24 @@ def rates_report(
         error: Its errors on labelled rows, to correct turn rates.
         dataset: The dataset to show published figures of; empty for none.
     """
-    found: dict[Case, Mapping[str, Metric]] = {}
-    all_notes = list(notes)
+    board, found, all_notes = Board(title, num_resamples=num_resamples), dict[Case, dict[str, Metric]](), list(notes)
     for case, turns in cases.items():
-        scored = _score_case(case, turns, groups, error, num_resamples)
-        found[case] = scored.metrics
-        all_notes += [note for note in scored.notes if note not in all_notes]
-    metrics = {
-        f"{case.name}/{name}": metric for case, scored_case in found.items() for name, metric in scored_case.items()
-    }
-    differences = _differences(cases, num_resamples)
-    for name, each in differences.items():
-        for rate, one in each.items():
-            metrics |= one.to_metrics(f"{name}/{rate}")
+        board.add(case.name, evaluate_rates(turns))
+        found[case], noted = board.metrics(case.name), [*board.notes(case.name), *_describe_missing(turns, case.name)]
+        if error is not None and turns.judged.any():
+            corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
+            found[case] |= {CORRECTED: corrected.metric} if corrected.metric else {}
+            noted += [f"{case.name}: {corrected.note}"] if corrected.note else []
+        all_notes += [note for note in noted if note not in all_notes]
+    metrics = {f"{case.name}/{name}": metric for case, scored in found.items() for name, metric in scored.items()}
+    differences: dict[str, dict[str, Difference]] = {}  # self - gold histories
+    for case in cases:
+        other = replace(case, history=GOLD)
+        if case.history == SELF and other in cases:
+            name = "/".join(part for part in case.name.split("/") if part != SELF)
+            differences[name] = board.subtract(case.name, other.name, RATES)
+            for rate, one in differences[name].items():
+                metrics |= one.to_metrics(f"{name}/{rate}")
     if error is None:
         all_notes.append(
             "no rate is corrected: benchmark.judge_labels=[{dataset, path}] gives rows that people labelled"
@@ -177,35 +183,12 @@ def rates_report(
     return found, Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes))
 
 
-def _score_case(
-    case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int
-) -> ScoredMetrics:
-    """Computes the rates of a case, and a corrected one if the judge's error is known."""
-    scored = evaluate_rates(turns).score(num_resamples=num_resamples)
-    metrics, notes = dict(scored.metrics), list(scored.notes)
+def _describe_missing(turns: Turns, name: str) -> Iterator[str]:
     num_replied = int(turns.replied.sum())
     if silent := len(turns.replied) - num_replied:
-        notes.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
+        yield f"{name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out"
     if unparsed := int((turns.replied & ~turns.judged).sum()):
-        notes.append(f"{case.name}: {unparsed:,} of {num_replied:,} replies got no readable verdict")
-    if error is not None and turns.judged.any():
-        corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
-        metrics |= {CORRECTED: corrected.metric} if corrected.metric else {}
-        notes += [f"{case.name}: {corrected.note}"] if corrected.note else []
-    return ScoredMetrics(metrics=metrics, notes=tuple(notes))
-
-
-def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
-    """Subtracts rates with gold histories from those with self histories, on the same resamples."""
-    found: dict[str, dict[str, Difference]] = {}
-    for case, turns in cases.items():
-        other = cases.get(Case(system=case.system, history=GOLD, temperature=case.temperature))
-        if case.history != SELF or other is None:
-            continue
-        name = "/".join(part for part in case.name.split("/") if part != SELF)
-        every = evaluate_rates(turns).subtract(evaluate_rates(other), num_resamples=num_resamples)
-        found[name] = {rate: every[rate] for rate in RATES if rate in every}
-    return found
+        yield f"{name}: {unparsed:,} of {num_replied:,} replies got no readable verdict"
 
 
 def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:

@@ -33,10 +33,9 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Sample, add_provenance, build_sample
 from faithkit.reports.score_table import Row, Systems, list_sizes, score_table
 from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
-from faithkit.scores.board import Board
+from faithkit.scores.board import Board, conclude_by
 from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures
 from faithkit.statistics.bootstrap import Difference
-from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 
@@ -243,13 +242,17 @@ def response_report(
     scored = board.metrics(PREDICTIONS)
     if scores_path is not None:
         write_scores(scores_path, paired, columns)
-    measured = _measure_baselines(paired.examples, models.without_q2(), baselines, num_resamples)
-    metrics = dict(scored)
-    for name, (_, found) in measured.items():
-        metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
-    shown = {PREDICTIONS: scored} | {name: found for name, (_, found) in measured.items()}
-    tables, conclusion = [systems_table(shown, title=title)], None
-    judged = {PREDICTIONS: (columns.columns, scored)} | measured
+    metrics, judged = dict(scored), {PREDICTIONS: (columns.columns, scored)}
+    baseline_texts = {
+        GOLD: [gold_response(example) for example in paired.examples],
+        COPY: [example.knowledge for example in paired.examples],
+    }
+    for name in baselines:
+        of_baseline = measure_responses(paired.examples, baseline_texts[name], models.without_q2())
+        board.add(name, of_baseline.evaluation())
+        judged[name] = of_baseline.columns, board.metrics(name)
+        metrics |= {f"{name}/{metric}": value for metric, value in board.metrics(name).items()}
+    tables, conclusion = [systems_table({name: found for name, (_, found) in judged.items()}, title=title)], None
     if paired.against is not None:
         theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
         board.add("against", theirs.evaluation())
@@ -257,7 +260,8 @@ def response_report(
         metrics |= {f"against/{name}": metric for name, metric in found.items()}
         for name, difference in differences.items():
             metrics |= difference.to_metrics(name)
-        conclusion = conclude_on_responses("the predictions", "against", differences)
+        main = next((name for name in MAIN_RESPONSE_METRICS if name in differences), None)
+        conclusion = conclude_by(main, "the predictions", "against", differences[main]) if main else None
         judged["against"] = (theirs.columns, found)
         sides = scored, found, differences
         tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
@@ -286,28 +290,6 @@ def response_report(
         ),
     )
     return add_provenance(report, origin, title=title, build_table=systems_table)
-
-
-def _measure_baselines(
-    examples: Sequence[Example], models: MetricModels, names: Sequence[str], num_resamples: int
-) -> dict[str, tuple[Mapping[str, Values], Mapping[str, Metric]]]:
-    responses = {
-        GOLD: [gold_response(example) for example in examples],
-        COPY: [example.knowledge for example in examples],
-    }
-    measured = {name: measure_responses(examples, responses[name], models) for name in names}
-    return {
-        name: (m.columns, m.evaluation().score(num_resamples=num_resamples).metrics) for name, m in measured.items()
-    }
-
-
-def conclude_on_responses(first: str, second: str, differences: Mapping[str, Difference]) -> Conclusion | None:
-    """Concludes whether responses are better by the first of `MAIN_RESPONSE_METRICS`; None without any of them."""
-    name = next((name for name in MAIN_RESPONSE_METRICS if name in differences), None)
-    if name is None:
-        return None
-    metric = response_measures()[name]
-    return conclude(first, Test(metric=metric.title, other=second, difference=differences[name], scale=metric.scale))
 
 
 def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) -> None:

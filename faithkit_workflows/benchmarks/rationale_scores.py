@@ -149,26 +149,6 @@ NUM_PUBLISHED = 2
 MAX_VERDICT_WORDS = 5  # a longer reply contains a rationale
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """Counts the rows, and those that lack a target, a reply or a readable verdict."""
-
-    rows: int
-    without_target: int
-    without_reply: int
-    unparsed: int
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Writes a line for each count that is not 0."""
-        counts = {
-            "have no target: rationales leave them out": self.without_target,
-            "got no reply in words: rationales leave them out": self.without_reply,
-            "got no readable verdict: their rationale counts as an empty one": self.unparsed,
-        }
-        return tuple(f"{number:,} of {self.rows:,} rows {what}" for what, number in counts.items() if number)
-
-
 def has_rationales(predictions: Mapping[str, Prediction]) -> bool:
     """Returns whether any parsed reply is longer than a verdict."""
     parsed = (one for one in predictions.values() if one.label not in (None, UNPARSED))
@@ -191,10 +171,10 @@ def score_rationales(
     """
     if not any(example.target for example in examples) or not has_rationales(predictions):
         return None
-    rationales, left_out = read_rationales(examples, predictions)
+    rationales, notes = read_rationales(examples, predictions)
     if not rationales:
         return None
-    names, scorer, baseline, notes = block.get("bert_score") or {}, None, None, []
+    names, scorer, baseline = block.get("bert_score") or {}, None, None
     if encoder := names.get("encoder"):
         scorer, baseline = load_with_baseline(**names)
         if baseline is None:
@@ -203,13 +183,13 @@ def score_rationales(
     else:
         notes.append("BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)")
     options: dict[str, Any] = {"scorer": scorer, "baseline": baseline, "notes": notes, "dataset": dataset}
-    return rationale_report(rationales, left_out, num_resamples=num_resamples, **options)
+    return rationale_report(rationales, num_resamples=num_resamples, **options)
 
 
 def read_rationales(
     examples: Sequence[Example], predictions: Mapping[str, Prediction]
-) -> tuple[list[Rationale], LeftOut]:
-    """Pairs each reply with the target of its example, and counts the rows that lack either."""
+) -> tuple[list[Rationale], list[str]]:
+    """Pairs each reply with the target of its example; also returns notes on the rows that lack either."""
     rationales = []
     without_target = without_reply = unparsed = 0
     for example in examples:
@@ -236,8 +216,12 @@ def read_rationales(
                 gold=gold_spans(example),
             )
         )
-    counts = {"without_target": without_target, "without_reply": without_reply, "unparsed": unparsed}
-    return rationales, LeftOut(rows=len(examples), **counts)
+    counts = {
+        "have no target: rationales leave them out": without_target,
+        "got no reply in words: rationales leave them out": without_reply,
+        "got no readable verdict: their rationale counts as an empty one": unparsed,
+    }
+    return rationales, [f"{number:,} of {len(examples):,} rows {what}" for what, number in counts.items() if number]
 
 
 def parse_parts(text: str) -> list[str]:
@@ -258,7 +242,6 @@ def gold_spans(example: Example) -> tuple[Span, ...] | None:
 
 def rationale_report(
     rows: Sequence[Rationale],
-    left_out: LeftOut,
     *,
     scorer: Scorer | None = None,
     baseline: float | None = None,
@@ -283,7 +266,7 @@ def rationale_report(
     # The report of the labels notes few groups already.
     scored_notes = [note for note in scored.notes if "groups" not in note]
     table = _table(columns, dataset)
-    return Report(metrics=metrics, tables=(table,), notes=(*left_out.notes, *notes, *scored_notes))
+    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))
 
 
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
