@@ -41,7 +41,7 @@ from faithkit.reports.score_table import Row, difference_cells, published_cells,
 from faithkit.scores.board import Board
 from faithkit.statistics.bootstrap import Difference, Evaluation, Groups
 from faithkit.statistics.metric import ERROR_RATE, Metric
-from faithkit.statistics.spread import Statistic, Values
+from faithkit.statistics.spread import Values
 
 RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
 
@@ -66,8 +66,8 @@ class Turns:
         return np.isfinite(self.called)
 
 
-def rate_statistic(turns: Turns) -> Statistic:
-    """Makes a statistic of all rates."""
+def evaluate_rates(turns: Turns) -> Evaluation:
+    """Prepares all rates; n of `dialogue_rate` counts dialogues, that of the others turns."""
     judged, called = turns.judged, np.nan_to_num(turns.called)
     sums = turns.groups.sums(np.stack([called, judged, turns.replied, np.ones(len(called))], axis=1))  # [G, 4]
     any_called, any_judged = sums[:, 0] > 0, sums[:, 1] > 0
@@ -81,18 +81,12 @@ def rate_statistic(turns: Turns) -> Statistic:
             "no_reply_rate": 1 - replied / total,
         }
 
-    return statistic
-
-
-def evaluate_rates(turns: Turns) -> Evaluation:
-    """Prepares all rates; n of `dialogue_rate` counts dialogues, that of the others turns."""
-    judged = turns.judged
     n = {
         TURN_RATE: int(judged.sum()),
         DIALOGUE_RATE: len(np.unique(turns.groups.index[judged])),
         "unparsed_rate": int(turns.replied.sum()),
     }
-    return Evaluation(groups=turns.groups, statistic=rate_statistic(turns), kinds=ERROR_RATE, n=n)
+    return Evaluation(groups=turns.groups, statistic=statistic, kinds=ERROR_RATE, n=n)
 
 
 CORRECTED = f"{TURN_RATE}_corrected"

@@ -90,20 +90,11 @@ def differences_table(
     return new_number_table(title, "metric", ("predictions", "against", "difference", "p"), rows, caption=caption)
 
 
-def datasets_table(datasets: Systems) -> Table:
-    """Shows one column per dataset, with metrics that need no gold response (FaithDial, Table 8)."""
-    sizes = (max((metric.n or 0 for metric in metrics.values()), default=0) for metrics in datasets.values())
-    rows = [*_metric_rows(datasets, DATASET_METRICS), ["examples", *(f"{size:,}" for size in sizes)]]
-    return new_number_table("responses across datasets", "metric", datasets, rows, caption=[CAPTION])
-
-
 def examples_table(
     examples: Sequence[Example],
     responses: Sequence[str],
     columns: MetricColumns,
     limit: int,
-    *,
-    max_characters: int = 400,
 ) -> Table:
     """Shows a sample of responses: half are the least supported ones, the rest are spread over the data."""
     table = new_field_table("responses to judge")
@@ -111,9 +102,9 @@ def examples_table(
     for place in choose_responses(columns, limit):
         example, values = examples[place], rows[place]
         fields: dict[str, str | Text] = {"id": example.id, **context_fields(example), "gold": gold_response(example)}
-        fields["response"] = Text(escape_terminal(responses[place], max_characters), style="bold")
+        fields["response"] = Text(escape_terminal(responses[place], 400), style="bold")
         shown = (f"{name} {values[name]:.2f}" for name in JUDGED if values.get(name) is not None)
-        add_fields(table, {**fields, "values": ", ".join(shown)}, max_characters)
+        add_fields(table, {**fields, "values": ", ".join(shown)})
     return table
 
 
@@ -329,6 +320,9 @@ def report_responses(
     }
     samples = collect_samples(reports)
     if len(reports) > 1:
-        across = datasets_table({name: report.metrics for name, [report] in reports.items()})
+        found = {name: report.metrics for name, [report] in reports.items()}  # those that need no gold response
+        sizes = (max((metric.n or 0 for metric in metrics.values()), default=0) for metrics in found.values())
+        rows = [*_metric_rows(found, DATASET_METRICS), ["examples", *(f"{size:,}" for size in sizes)]]
+        across = new_number_table("responses across datasets", "metric", found, rows, caption=[CAPTION])
         reports = {ACROSS: [Report(metrics={}, headline=(across,))], **reports}
     return EvaluationResult(write_run_results(run, reports, meta=meta), samples)

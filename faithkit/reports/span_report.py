@@ -156,9 +156,7 @@ def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: in
     return [examples[row] for row in chosen + [pool[place * len(pool) // room] for place in range(room)]]
 
 
-def marked_table(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
-) -> Table:
+def marked_table(examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "") -> Table:
     """Shows each response as people marked it and as the tagger did, spans in double brackets."""
     table = new_field_table(title)
     for example in examples:
@@ -168,9 +166,9 @@ def marked_table(
         if example.history:
             fields["question"] = example.history[-1].text
         for name, spans in {"gold": example.spans or (), "marked": prediction.spans}.items():
-            text = mark_spans(example.response, spans, max_characters=3 * max_characters)
+            text = mark_spans(example.response, spans, max_characters=1200)
             fields[name] = color_spans(text, STYLES[name])
-        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)}, max_characters)
+        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)})
     return table
 
 

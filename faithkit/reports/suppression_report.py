@@ -48,7 +48,6 @@ def report_suppression(
     strategies: Sequence[str] = STRATEGIES,
     meta: Mapping[str, Any],
     name: str = BENCHMARK,
-    split: str = "test",
     num_resamples: int = 1000,
     origin: Provenance | None = None,
 ) -> dict[str, Metric]:
@@ -95,7 +94,7 @@ def report_suppression(
 
     report = Report(metrics=_flatten(found), tables=(suppression_table(found),), notes=tuple(notes), rescore=rescore)
     report = add_provenance(report, origin, title=BENCHMARK, build_table=build_table)
-    return write_run_results(run, {name: [report]}, meta=meta, split=split)
+    return write_run_results(run, {name: [report]}, meta=meta)
 
 
 def _flatten(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:

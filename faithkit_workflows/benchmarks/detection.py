@@ -128,12 +128,19 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
     ]
     log.info("the judge judges %s of %s rows", f"{len(in_widest_band):,}", f"{len(benchmark.examples):,}")
     expensive_predictions = judge("judge", in_widest_band, expensive)
-    results = [
-        _apply_band(key, band, benchmark.examples, cheap_predictions, expensive_predictions)
-        for key, band in bands.items()
-    ]
+    first, second = (
+        RecordedPredictions({one.id: one for one in predictions})
+        for predictions in (cheap_predictions, expensive_predictions)
+    )
+    results = []
+    for key, band in bands.items():
+        cascade = Cascade(first, second, band)
+        predictions = {one.id: one for one in cascade.predict_examples(benchmark.examples)}
+        results.append(BandResult(key, band, predictions, cascade.num_asked))
     band = results[-1].band
-    _write_detector_file(run, config, band)
+    if not band.is_empty:
+        blocks = {name: config[name] for name in ("checkpoint", "engine", "judge")}
+        write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
     log.info("the band is %.4g to %.4g, %s%s", band.low, band.high, band.chosen, f": {source}" if source else "")
     recorded = RecordedPredictions(results[-1].predictions)
     return CascadeRun(LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results)
@@ -158,23 +165,6 @@ def choose_bands(
         budgets = [budget for budget in BUDGETS if budget <= largest and budget != options.budget]
         bands |= {f"{100 * budget:.0f}": choose_band_by_budget(predictions, budget) for budget in budgets}
     return bands | {CHOSEN: chosen}
-
-
-def _apply_band(
-    key: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], expensive: Sequence[Prediction]
-) -> BandResult:
-    first, second = (RecordedPredictions({one.id: one for one in predictions}) for predictions in (cheap, expensive))
-    cascade = Cascade(first, second, band)
-    predictions = {one.id: one for one in cascade.predict_examples(examples)}
-    return BandResult(key, band, predictions, cascade.num_asked)
-
-
-def _write_detector_file(run: RunFolder, config: Mapping[str, Any], band: Band) -> None:
-    """Writes the cascade as a detector file, unless its band is empty."""
-    if band.is_empty:
-        return
-    blocks = {name: config[name] for name in ("checkpoint", "engine", "judge")}
-    write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
 
 
 def add_cascade_costs(
@@ -243,7 +233,8 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         predicted = _predict(run, config, benchmark)
     else:
         align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
-        predicted = _describe_given(given, config, benchmark)
+        path, checkpoint = config["predictions"], config["checkpoint"]
+        predicted = _Predicted(given, read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
         path = run.predictions / f"{benchmark.name}.jsonl"
         write_given(path, benchmark.examples, given, texts=config["save_texts"])
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
@@ -298,11 +289,6 @@ def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Bench
         page=Path(options.page).expanduser() if options.page else None,
         verbose=options.verbose,
     )
-
-
-def _describe_given(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
-    path, checkpoint = config["predictions"], config["checkpoint"]
-    return _Predicted(given, read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
 
 
 def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:

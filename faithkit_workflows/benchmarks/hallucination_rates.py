@@ -30,7 +30,7 @@ from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
+from faithkit.records import HALLUCINATED, LABELS, Example, Turn
 from faithkit.reports.rates import Case, Turns, rates_report
 from faithkit.reports.write_reports import EvaluationResult, write_run_results
 from faithkit.statistics.bootstrap import Groups
@@ -277,14 +277,9 @@ def _judge(
     ]
     answerer = DetectorAnswerer(loaded.detector)
     predictions = write_with_origin(run, config, case.file, examples, answerer, loaded.models)
+    called = {id_: float(one.label == HALLUCINATED) for id_, one in predictions.items() if one.label in LABELS}
     return Turns(
-        called=np.array([_is_hallucinated(predictions.get(turn.id)) for turn in turns]),
+        called=np.array([called.get(turn.id, np.nan) for turn in turns]),
         replied=np.array([bool(replies[turn.id]) for turn in turns]),
         groups=Groups.of(turn.group for turn in turns),
     )
-
-
-def _is_hallucinated(prediction: Prediction | None) -> float:
-    if prediction is None or prediction.label in (None, UNPARSED):
-        return np.nan
-    return float(prediction.label == HALLUCINATED)

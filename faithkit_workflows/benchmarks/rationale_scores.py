@@ -32,7 +32,7 @@ from faithkit.reports.score_table import Cell, Row, score_table
 from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
-from faithkit.statistics.spread import Statistic, Values
+from faithkit.statistics.spread import Values
 from judge.reply import locate_all, quoted_parts, read_list
 
 
@@ -94,25 +94,14 @@ def select_hallucinated(measured: MetricColumns, rows: Sequence[Rationale]) -> t
 
 
 def _with_corpus(rows: Sequence[Rationale], columns: dict[str, Values]) -> MetricColumns:
+    """Adds BLEU of the corpus, the share of quoted parts that are in the response, and their overlap with gold spans.
+
+    The share is undefined where nothing is quoted, the overlap where no span is marked.
+    """
     groups = Groups.of(row.group for row in rows)
-    corpus = (_bleu(groups, rows), _located(groups, rows), _overlap(groups, rows))
-    return MetricColumns(groups=groups, columns=columns, kinds=kinds_of(RATIONALES), corpus=corpus)
-
-
-def _bleu(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    sums = groups.sums(bleu_counts([row.reply for row in rows], [row.target for row in rows]))
-    return lambda weights: {"bleu_4": bleu(weights @ sums) / 100}
-
-
-def _located(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    """Makes a statistic of the share of quoted parts that are in the response; undefined where nothing is quoted."""
-    sums = groups.sums([[row.num_located, row.num_quoted] for row in rows])
-    return lambda weights: {"located_rate": safe_ratio(*(weights @ sums).T)}
-
-
-def _overlap(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    """Makes a statistic of precision, recall and F1 of characters, over the rows with gold spans."""
-    counts = np.zeros((len(rows), 3))  # marked, found, both
+    ngrams = groups.sums(bleu_counts([row.reply for row in rows], [row.target for row in rows]))
+    parts = groups.sums([[row.num_located, row.num_quoted] for row in rows])
+    counts = np.zeros((len(rows), 3))  # characters marked, found, both
     for place, row in enumerate(rows):
         if row.gold is not None:
             gold, found = merge_spans(row.gold), merge_spans(row.spans)
@@ -121,16 +110,17 @@ def _overlap(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
     whole = sums.sum(axis=0)
 
     def statistic(weights: Values) -> dict[str, Values]:
+        values = {"bleu_4": bleu(weights @ ngrams) / 100, "located_rate": safe_ratio(*(weights @ parts).T)}
         if not whole[0]:
-            return {}
+            return values
         marked, found, both = (weights @ sums).T
-        return {
+        return values | {
             "char_precision": safe_ratio(both, found, whole[1]),
             "char_recall": safe_ratio(both, marked, whole[0]),
             "char_f1": safe_ratio(2 * both, marked + found, whole[0] + whole[1]),
         }
 
-    return statistic
+    return MetricColumns(groups=groups, columns=columns, kinds=kinds_of(RATIONALES), corpus=(statistic,))
 
 
 # By metric: what a reader sees, and the column of the paper's table.
