@@ -10,7 +10,7 @@ from faithkit.baselines.word_overlap import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
-from faithkit.metrics.outcomes import align_predictions, join_outcomes
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import (
     add_fields,
     bold,
@@ -45,7 +45,6 @@ COMPARISON_CAPTION = (
 )
 PAIR_BASELINE_KEYS = {"longer reply": "length_", "word overlap": "overlap_"}
 MODEL = "model"
-YES, NO = "Yes", "No"
 NUM_PUBLISHED_JUDGES = 3
 OFFICIAL_COLUMNS = {
     "accuracy": "official",
@@ -296,10 +295,8 @@ def official_report(
     """
     if not any(one.text or one.failed for one in predictions.values()):
         return None
-    by_task: dict[str, list[Example]] = {}
-    for example in examples:
-        by_task.setdefault(str(example.meta.get("task", "")), []).append(example)
-    parts = {ALL: list(examples), **by_task} if len(by_task) > 1 else by_task
+    tasks: dict[str, Sequence[Example]] = {task: rows for _, task, rows in divide(examples, PARTS)}
+    parts = tasks if len(tasks) == 1 else {ALL: examples, **tasks}
     found = {part: _score_official(rows, predictions, num_resamples) for part, rows in sorted(parts.items())}
     metrics: dict[str, Metric] = {}
     for part, scored in found.items():
@@ -312,7 +309,7 @@ def official_report(
         "accuracy as HaluEval's script reads replies, percent",
         "task",
         OFFICIAL_COLUMNS,
-        {part or ALL: one for part, one in found.items()}.items(),
+        found.items(),
         bounds=["accuracy"],
         caption=[OFFICIAL_CAPTION],
         min_width=14,
@@ -323,7 +320,7 @@ def official_report(
 def _score_official(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], num_resamples: int
 ) -> dict[str, Metric]:
-    rows = align_predictions(examples, {example.id: predictions[example.id] for example in examples})
+    rows = [predictions[example.id] for example in examples]
     gold = np.array([str(example.label) for example in examples])
     official = np.array([UNPARSED if row.failed else read_officially(row.text) for row in rows])
     strict = np.array([str(row.label) for row in rows])
@@ -347,7 +344,7 @@ def read_prefix(text: str) -> str:
     ['hallucinated', 'faithful', 'unparsed', 'unparsed']
     """
     reply = text.strip()
-    return HALLUCINATED if reply.startswith(YES) else FAITHFUL if reply.startswith(NO) else UNPARSED
+    return HALLUCINATED if reply.startswith("Yes") else FAITHFUL if reply.startswith("No") else UNPARSED
 
 
 def prefix_report(

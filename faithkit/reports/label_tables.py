@@ -114,23 +114,6 @@ def part_metrics(
     return scored
 
 
-def flatten_parts(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
-    """Names all metrics: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
-
-    Args:
-        keys: The beginning of a baseline's metrics, by its name.
-    """
-    metrics = {}
-    for part, systems in parts.items():
-        for system, scored in systems.items():
-            for name, metric in scored.items():
-                if system == MODEL:
-                    metrics[f"{part}/{name}"] = metric
-                elif name in OF_BASELINE:
-                    metrics[f"{part}/{keys[system]}_{name}"] = metric
-    return metrics
-
-
 def part_tables(
     parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str, source: str = ""
 ) -> list[Table]:
@@ -229,7 +212,14 @@ def label_report(
         for name, difference in differences.items():
             metrics |= difference.to_metrics(f"{one.key}_{name}")
     parts = part_metrics(examples, outcomes, predictions, baseline_data=data, num_resamples=num_resamples)
-    metrics |= flatten_parts(parts, {baseline.name: baseline.key for baseline in baselines})
+    keys = {MODEL: "", **{baseline.name: f"{baseline.key}_" for baseline in baselines}}
+    metrics |= {
+        f"{part}/{keys[system]}{name}": metric
+        for part, systems in parts.items()
+        for system, scored in systems.items()
+        for name, metric in scored.items()
+        if system == MODEL or name in OF_BASELINE
+    }
     # Three columns fit 80 characters: the model, the more frequent class and word overlap; the others are below.
     columns = {"model": {name: metric for name, metric in model.items() if name in SHOWN}}
     columns |= {baseline.name: found for baseline, found, _ in compared[:2]}

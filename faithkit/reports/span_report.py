@@ -128,20 +128,14 @@ def types_table(systems: Systems, *, title: str = "") -> Table:
 
 
 def split_parts(prefix: str, systems: Systems) -> dict[str, dict[str, dict[str, Metric]]]:
-    """Splits metrics such as `task/qa/char_f1` by part, in the order of the first system's parts."""
-    first = (name.removeprefix(prefix) for name in next(iter(systems.values())) if name.startswith(prefix))
-    parts = dict.fromkeys(name.rpartition("/")[0] for name in first)
-    return {
-        part: {
-            system: {
-                name.rpartition("/")[2]: metric
-                for name, metric in metrics.items()
-                if name.rpartition("/")[0] == prefix + part
-            }
-            for system, metrics in systems.items()
-        }
-        for part in parts
-    }
+    """Splits metrics such as `task/qa/char_f1` by part and system."""
+    parts: dict[str, dict[str, dict[str, Metric]]] = {}
+    for system, metrics in systems.items():
+        for name, metric in metrics.items():
+            if name.startswith(prefix):
+                part, _, short = name.removeprefix(prefix).rpartition("/")
+                parts.setdefault(part, {one: {} for one in systems})[system][short] = metric
+    return parts
 
 
 def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: int = 5) -> list[Example]:

@@ -95,21 +95,14 @@ class BandResult:
         return RESULT_NAMES.get(self.key, f"{self.key}%")
 
 
-@dataclass(frozen=True, slots=True)
-class CascadeRun:
-    """A cascade's predictions for a benchmark's examples, and those of other budgets.
+def run_cascade(
+    run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark
+) -> tuple[LoadedDetector, list[BandResult]]:
+    """Predicts with both detectors, with the expensive one in the widest band only.
 
-    Args:
-        loaded: The cascade, as recorded predictions.
-        results: Of the table: the cheap detector alone first, the cascade last.
+    Returns the cascade, as recorded predictions, and the rows of the table: the cheap detector alone first, the cascade
+    last.
     """
-
-    loaded: LoadedDetector
-    results: list[BandResult]
-
-
-def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> CascadeRun:
-    """Predicts with both detectors, with the expensive one in the widest band only."""
     cheap = load_checkpoint(config)
     expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
 
@@ -143,7 +136,7 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
         write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
     log.info("the band is %.4g to %.4g, %s%s", band.low, band.high, band.chosen, f": {source}" if source else "")
     recorded = RecordedPredictions(results[-1].predictions)
-    return CascadeRun(LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results)
+    return LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results
 
 
 def choose_bands(
@@ -168,12 +161,12 @@ def choose_bands(
 
 
 def add_cascade_costs(
-    report: Report, examples: Sequence[Example], cascade_run: CascadeRun, *, title: str, num_resamples: int
+    report: Report, examples: Sequence[Example], results: Sequence[BandResult], *, title: str, num_resamples: int
 ) -> Report:
     """Adds the cost and gain of each budget: rows judged, macro-F1, and the difference to the checkpoint."""
     metrics: dict[str, Metric] = {}
     board, rows = Board(title, num_resamples=num_resamples), list[Row]()
-    for result in cascade_run.results:
+    for result in results:
         prefix = f"cascade/{result.key}/"
         fraction = result.num_asked / len(examples)
         metrics[f"{prefix}asked"] = Metric(value=fraction, n=len(examples))
@@ -181,13 +174,13 @@ def add_cascade_costs(
         value = board.metrics(result.key)[MAIN_METRIC]
         metrics[f"{prefix}{MAIN_METRIC}"] = value
         cells: dict[str, Cell] = {"asked": f"{result.num_asked:,} ({fraction:.1%})", MAIN_METRIC: value}
-        if result is not cascade_run.results[0]:
-            difference = board.subtract(result.key, cascade_run.results[0].key)[MAIN_METRIC]
+        if result is not results[0]:
+            difference = board.subtract(result.key, results[0].key)[MAIN_METRIC]
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
             cells |= difference_cells(difference)
         rows.append((result.name, cells))
-    band = cascade_run.results[-1].band
+    band = results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
     if band.is_chosen:
@@ -211,13 +204,13 @@ class _Predicted:
 
     Args:
         detector: The detector that made them; None for given predictions and for a cascade.
-        cascade: The cascade that made them.
+        bands: Those of the cascade that made them, with its predictions.
     """
 
     predictions: Mapping[str, Prediction]
     origin: Provenance
     detector: Detector | None = None
-    cascade: CascadeRun | None = None
+    bands: Sequence[BandResult] | None = None
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
@@ -293,14 +286,17 @@ def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Bench
 
 def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
     """Predicts with the detector, or the cascade, of the configuration."""
-    cascade = run_cascade(run, config, benchmark) if cascade_options(config).is_on else None
-    loaded = cascade.loaded if cascade else load_configured(config, benchmark)
+    bands = None
+    if cascade_options(config).is_on:
+        loaded, bands = run_cascade(run, config, benchmark)
+    else:
+        loaded = load_configured(config, benchmark)
     log_models(loaded)
     predictions, origin = predict_and_write(run, config, benchmark.name, benchmark.examples, loaded)
     if num_missed := getattr(loaded.detector, "num_unlocated", 0):
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.
-    return _Predicted(predictions, origin, None if cascade else loaded.detector, cascade)
+    return _Predicted(predictions, origin, None if bands else loaded.detector, bands)
 
 
 def _add_reports(
@@ -314,9 +310,9 @@ def _add_reports(
     block, num_resamples = config["benchmark"], config["num_resamples"]
     title, by = f"test/{benchmark.name}", block.get("by") or []
     shown = -1 if reports[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
-    if predicted.cascade is not None:
+    if predicted.bands is not None:
         reports[shown] = add_cascade_costs(
-            reports[shown], benchmark.examples, predicted.cascade, title=title, num_resamples=num_resamples
+            reports[shown], benchmark.examples, predicted.bands, title=title, num_resamples=num_resamples
         )
     rows = benchmark.examples, predicted.predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name
