@@ -32,7 +32,7 @@ from faithkit.pages.page_tables import (
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Sample, add_provenance, build_sample
 from faithkit.reports.score_table import Row, Systems, list_sizes, score_table
-from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
+from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_benchmark_results
 from faithkit.scores.board import Board, conclude_by
 from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures
 from faithkit.statistics.bootstrap import Difference
@@ -295,11 +295,9 @@ def report_responses(
     datasets: Mapping[str, PairedResponses],
     models: MetricModels,
     *,
-    meta: Mapping[str, Any],
-    baselines: Sequence[str],
-    num_resamples: int = 1000,
-    num_examples: int = 5,
-    origins: Mapping[str, Provenance] | None = None,
+    config: Mapping[str, Any],
+    data: Mapping[str, Any],
+    origins: Mapping[str, Provenance],
 ) -> EvaluationResult:
     """Scores the responses to each dataset, writes metrics.json and `scores/<dataset>.jsonl`, and prints it all."""
     reports = {
@@ -309,11 +307,11 @@ def report_responses(
                 models,
                 title=f"test/{name}",
                 scores_path=run.path / "scores" / f"{name}.jsonl",
-                baselines=baselines,
-                num_resamples=num_resamples,
-                num_examples=num_examples,
+                baselines=config["benchmark"]["baselines"],
+                num_resamples=config["num_resamples"],
+                num_examples=config["num_examples"],
                 progress=True,
-                origin=origins[name] if origins else None,
+                origin=origins[name],
             )
         ]
         for name, paired in datasets.items()
@@ -325,4 +323,4 @@ def report_responses(
         rows = [*_metric_rows(found, DATASET_METRICS), ["examples", *(f"{size:,}" for size in sizes)]]
         across = new_number_table("responses across datasets", "metric", found, rows, caption=[CAPTION])
         reports = {ACROSS: [Report(metrics={}, headline=(across,))], **reports}
-    return EvaluationResult(write_run_results(run, reports, meta=meta), samples)
+    return write_benchmark_results(run, reports, config, data, samples)

@@ -35,7 +35,7 @@ from faithkit.reports.write_reports import (
     ReportOptions,
     collect_samples,
     detection_reports,
-    write_run_results,
+    write_benchmark_results,
 )
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
@@ -254,7 +254,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         origins={benchmark.name: predicted.origin},
     )
     _add_reports(reports[benchmark.name], config, benchmark, predicted, fitting)
-    return EvaluationResult(write_run_results(run, reports, meta=meta), collect_samples(reports))
+    return write_benchmark_results(run, reports, config, benchmark.summary, collect_samples(reports))
 
 
 def _block_to_read(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -22,7 +22,6 @@ from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit import signals
 from faithkit.choices import GOLD, SELF
 from faithkit.embedded_name import EMBEDDED
-from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
@@ -32,7 +31,7 @@ from faithkit.inference.text import Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
 from faithkit.records import HALLUCINATED, LABELS, Example, Turn
 from faithkit.reports.rates import Case, Turns, rates_report
-from faithkit.reports.write_reports import EvaluationResult, write_run_results
+from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.detectors.configured import load_configured
@@ -182,8 +181,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         from faithkit.reports.rates import plot_temperatures
 
         log.info("plot: %s", plot_temperatures(rates, run.path / PLOT))
-    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return EvaluationResult(write_run_results(run, {name: [report]}, meta=meta))
+    return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
 
 
 def _read_replies(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:

@@ -8,7 +8,6 @@ from typing import Any
 from critic.runtime.precision import check_precision
 from data_modules.build import datasets_of, read_benchmark
 from faithkit.detector import GENERATOR, Entailment
-from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import sidecar_of
@@ -140,10 +139,8 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
         run,
         sets,
         models,
-        meta={"config": config, "data": summaries, "environment": environment()},
-        baselines=config["benchmark"]["baselines"],
-        num_resamples=config["num_resamples"],
-        num_examples=config["num_examples"],
+        config=config,
+        data=summaries,
         origins=origins,
     )
 
