@@ -3,16 +3,15 @@
 The type of a cell decides how it is shown: metrics and differences in percent with their intervals, published figures
 (numbers with a fraction, in percent already) to a tenth, counts as whole numbers, what is missing as a dash.
 
->>> from faithkit.pages.page_tables import to_markdown
+>>> from faithkit.pages.page_tables import render_text
 >>> macro_f1 = Metric(value=0.5, low=0.4, high=0.6)
->>> rows = [("model", {"n": 1200, "macro_f1": macro_f1}), None, ("a paper's", {"macro_f1": 71.25})]
->>> print(to_markdown(score_table("test", "system", {"n": "rows", "macro_f1": "macro-F1"}, rows)).strip())
-## test
-<BLANKLINE>
-| system | rows | macro-F1 |
-| --- | ---: | ---: |
-| model | 1,200 | 50.0 [40.0, 60.0] |
-| a paper's | - | 71.2 |
+>>> rows = [("model", {"n": 1200, "macro_f1": macro_f1}), ("a paper's", {"macro_f1": 71.25})]
+>>> print(render_text(score_table("test", "system", {"n": "rows", "macro_f1": "macro-F1"}, rows)).strip())
+test
+ system    |  rows |          macro-F1
+-----------+-------+-------------------
+ model     | 1,200 | 50.0 [40.0, 60.0]
+ a paper's |     - |              71.2
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,6 @@ from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import CRITIC, GENERATOR, TAGGER
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
 from faithkit.environment import environment
-from faithkit.environment import environment
 from faithkit.files.atomic import write_text
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
@@ -140,18 +139,6 @@ def write_run_results(
     write_results(run.metrics, metrics, {**meta, "test_sets": facts} if facts else meta)
     write_reports(run, reports, ReportOptions.of(meta.get("config") or {}))
     return metrics
-
-
-def write_benchmark_results(
-    run: RunFolder,
-    reports: Reports,
-    config: Mapping[str, Any],
-    data: Mapping[str, Any],
-    samples: Mapping[str, Sequence[Sample]] | None = None,
-) -> EvaluationResult:
-    """Writes the results of a benchmark with its configuration, what was read, and the environment as `meta`."""
-    meta = {"config": config, "data": data, "environment": environment()}
-    return EvaluationResult(write_run_results(run, reports, meta=meta), samples or {})
 
 
 def write_benchmark_results(
