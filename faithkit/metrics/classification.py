@@ -107,9 +107,9 @@ def evaluate_labels(outcomes: Outcomes) -> Evaluation:
     )
 
 
-def classification_metrics(outcomes: Outcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
+def classification_metrics(outcomes: Outcomes, *, num_resamples: int = 1000) -> ScoredMetrics:
     """Computes every classification metric with its 95% interval."""
-    return evaluate_labels(outcomes).score(num_resamples=num_resamples, seed=seed)
+    return evaluate_labels(outcomes).score(num_resamples=num_resamples)
 
 
 def classification_statistic(outcomes: Outcomes) -> Statistic:

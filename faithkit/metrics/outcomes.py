@@ -113,6 +113,5 @@ def join_outcomes(examples: Sequence[Example], predictions: Mapping[str, Predict
     return Outcomes(gold, gold, scores_of(aligned), groups).with_predictions(aligned)
 
 
-def _list_first(ids: Sequence[str], limit: int = 3) -> str:
-    more = ", ..." if len(ids) > limit else ""
-    return ", ".join(shorten(id_, 40) for id_ in ids[:limit]) + more
+def _list_first(ids: Sequence[str]) -> str:
+    return ", ".join(shorten(id_, 40) for id_ in ids[:3]) + ", ..." * (len(ids) > 3)

@@ -171,14 +171,15 @@ NOTHING_FOUND = "no prediction marks a character: char_ and response_by_spans_ m
 
 
 def span_metrics(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000, seed: int = 0
+    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, num_resamples: int = 1000
 ) -> ScoredMetrics:
     """Computes every span metric with its 95% interval: overall, `task/<task>/...`, `model/<name>/...`, `type/...`.
 
     Raises:
         UserError: No examples, examples without marked spans, ids that do not match, spans outside their response.
     """
-    return score_span_outcomes(join_spans(examples, predictions), num_resamples=num_resamples, seed=seed)
+    found = evaluate_spans(join_spans(examples, predictions)).score(num_resamples=num_resamples)
+    return replace(found, notes=summarise_notes(found.notes))
 
 
 def span_kinds(names: Iterable[str]) -> dict[str, MetricKind]:
@@ -202,12 +203,6 @@ def evaluate_spans(outcomes: SpanOutcomes) -> Evaluation:
         n=counts,
         notes=tuple(_notes(outcomes)),
     )
-
-
-def score_span_outcomes(outcomes: SpanOutcomes, *, num_resamples: int = 1000, seed: int = 0) -> ScoredMetrics:
-    """Computes `span_metrics` of rows that are joined already."""
-    found = evaluate_spans(outcomes).score(num_resamples=num_resamples, seed=seed)
-    return replace(found, notes=summarise_notes(found.notes))
 
 
 def summarise_notes(notes: Iterable[str]) -> tuple[str, ...]:

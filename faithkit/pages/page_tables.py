@@ -160,47 +160,6 @@ def format_p(value: float) -> str:
     return f"{value:.3f}" if value >= 0.0005 else "<0.001"
 
 
-def metrics_table(
-    systems: Mapping[str, Mapping[str, Metric]], *, title: str = "", not_in_percent: Collection[str] = ()
-) -> Table:
-    """Shows one column per system (`{"critic": metrics, "majority": metrics}`) and one row per metric, in percent.
-
-    Args:
-        not_in_percent: Metrics that are no shares, such as the loss.
-    """
-    names = dict.fromkeys(name for metrics in systems.values() for name in metrics)
-    formats = {name: format_metric if name in not_in_percent else format_percent for name in names}
-    rows = ((name, *(formats[name](metrics.get(name)) for metrics in systems.values())) for name in names)
-    plain = [name for name in names if name in not_in_percent]
-    unit = f"percent but for {' and '.join(plain)}" if plain else "percent"
-    sizes = list_sizes(systems.values())
-    caption = f"{unit}; 95% intervals over groups; n = {sizes}" if sizes else None
-    return new_number_table(title, "metric", systems, rows, caption=[caption])
-
-
-def percent_rows(
-    systems: Mapping[str, Mapping[str, Metric]],
-    columns: Iterable[str],
-    *,
-    bounds: Collection[str] | None = None,
-    indent: str = "",
-) -> Iterator[list[str]]:
-    """Makes a row of each system: its name, and these metrics in percent.
-
-    Args:
-        bounds: Those that are shown with their intervals; None for all.
-    """
-    names = list(columns)
-    for system, metrics in systems.items():
-        cells = (format_percent(metrics.get(one), bounds=bounds is None or one in bounds) for one in names)
-        yield [f"{indent}{escape_terminal(system)}", *cells]
-
-
-def list_sizes(systems: Iterable[Mapping[str, Metric]]) -> str:
-    """Lists the different numbers of rows behind metrics."""
-    return ", ".join(f"{n:,}" for n in sorted({m.n for metrics in systems for m in metrics.values() if m.n}))
-
-
 def choose_examples(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], limit: int = 6
 ) -> list[Example]:

@@ -5,13 +5,12 @@ from itertools import combinations
 
 import numpy as np
 from rich.table import Table
-from rich.text import Text
 
 from faithkit.baselines.word_overlap import length_predictions
 from faithkit.files.jsonl import ACCURATE, INACCURATE
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.judging import BIAS, ORDER, OTHER, comparison_metrics, measure_agreement, predict_pair_baselines
-from faithkit.metrics.outcomes import align_predictions, join_outcomes
+from faithkit.metrics.outcomes import join_outcomes
 from faithkit.pages.page_tables import (
     add_fields,
     bold,
@@ -20,16 +19,14 @@ from faithkit.pages.page_tables import (
     escape_terminal,
     format_metric,
     format_percent,
-    format_published,
     judge_outcome,
     new_field_table,
-    new_number_table,
-    percent_rows,
 )
 from faithkit.published.figures import ALL, published_table
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.label_tables import PARTS, divide
 from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
+from faithkit.reports.score_table import Row, published_cells, score_table
 from faithkit.statistics.bootstrap import Groups, bootstrap, mean_statistic
 from faithkit.statistics.metric import PROPORTION, Metric
 
@@ -48,7 +45,6 @@ COMPARISON_CAPTION = (
 )
 PAIR_BASELINE_KEYS = {"longer reply": "length_", "word overlap": "overlap_"}
 MODEL = "model"
-YES, NO = "Yes", "No"
 NUM_PUBLISHED_JUDGES = 3
 OFFICIAL_COLUMNS = {
     "accuracy": "official",
@@ -123,23 +119,20 @@ def _comparison_table(
     systems: Mapping[str, Mapping[str, Metric]], *, title: str, dataset: str, num_pairs: int
 ) -> Table:
     lines = [f"{num_pairs:,} pairs, each in both orders; 95% intervals over groups", COMPARISON_CAPTION]
-    rows: list[Sequence[str | Text] | None] = [
-        [bold(name) if name.endswith(MODEL) else name, *cells]
-        for name, *cells in percent_rows(systems, COMPARISON_COLUMNS, bounds=["accuracy"])
-    ]
+    rows: list[Row] = [(bold(name) if name.endswith(MODEL) else name, found) for name, found in systems.items()]
     if dataset == "halludial":
         published = published_table("halludial_comparative")
         best = sorted(published.rows, key=lambda row: -row["mean"])[:NUM_PUBLISHED_JUDGES]
-        columns = [column for _, column in COMPARISON_COLUMNS.values()]
-        rows += [None, *([f"{row['system']} *", *(format_published(row.get(one)) for one in columns)] for row in best)]
+        names = {name: column for name, (_, column) in COMPARISON_COLUMNS.items()}
+        rows += [None, *((f"{row['system']} *", published_cells(row, names)) for row in best)]
         lines.append(f"* the best of {published.citation}: {published.protocol}")
     if (combined := systems[MODEL].get("combined_accuracy")) is not None:
         lines.append(f"accuracy from the probabilities of both orders, without the bias: {format_percent(combined)}")
     title, heads = (
         f"{title}: which of two replies is hallucinated, percent",
-        [h for h, _ in COMPARISON_COLUMNS.values()],
+        {name: head for name, (head, _) in COMPARISON_COLUMNS.items()},
     )
-    return new_number_table(title, "judge", heads, rows, caption=lines, min_width=20)
+    return score_table(title, "judge", heads, rows, bounds=["accuracy"], caption=lines, min_width=20)
 
 
 def _comparison_examples(examples: Sequence[Example], predictions: Mapping[str, Prediction]) -> Table:
@@ -214,34 +207,27 @@ def _rates_table(
     annotators: Mapping[str, Mapping[str, str]], metrics: Mapping[str, Metric], *, title: str, dataset: str
 ) -> Table:
     lines = ["95% intervals over groups"]
-    rows: list[Sequence[str] | None] = [
-        [
-            _display_name(name),
-            f"{len(labels):,}",
-            format_percent(metrics[f"accurate_rate/{name}"]),
-            format_percent(metrics[f"unparsed_rate/{name}"], bounds=False),
-        ]
-        for name, labels in annotators.items()
-    ]
+    rows: list[Row] = []
+    for name, labels in annotators.items():
+        right, unparsed = metrics[f"accurate_rate/{name}"], metrics[f"unparsed_rate/{name}"]
+        rows.append((_display_name(name), {"judgements": len(labels), "right": right, "unparsed": unparsed}))
     if dataset == "halludial":
         published, agreed = published_table("halludial_rationales"), published_table("halludial_agreement").rows[0]
         known = [row for row in published.rows if row["human"] is not None]
-        rows += [None, *([f"of {row['system']} *", "-", format_published(row["human"]), "-"] for row in known)]
+        rows += [None, *((f"of {row['system']} *", published_cells(row, {"right": "human"})) for row in known)]
         lines.append(f"* {published.citation}: annotators on {agreed['judgements']} judgements that say hallucinated")
     title, heads = f"{title}: judgements found right, percent", ("judgements", "right", "unparsed")
-    return new_number_table(title, "by", heads, rows, caption=lines, min_width=20)
+    return score_table(title, "by", heads, rows, bounds=["right"], caption=lines, min_width=20)
 
 
 def _pairs_table(
     pairs: Mapping[tuple[str, str], Mapping[str, Metric]], kappas: Sequence[float], *, title: str, dataset: str
 ) -> Table:
     rows = (
-        [
+        (
             _display_name(" and ".join(names)),
-            f"{found['agreement'].n:,}",
-            format_percent(found["agreement"]),
-            format_metric(found.get("kappa")),
-        ]
+            {"rows": found["agreement"].n, **found, "kappa": format_metric(found.get("kappa"))},
+        )
         for names, found in pairs.items()
     )
     lines = [f"mean kappa {np.mean(kappas):.2f}"] if len(kappas) > 1 else []
@@ -253,9 +239,9 @@ def _pairs_table(
         lines.append(f"{published.citation}: {row['annotators']} annotators, {kappa}")
     title, heads = (
         f"{title}: agreement on whether a judgement is right",
-        ("rows", "agreement, percent", "Cohen's kappa"),
+        {"rows": "rows", "agreement": "agreement, percent", "kappa": "Cohen's kappa"},
     )
-    return new_number_table(title, "pair", heads, rows, caption=lines, min_width=20)
+    return score_table(title, "pair", heads, rows, caption=lines, min_width=20)
 
 
 def _judgement_examples(
@@ -309,10 +295,8 @@ def official_report(
     """
     if not any(one.text or one.failed for one in predictions.values()):
         return None
-    by_task: dict[str, list[Example]] = {}
-    for example in examples:
-        by_task.setdefault(str(example.meta.get("task", "")), []).append(example)
-    parts = {ALL: list(examples), **by_task} if len(by_task) > 1 else by_task
+    tasks: dict[str, Sequence[Example]] = {task: rows for _, task, rows in divide(examples, PARTS)}
+    parts = tasks if len(tasks) == 1 else {ALL: examples, **tasks}
     found = {part: _score_official(rows, predictions, num_resamples) for part, rows in sorted(parts.items())}
     metrics: dict[str, Metric] = {}
     for part, scored in found.items():
@@ -321,11 +305,12 @@ def official_report(
     whole = found[ALL] if ALL in found else next(iter(found.values()))
     accuracy, failed = format_percent(whole["accuracy"]), format_percent(whole["failed_rate"], bounds=False)
     note = f"as HaluEval's script reads replies: accuracy {accuracy}, failed {failed}"
-    table = new_number_table(
+    table = score_table(
         "accuracy as HaluEval's script reads replies, percent",
         "task",
-        OFFICIAL_COLUMNS.values(),
-        percent_rows({part or ALL: one for part, one in found.items()}, OFFICIAL_COLUMNS, bounds=["accuracy"]),
+        OFFICIAL_COLUMNS,
+        found.items(),
+        bounds=["accuracy"],
         caption=[OFFICIAL_CAPTION],
         min_width=14,
     )
@@ -335,7 +320,7 @@ def official_report(
 def _score_official(
     examples: Sequence[Example], predictions: Mapping[str, Prediction], num_resamples: int
 ) -> dict[str, Metric]:
-    rows = align_predictions(examples, {example.id: predictions[example.id] for example in examples})
+    rows = [predictions[example.id] for example in examples]
     gold = np.array([str(example.label) for example in examples])
     official = np.array([UNPARSED if row.failed else read_officially(row.text) for row in rows])
     strict = np.array([str(row.label) for row in rows])
@@ -359,7 +344,7 @@ def read_prefix(text: str) -> str:
     ['hallucinated', 'faithful', 'unparsed', 'unparsed']
     """
     reply = text.strip()
-    return HALLUCINATED if reply.startswith(YES) else FAITHFUL if reply.startswith(NO) else UNPARSED
+    return HALLUCINATED if reply.startswith("Yes") else FAITHFUL if reply.startswith("No") else UNPARSED
 
 
 def prefix_report(
@@ -373,7 +358,7 @@ def prefix_report(
         return Report(metrics={}, notes=("benchmark.official: no prediction has a written verdict to score",))
     parts = {f"{field}/{value}/": rows for field, value, rows in divide(examples, PARTS)}
     metrics: dict[str, Metric] = {}
-    shown = []
+    shown: list[Row] = []
     for part, rows in {"": examples, **parts}.items():
         read = [
             Prediction(
@@ -387,16 +372,21 @@ def prefix_report(
             outcomes = join_outcomes([one for one in rows if one.id in found], found) if found else None
             scored = classification_metrics(outcomes, num_resamples=num_resamples).metrics if outcomes else {}
             dropped = len(rows) - len(found)
-            cells = [format_percent(scored.get(one), bounds=one == "macro_f1") for one in PREFIX_COLUMNS]
-            shown.append([f"{part.split('/')[1] if part else ALL}, {name}", *cells, f"{dropped:,}"])
+            shown.append((f"{part.split('/')[1] if part else ALL}, {name}", {**scored, "dropped": dropped}))
             if name == "official":
                 if outcomes and len({*outcomes.gold, *outcomes.called}) == 1:
                     scored["macro_f1"] = scored["accuracy"]  # scikit-learn's mean is over the classes that occur
                 metrics |= {f"{part}official_{one}": scored[one] for one in PREFIX_METRICS if one in scored}
                 metrics[f"{part}official_{DROPPED}"] = Metric(value=dropped, n=len(rows))
-    heads = [*PREFIX_COLUMNS.values(), "dropped"]
-    title = "verdicts as HalluDial's script reads replies, percent"
-    table = new_number_table(title, "rows", heads, shown, caption=[PREFIX_CAPTION], min_width=20)
+    table = score_table(
+        "verdicts as HalluDial's script reads replies, percent",
+        "rows",
+        {**PREFIX_COLUMNS, "dropped": "dropped"},
+        shown,
+        bounds=["macro_f1"],
+        caption=[PREFIX_CAPTION],
+        min_width=20,
+    )
     num_dropped, macro = metrics[f"official_{DROPPED}"].value, format_percent(metrics.get("official_macro_f1"))
     counted = f"{num_dropped:,.0f} of {len(examples):,} replies dropped"
     note = f"as HalluDial's script reads replies: macro-F1 {macro}, {counted}"

@@ -5,12 +5,11 @@ part: the length that separates answers to questions does not separate summaries
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 
 import numpy as np
 from rich.table import Table
-from rich.text import Text
 
 from faithkit.baselines.simple_detectors import Baseline, BaselineData, predict_baselines
 from faithkit.metrics.classification import Slice, classification_metrics, evaluate_labels, measure_slices
@@ -19,18 +18,22 @@ from faithkit.pages.page_tables import (
     bold,
     choose_examples,
     escape_terminal,
-    format_p,
     format_percent,
-    format_published,
-    metrics_table,
-    new_number_table,
-    percent_rows,
     predictions_table,
 )
 from faithkit.published.figures import ALL, MEAN_OF_CLASSES, judge_figures
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
+from faithkit.reports.score_table import (
+    Row,
+    difference_cells,
+    metrics_table,
+    part_rows,
+    published_cells,
+    score_table,
+)
 from faithkit.scores.board import Board
+from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import Difference
 from faithkit.statistics.metric import Metric
 
@@ -111,23 +114,6 @@ def part_metrics(
     return scored
 
 
-def flatten_parts(parts: Mapping[str, Systems], keys: Mapping[str, str]) -> dict[str, Metric]:
-    """Names all metrics: `task/qa/macro_f1`, and `task/qa/length_macro_f1` of a baseline.
-
-    Args:
-        keys: The beginning of a baseline's metrics, by its name.
-    """
-    metrics = {}
-    for part, systems in parts.items():
-        for system, scored in systems.items():
-            for name, metric in scored.items():
-                if system == MODEL:
-                    metrics[f"{part}/{name}"] = metric
-                elif name in OF_BASELINE:
-                    metrics[f"{part}/{keys[system]}_{name}"] = metric
-    return metrics
-
-
 def part_tables(
     parts: Mapping[str, Systems], *, whole: Mapping[str, Metric], title: str, dataset: str, source: str = ""
 ) -> list[Table]:
@@ -155,36 +141,25 @@ def _part_table(
     field: str, parts: Mapping[str, Systems], columns: Mapping[str, str], *, title: str, dataset: str
 ) -> Table:
     figures = {part: judge_figures(dataset, part)[:MAX_PUBLISHED] for part in parts}
-
-    def rows() -> Iterator[Sequence[str | Text] | None]:
-        for part, systems in parts.items():
-            yield [Text.assemble((escape_terminal(part), "bold"), f", n = {systems[MODEL]['macro_f1'].n:,}")]
-            yield from percent_rows(systems, columns, bounds=[HEADLINE], indent="  ")
-            for row in figures[part]:
-                yield [f"  {row.system} *", *(format_published(getattr(row, name, None)) for name in columns)]
-            yield None
-
+    published = {
+        part: [(f"{row.system} *", published_cells(asdict(row), {name: name for name in columns})) for row in each]
+        for part, each in figures.items()
+    }
     unparsed = {part: systems[MODEL]["unparsed_rate"].value for part, systems in parts.items()}
     lines = ["baselines fitted to each part by itself"] + [HEADS] * (columns is OF_BOTH_CLASSES)
     if any(unparsed.values()):
         lines.append(f"unparsed: {', '.join(f'{escape_terminal(part)} {rate:.1%}' for part, rate in unparsed.items())}")
     lines += [f"* the best of {note}" for note in dict.fromkeys(row.note for each in figures.values() for row in each)]
-    title = f"{title} by {field}, percent"
-    return new_number_table(title, field, columns.values(), rows(), caption=lines, min_width=MAX_NAME)
+    rows, title = part_rows(parts, HEADLINE, published), f"{title} by {field}, percent"
+    return score_table(title, field, columns, rows, bounds=[HEADLINE], caption=lines, min_width=MAX_NAME)
 
 
 def _types_table(parts: Mapping[str, Systems], *, title: str) -> Table:
     longest = max((len(word) for value in parts for word in value.split()), default=0)
-    rows = (
-        [
-            value,
-            f"{scored[MODEL]['recall'].n:,}",
-            *(format_percent(metrics["recall"], bounds=name == MODEL) for name, metrics in scored.items()),
-        ]
-        for value, scored in parts.items()
-    )
-    heads, width = ["n", *next(iter(parts.values()))], min(longest, MAX_NAME)  # words of a type's name are not broken
-    return new_number_table(title, "type", heads, rows, min_width=width, no_wrap=["n"])
+    recalls = {value: {name: one["recall"] for name, one in systems.items()} for value, systems in parts.items()}
+    rows = ((value, {"n": found[MODEL].n, **found}) for value, found in recalls.items())
+    columns, width = ["n", *next(iter(parts.values()))], min(longest, MAX_NAME)  # a type's words are not broken
+    return score_table(title, "type", columns, rows, bounds=[MODEL], min_width=width, no_wrap=["n"])
 
 
 SHOWN = ("macro_f1", "f1", "precision", "recall", "accuracy", "auroc", "ece")  # all others are in metrics.json
@@ -237,7 +212,14 @@ def label_report(
         for name, difference in differences.items():
             metrics |= difference.to_metrics(f"{one.key}_{name}")
     parts = part_metrics(examples, outcomes, predictions, baseline_data=data, num_resamples=num_resamples)
-    metrics |= flatten_parts(parts, {baseline.name: baseline.key for baseline in baselines})
+    keys = {MODEL: "", **{baseline.name: f"{baseline.key}_" for baseline in baselines}}
+    metrics |= {
+        f"{part}/{keys[system]}{name}": metric
+        for part, systems in parts.items()
+        for system, scored in systems.items()
+        for name, metric in scored.items()
+        if system == MODEL or name in OF_BASELINE
+    }
     # Three columns fit 80 characters: the model, the more frequent class and word overlap; the others are below.
     columns = {"model": {name: metric for name, metric in model.items() if name in SHOWN}}
     columns |= {baseline.name: found for baseline, found, _ in compared[:2]}
@@ -258,7 +240,7 @@ def label_report(
     return Report(
         metrics=metrics,
         conclusion=board.conclude(refitted.key if refitted else MODEL, decisive) if is_read else None,
-        headline=(headline_table(model, compared, title=title),),
+        headline=(_headline_table(model, compared, title=title, is_read=is_read),),
         tables=tuple(tables),
         notes=notes,
         samples=tuple(samples),
@@ -268,19 +250,14 @@ def label_report(
     )
 
 
-def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *, title: str) -> Table:
+def _headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *, title: str, is_read: bool) -> Table:
     """Shows the macro-F1 of the model and its baselines, and the differences; five columns fit 80 characters."""
-
-    is_read = model["unparsed_rate"].value <= TOO_MANY_UNPARSED
-
-    def rows() -> Iterator[Sequence[str | Text]]:
-        values = [format_percent(model[HEADLINE]), _plain(model.get("auroc"))] if is_read else ["-", "-"]
-        yield [bold("model"), *values, "", ""]
-        for baseline, found, differences in compared:
-            tested = _test(differences) if is_read else ("-", "-")
-            yield [baseline.name, format_percent(found[HEADLINE]), _plain(found.get("auroc")), *tested]
-
-    others = [f"{head} {_plain(model[name])}" for name, head in IN_CAPTION.items() if name in model]
+    rows: list[Row] = [(bold("model"), {**(model if is_read else {}), "difference": "", "p": ""})]
+    for baseline, found, differences in compared:
+        rows.append((baseline.name, {**found, **difference_cells(differences[HEADLINE] if is_read else None)}))
+    others = [
+        f"{head} {format_percent(model[name], bounds=False)}" for name, head in IN_CAPTION.items() if name in model
+    ]
     lines = [f"model: {', '.join(others) if is_read else NOT_SHOWN}"]
     lines.append(f"n = {model[HEADLINE].n:,}; 95% intervals over groups, differences paired")
     fitted: dict[str, list[str]] = {}
@@ -288,17 +265,16 @@ def headline_table(model: Mapping[str, Metric], compared: Sequence[Compared], *,
         if baseline.key in FITTED:
             fitted.setdefault(baseline.fitted_on, []).append(baseline.name)
     lines += (f"threshold of {', '.join(names)}: chosen on {escape_terminal(on)}" for on, names in fitted.items())
-    heads = ("macro-F1", "AUROC", "model - baseline", "p")
-    return new_number_table(f"{title}, percent", "system", heads, rows(), caption=lines, no_wrap=["AUROC", "p"])
-
-
-def _test(differences: Mapping[str, Difference]) -> tuple[str, str]:
-    difference = differences[HEADLINE]
-    return format_percent(difference.metric), format_p(difference.p_value)
-
-
-def _plain(metric: Metric | None) -> str:
-    return format_percent(metric, bounds=False)
+    columns = {HEADLINE: "macro-F1", "auroc": "AUROC", "difference": "model - baseline", "p": "p"}
+    return score_table(
+        f"{title}, percent",
+        "system",
+        columns,
+        rows,
+        bounds=[HEADLINE, "difference"],
+        caption=lines,
+        no_wrap=["AUROC", "p"],
+    )
 
 
 def columns_report(
@@ -322,9 +298,7 @@ def columns_report(
         for (column, value), scored in found.items()
         for name, metric in scored.items()
     }
-    tables = [
-        _column_table(f"{title} by {column}, percent", column, values, found) for column, values in fields.items()
-    ]
+    tables = [_column_table(title, column, values, found) for column, values in fields.items()]
     by = {
         column: {example.id: value for example, value in zip(examples, values, strict=True)}
         for column, values in fields.items()
@@ -351,17 +325,23 @@ def most_frequent(values: Sequence[str]) -> list[str]:
 def _column_table(title: str, column: str, values: Sequence[str], found: Mapping[Slice, Mapping[str, Metric]]) -> Table:
     counts = Counter(values)
 
-    def rows() -> Iterator[Sequence[str]]:
-        for value in sorted(counts, key=lambda value: (_is_rest(value), -counts[value], value)):
-            macro_f1, called, labelled = map(found[column, value].get, COLUMN_METRICS[:3])
-            shares = format_percent(macro_f1), format_percent(called), _plain(labelled)
-            yield [escape_terminal(value, MAX_CHARACTERS), f"{counts[value]:,}", *shares]
+    def order(value: str) -> tuple[bool, int, str]:
+        is_rest = value.startswith("the other ") and value.endswith(" values")
+        return is_rest, -counts[value], value
 
+    rows: list[Row] = []
+    for value in sorted(counts, key=order):
+        rows.append((escape_terminal(value, MAX_CHARACTERS), {"rows": counts[value], **found[column, value]}))
     lines = ["called, labelled: the hallucinated share by the model and by the labels"]
     lines.append("95% intervals over groups; a value of one label alone has no macro-F1")
-    heads = ("rows", "macro-F1", "called", "labelled")
-    return new_number_table(title, column, heads, rows(), caption=lines, no_wrap=["rows"], min_width=12)
-
-
-def _is_rest(value: str) -> bool:
-    return value.startswith("the other ") and value.endswith(" values")
+    columns = {"rows": "rows", **titles_of(COLUMN_METRICS[:3])}
+    return score_table(
+        f"{title} by {column}, percent",
+        column,
+        columns,
+        rows,
+        bounds=COLUMN_METRICS[:2],
+        caption=lines,
+        no_wrap=["rows"],
+        min_width=12,
+    )

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.table import Table
 
-from faithkit.pages.page_tables import add_fields, context_fields, metrics_table, new_field_table
+from faithkit.pages.page_tables import add_fields, context_fields, new_field_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Rows, add_provenance, build_sample
+from faithkit.reports.score_table import metrics_table
 from faithkit.scores.measures import LANGUAGE_MODEL, kinds_of
 from faithkit.statistics.bootstrap import Groups, ScoredMetrics, bootstrap
 from faithkit.statistics.metric import Metric
@@ -47,9 +47,6 @@ def language_model_metrics(
     return bootstrap(groups, statistic, kinds=kinds_of(LANGUAGE_MODEL), num_resamples=num_resamples)
 
 
-NOT_IN_PERCENT = tuple(name for name, one in LANGUAGE_MODEL.items() if one.kind.high > 1)
-
-
 def perplexity_report(
     examples: Sequence[Example],
     rows: NDArray[np.float64],
@@ -71,12 +68,9 @@ def perplexity_report(
         left = [example for example, marked in zip(examples, chosen, strict=True) if marked]
         return language_model_metrics(left, rows[chosen], num_resamples=num_resamples).metrics
 
-    def build_table(systems: Mapping[str, Mapping[str, Metric]], *, title: str) -> Table:
-        return metrics_table(systems, title=title, not_in_percent=NOT_IN_PERCENT)
-
     scored = language_model_metrics(examples, rows, num_resamples=num_resamples)
     answered = [example for example in examples if example.id in answers]
-    tables = [build_table({"model": scored.metrics}, title=title)]
+    tables = [metrics_table({"model": scored.metrics}, title=title)]
     if answered:
         shown = new_field_table("answers to judge")
         for example in answered:
@@ -91,4 +85,4 @@ def perplexity_report(
         answers=[(example, Prediction(id=example.id, text=answers[example.id])) for example in answered],
         rescore=rescore,
     )
-    return add_provenance(report, origin, title=title, build_table=build_table)
+    return add_provenance(report, origin, title=title)

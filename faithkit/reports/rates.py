@@ -12,8 +12,8 @@ dialogues.
 (0.2, 0.333)
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from rich.table import Table
 from faithkit.choices import GOLD, RATE_HISTORIES, SELF
 from faithkit.metrics.classification import safe_ratio
 from faithkit.metrics.judge_error import JudgeError, corrected_rate
-from faithkit.pages.page_tables import escape_terminal, format_p, format_percent, format_published, new_number_table
+from faithkit.pages.page_tables import escape_terminal, format_percent
 from faithkit.pages.plotting import (
     COLOURS,
     MARKERS,
@@ -37,9 +37,11 @@ from faithkit.pages.plotting import (
 )
 from faithkit.published.figures import published_table
 from faithkit.reports.report import Report
-from faithkit.statistics.bootstrap import Difference, Evaluation, Groups, ScoredMetrics
+from faithkit.reports.score_table import Row, difference_cells, published_cells, score_table
+from faithkit.scores.board import Board
+from faithkit.statistics.bootstrap import Difference, Evaluation, Groups
 from faithkit.statistics.metric import ERROR_RATE, Metric
-from faithkit.statistics.spread import Statistic, Values
+from faithkit.statistics.spread import Values
 
 RATES = TURN_RATE, DIALOGUE_RATE = ("turn_rate", "dialogue_rate")
 
@@ -64,8 +66,8 @@ class Turns:
         return np.isfinite(self.called)
 
 
-def rate_statistic(turns: Turns) -> Statistic:
-    """Makes a statistic of all rates."""
+def evaluate_rates(turns: Turns) -> Evaluation:
+    """Prepares all rates; n of `dialogue_rate` counts dialogues, that of the others turns."""
     judged, called = turns.judged, np.nan_to_num(turns.called)
     sums = turns.groups.sums(np.stack([called, judged, turns.replied, np.ones(len(called))], axis=1))  # [G, 4]
     any_called, any_judged = sums[:, 0] > 0, sums[:, 1] > 0
@@ -79,18 +81,12 @@ def rate_statistic(turns: Turns) -> Statistic:
             "no_reply_rate": 1 - replied / total,
         }
 
-    return statistic
-
-
-def evaluate_rates(turns: Turns) -> Evaluation:
-    """Prepares all rates; n of `dialogue_rate` counts dialogues, that of the others turns."""
-    judged = turns.judged
     n = {
         TURN_RATE: int(judged.sum()),
         DIALOGUE_RATE: len(np.unique(turns.groups.index[judged])),
         "unparsed_rate": int(turns.replied.sum()),
     }
-    return Evaluation(groups=turns.groups, statistic=rate_statistic(turns), kinds=ERROR_RATE, n=n)
+    return Evaluation(groups=turns.groups, statistic=statistic, kinds=ERROR_RATE, n=n)
 
 
 CORRECTED = f"{TURN_RATE}_corrected"
@@ -147,19 +143,24 @@ def rates_report(
         error: Its errors on labelled rows, to correct turn rates.
         dataset: The dataset to show published figures of; empty for none.
     """
-    found: dict[Case, Mapping[str, Metric]] = {}
-    all_notes = list(notes)
+    board, found, all_notes = Board(title, num_resamples=num_resamples), dict[Case, dict[str, Metric]](), list(notes)
     for case, turns in cases.items():
-        scored = _score_case(case, turns, groups, error, num_resamples)
-        found[case] = scored.metrics
-        all_notes += [note for note in scored.notes if note not in all_notes]
-    metrics = {
-        f"{case.name}/{name}": metric for case, scored_case in found.items() for name, metric in scored_case.items()
-    }
-    differences = _differences(cases, num_resamples)
-    for name, each in differences.items():
-        for rate, one in each.items():
-            metrics |= one.to_metrics(f"{name}/{rate}")
+        board.add(case.name, evaluate_rates(turns))
+        found[case], noted = board.metrics(case.name), [*board.notes(case.name), *_describe_missing(turns, case.name)]
+        if error is not None and turns.judged.any():
+            corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
+            found[case] |= {CORRECTED: corrected.metric} if corrected.metric else {}
+            noted += [f"{case.name}: {corrected.note}"] if corrected.note else []
+        all_notes += [note for note in noted if note not in all_notes]
+    metrics = {f"{case.name}/{name}": metric for case, scored in found.items() for name, metric in scored.items()}
+    differences: dict[str, dict[str, Difference]] = {}  # self - gold histories
+    for case in cases:
+        other = replace(case, history=GOLD)
+        if case.history == SELF and other in cases:
+            name = "/".join(part for part in case.name.split("/") if part != SELF)
+            differences[name] = board.subtract(case.name, other.name, RATES)
+            for rate, one in differences[name].items():
+                metrics |= one.to_metrics(f"{name}/{rate}")
     if error is None:
         all_notes.append(
             "no rate is corrected: benchmark.judge_labels=[{dataset, path}] gives rows that people labelled"
@@ -176,70 +177,50 @@ def rates_report(
     return found, Report(metrics=metrics, tables=tuple(tables), notes=tuple(all_notes))
 
 
-def _score_case(
-    case: Case, turns: Turns, groups: Sequence[str], error: JudgeError | None, num_resamples: int
-) -> ScoredMetrics:
-    """Computes the rates of a case, and a corrected one if the judge's error is known."""
-    scored = evaluate_rates(turns).score(num_resamples=num_resamples)
-    metrics, notes = dict(scored.metrics), list(scored.notes)
+def _describe_missing(turns: Turns, name: str) -> Iterator[str]:
     num_replied = int(turns.replied.sum())
     if silent := len(turns.replied) - num_replied:
-        notes.append(f"{case.name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out")
+        yield f"{name}: {silent:,} of {len(turns.replied):,} turns got no reply: left out"
     if unparsed := int((turns.replied & ~turns.judged).sum()):
-        notes.append(f"{case.name}: {unparsed:,} of {num_replied:,} replies got no readable verdict")
-    if error is not None and turns.judged.any():
-        corrected = corrected_rate(turns.called, list(groups), error, num_resamples=num_resamples)
-        metrics |= {CORRECTED: corrected.metric} if corrected.metric else {}
-        notes += [f"{case.name}: {corrected.note}"] if corrected.note else []
-    return ScoredMetrics(metrics=metrics, notes=tuple(notes))
-
-
-def _differences(cases: Mapping[Case, Turns], num_resamples: int) -> dict[str, dict[str, Difference]]:
-    """Subtracts rates with gold histories from those with self histories, on the same resamples."""
-    found: dict[str, dict[str, Difference]] = {}
-    for case, turns in cases.items():
-        other = cases.get(Case(system=case.system, history=GOLD, temperature=case.temperature))
-        if case.history != SELF or other is None:
-            continue
-        name = "/".join(part for part in case.name.split("/") if part != SELF)
-        every = evaluate_rates(turns).subtract(evaluate_rates(other), num_resamples=num_resamples)
-        found[name] = {rate: every[rate] for rate in RATES if rate in every}
-    return found
+        yield f"{name}: {unparsed:,} of {num_replied:,} replies got no readable verdict"
 
 
 def _rates_table(cases: Mapping[Case, Mapping[str, Metric]], *, title: str, judged_by: str, dataset: str) -> Table:
     at = any(case.temperature is not None for case in cases)
-    rows: list[Sequence[str] | None] = []
+    rows: list[Row] = []
     for case, metrics in cases.items():
         temperature = ["-" if case.temperature is None else f"{case.temperature:g}"] if at else []
-        rows.append([case.system, case.history, *temperature, *(format_percent(metrics.get(name)) for name in RATES)])
+        rows.append(((case.system, case.history, *temperature), metrics))
         if (corrected := metrics.get(CORRECTED)) is not None:
-            rows.append(["  corrected", *[""] * (1 + at), format_percent(corrected), "-"])
+            rows.append((("  corrected", *[""] * (1 + at)), {TURN_RATE: corrected}))
     lines = [f"judged by {escape_terminal(judged_by, 200)}", CAPTION + ("; at: temperature" if at else "")]
     if dataset == "halludial":
         published = published_table("halludial_rates")
         rows.append(None)
         for row in sorted(published.rows, key=lambda row: row["gold_turn"])[:NUM_PUBLISHED]:
             for history in RATE_HISTORIES:
-                cells = [format_published(row[f"{history}_{kind}"]) for kind in ("turn", "dialogue")]
-                rows.append([f"{row['system']} *", history, *(["1"] if at else []), *cells])
+                figures = published_cells(row, {TURN_RATE: f"{history}_turn", DIALOGUE_RATE: f"{history}_dialogue"})
+                rows.append(((f"{row['system']} *", history, *["1"] * at), figures))
         lines.append(f"* the lowest of {published.citation}: {published.protocol}")
-    names, figures = ["system", "history", *(["at"] if at else [])], ["turns", "dialogues"]
-    title = f"{title}: hallucinated, percent"
-    return new_number_table(title, names, figures, rows, caption=lines, min_width=14, no_wrap=figures)
+    names, columns = ["system", "history", *["at"] * at], {TURN_RATE: "turns", DIALOGUE_RATE: "dialogues"}
+    title, heads = f"{title}: hallucinated, percent", list(columns.values())
+    return score_table(title, names, columns, rows, caption=lines, min_width=14, no_wrap=heads)
 
 
 def _differences_table(differences: Mapping[str, Mapping[str, Difference]], *, title: str) -> Table:
-    def cells(one: Difference | None) -> list[str]:
-        return [format_percent(one.metric), format_p(one.p_value)] if one else ["-", "-"]
-
     rows = (
-        [name.replace("/temperature_", " at "), *(cell for rate in RATES for cell in cells(found.get(rate)))]
+        (
+            name.replace("/temperature_", " at "),
+            {key: cell for rate in RATES for key, cell in difference_cells(found.get(rate), rate, f"{rate} p").items()},
+        )
         for name, found in differences.items()
     )
-    title, heads = f"{title}: self - gold histories, percent", ("turns", "p", "dialogues", "p")
-    caption = ["paired, on the same resamples of dialogues; p two-sided, uncorrected"]
-    return new_number_table(title, "system", heads, rows, caption=caption, min_width=14)
+    columns = {TURN_RATE: "turns", f"{TURN_RATE} p": "p", DIALOGUE_RATE: "dialogues", f"{DIALOGUE_RATE} p": "p"}
+    title, caption = (
+        f"{title}: self - gold histories, percent",
+        "paired, on the same resamples of dialogues; p two-sided, uncorrected",
+    )
+    return score_table(title, "system", columns, rows, caption=[caption], min_width=14)
 
 
 PLOT_TITLES = {TURN_RATE: "hallucinated turns", DIALOGUE_RATE: "dialogues with any"}

@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
-from rich.text import Text
 
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import Outcomes
-from faithkit.pages.page_tables import escape_terminal, metrics_table, new_number_table
+from faithkit.pages.page_tables import bold, escape_terminal
 from faithkit.provenance.predictions_origin import NUM_SHOWN_DIGITS, TestRows
 from faithkit.provenance.seen_rows import WITHOUT_LEAKED, Leaks, find_leaks
 from faithkit.records import Example, Prediction
+from faithkit.reports.score_table import Row, Systems, metrics_table, score_table
 from faithkit.statistics.conclusion import Conclusion
 from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import CHECKPOINT, UsedModel
 
-Row = Mapping[str, Any]
+Sample = Mapping[str, Any]  # a plain row, for loggers
 Rows = NDArray[np.bool_]  # marks rows of a test set [N]
 MAX_CHARACTERS = 2000  # of a text in a sample
 
@@ -51,7 +51,7 @@ class Report:
     headline: tuple[Table, ...] = ()
     tables: tuple[Table, ...] = ()
     notes: tuple[str, ...] = ()
-    samples: tuple[Row, ...] = ()
+    samples: tuple[Sample, ...] = ()
     lines: tuple[str, ...] = ()
     alerts: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def merge_reports(report: Report, other: Report) -> Report:
     )
 
 
-def build_sample(example: Example, **values: Any) -> Row:
+def build_sample(example: Example, **values: Any) -> Sample:
     """Builds a row of plain values from an example and what was predicted of it, each text on one safe line."""
     row = {
         "id": example.id,
@@ -86,7 +86,6 @@ def build_sample(example: Example, **values: Any) -> Row:
     return {name: escape_terminal(v, MAX_CHARACTERS) if isinstance(v, str) else v for name, v in row.items()}
 
 
-Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system
 _USED = "trained on, chosen on or calibrated on"
 
 
@@ -189,16 +188,14 @@ def _leak_lines(model: UsedModel, leaks: Leaks | None) -> list[str]:
 
 def leaks_table(provenance: Provenance, title: str) -> Table:
     """Shows how much each model has seen, and in which use."""
-    units = ("rows", "knowledge", "groups")
-    table = new_number_table(title, "seen by", units, no_wrap=units, show_edge=True)
+    units, rows = ("rows", "knowledge", "groups"), list[Row]()
     for model, leaks in zip(provenance.models, provenance.leaks, strict=True):
         if leaks is None or not leaks.rows.any():
             continue
-        table.add_row(Text(_display_model(model), style="bold"))
-        for use, found in leaks.counts.items():
-            table.add_row(f"  {use} on", *(f"{number:,}" for number in found.to_dict().values()))
-        table.add_row("  of", *(f"{number:,}" for number in leaks.sizes.to_dict().values()), end_section=True)
-    return table
+        rows.append(bold(_display_model(model)))
+        rows += ((f"  {use} on", found.to_dict()) for use, found in leaks.counts.items())
+        rows += [("  of", leaks.sizes.to_dict()), None]
+    return score_table(title, "seen by", units, rows, no_wrap=units, show_edge=True)
 
 
 def add_provenance(

@@ -26,25 +26,22 @@ from faithkit.pages.page_tables import (
     escape_terminal,
     format_metric,
     format_p,
-    format_percent,
-    list_sizes,
     new_field_table,
     new_number_table,
 )
 from faithkit.records import Example, Prediction
-from faithkit.reports.report import Provenance, Report, Row, add_provenance, build_sample
-from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_run_results
-from faithkit.scores.board import Board
+from faithkit.reports.report import Provenance, Report, Sample, add_provenance, build_sample
+from faithkit.reports.score_table import Row, Systems, list_sizes, score_table
+from faithkit.reports.write_reports import EvaluationResult, collect_samples, write_benchmark_results
+from faithkit.scores.board import Board, conclude_by
 from faithkit.scores.measures import CRITIC_RATE, PERCENT, response_measures
 from faithkit.statistics.bootstrap import Difference
-from faithkit.statistics.conclusion import Conclusion, Test, conclude
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 
 DATASET_METRICS = (CRITIC_RATE, "q2_f1", "q2_nli", "bertscore_f1", "knowledge_f1", "density", "coverage", "num_words")
 # What decides which responses are better: whether they are faithful, by the strongest metric that was computed.
 MAIN_RESPONSE_METRICS = (CRITIC_RATE, "q2_nli", "bertscore_f1", "knowledge_f1")
-Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, or by dataset
 JUDGED = ("critic_score", "q2_nli", "bertscore_f1", "knowledge_f1", "coverage", "rouge_l", "fallback")
 CAPTION = "percent but for BLEU, density and words; 95% intervals over dialogues"
 
@@ -93,20 +90,11 @@ def differences_table(
     return new_number_table(title, "metric", ("predictions", "against", "difference", "p"), rows, caption=caption)
 
 
-def datasets_table(datasets: Systems) -> Table:
-    """Shows one column per dataset, with metrics that need no gold response (FaithDial, Table 8)."""
-    sizes = (max((metric.n or 0 for metric in metrics.values()), default=0) for metrics in datasets.values())
-    rows = [*_metric_rows(datasets, DATASET_METRICS), ["examples", *(f"{size:,}" for size in sizes)]]
-    return new_number_table("responses across datasets", "metric", datasets, rows, caption=[CAPTION])
-
-
 def examples_table(
     examples: Sequence[Example],
     responses: Sequence[str],
     columns: MetricColumns,
     limit: int,
-    *,
-    max_characters: int = 400,
 ) -> Table:
     """Shows a sample of responses: half are the least supported ones, the rest are spread over the data."""
     table = new_field_table("responses to judge")
@@ -114,13 +102,15 @@ def examples_table(
     for place in choose_responses(columns, limit):
         example, values = examples[place], rows[place]
         fields: dict[str, str | Text] = {"id": example.id, **context_fields(example), "gold": gold_response(example)}
-        fields["response"] = Text(escape_terminal(responses[place], max_characters), style="bold")
+        fields["response"] = Text(escape_terminal(responses[place], 400), style="bold")
         shown = (f"{name} {values[name]:.2f}" for name in JUDGED if values.get(name) is not None)
-        add_fields(table, {**fields, "values": ", ".join(shown)}, max_characters)
+        add_fields(table, {**fields, "values": ", ".join(shown)})
     return table
 
 
-def sample_rows(examples: Sequence[Example], responses: Sequence[str], columns: MetricColumns, limit: int) -> list[Row]:
+def sample_rows(
+    examples: Sequence[Example], responses: Sequence[str], columns: MetricColumns, limit: int
+) -> list[Sample]:
     """Builds plain rows of equal columns, for loggers, of the same responses as `examples_table`."""
     values = columns.rows()
     return [
@@ -164,7 +154,7 @@ def judge_report(
         return Report(metrics={})
     metrics: dict[str, Metric] = {}
     notes: list[str] = []
-    rows = []
+    rows: list[Row] = []
     groups = [example.group for example in examples]
     for judge in judges:
         for number, (system, (columns, measured)) in enumerate(systems.items()):
@@ -177,8 +167,8 @@ def judge_report(
                 prefix = "" if number == 0 else f"{system}/"
                 metrics |= {f"{prefix}{rate}_corrected": metric} if metric else {}
                 notes += [f"{judge.name}, {system}: {corrected.note}"] if corrected.note else []
-            rows.append([judge.name, system, format_percent(measured[rate]), format_percent(metric)])
-    rates = new_number_table(
+            rows.append(((judge.name, system), {"judged": measured[rate], "corrected": metric}))
+    rates = score_table(
         f"{title}: responses called hallucinated, percent",
         ["judge", "responses"],
         ("judged", "corrected"),
@@ -197,17 +187,19 @@ def judge_report(
 
 
 def _error_table(errors: Sequence[tuple[ResponseJudge, Mapping[str, Metric]]], title: str) -> Table:
-    rows, lines = [], []
+    rows: list[Row] = []
+    lines = []
     for judge, found in errors:
         assert judge.error is not None
         hit, missed, alarms, passed = judge.error.table.sum(axis=0)
         size = hit + missed + alarms + passed
-        shares = [f"{100 * part / size:.1f}" for part in (hit + missed, hit + alarms)]
-        rows.append([judge.name, *(format_percent(found[name]) for name in ("recall", "false_alarms")), *shares])
+        shares = {"people": 100 * (hit + missed) / size, "judge": 100 * (hit + alarms) / size}
+        rows.append((judge.name, {**found, **shares}))
         lines.append(escape_terminal(f"{judge.name}: on {judge.error.name}"))
     lines.append("people, judge: the share that each calls hallucinated; false alarms: of faithful rows")
     title = f"{title}: the judges against people's labels, percent"
-    return new_number_table(title, "judge", ("recall", "false alarms", "people", "judge"), rows, caption=lines)
+    columns = {"recall": "recall", "false_alarms": "false alarms", "people": "people", "judge": "judge"}
+    return score_table(title, "judge", columns, rows, caption=lines)
 
 
 PREDICTIONS = "predictions"
@@ -241,13 +233,17 @@ def response_report(
     scored = board.metrics(PREDICTIONS)
     if scores_path is not None:
         write_scores(scores_path, paired, columns)
-    measured = _measure_baselines(paired.examples, models.without_q2(), baselines, num_resamples)
-    metrics = dict(scored)
-    for name, (_, found) in measured.items():
-        metrics |= {f"{name}/{metric}": value for metric, value in found.items()}
-    shown = {PREDICTIONS: scored} | {name: found for name, (_, found) in measured.items()}
-    tables, conclusion = [systems_table(shown, title=title)], None
-    judged = {PREDICTIONS: (columns.columns, scored)} | measured
+    metrics, judged = dict(scored), {PREDICTIONS: (columns.columns, scored)}
+    baseline_texts = {
+        GOLD: [gold_response(example) for example in paired.examples],
+        COPY: [example.knowledge for example in paired.examples],
+    }
+    for name in baselines:
+        of_baseline = measure_responses(paired.examples, baseline_texts[name], models.without_q2())
+        board.add(name, of_baseline.evaluation())
+        judged[name] = of_baseline.columns, board.metrics(name)
+        metrics |= {f"{name}/{metric}": value for metric, value in board.metrics(name).items()}
+    tables, conclusion = [systems_table({name: found for name, (_, found) in judged.items()}, title=title)], None
     if paired.against is not None:
         theirs = measure_responses(paired.examples, paired.against, models, progress=progress)
         board.add("against", theirs.evaluation())
@@ -255,7 +251,8 @@ def response_report(
         metrics |= {f"against/{name}": metric for name, metric in found.items()}
         for name, difference in differences.items():
             metrics |= difference.to_metrics(name)
-        conclusion = conclude_on_responses("the predictions", "against", differences)
+        main = next((name for name in MAIN_RESPONSE_METRICS if name in differences), None)
+        conclusion = conclude_by(main, "the predictions", "against", differences[main]) if main else None
         judged["against"] = (theirs.columns, found)
         sides = scored, found, differences
         tables.insert(0, differences_table(*sides, title=f"{title}, paired", judges=models.others))
@@ -265,7 +262,7 @@ def response_report(
     corrected = judges.tables[:1] if any(judge.error for judge in models.judges) else ()
     headline = (tables.pop(0), *corrected)
     tables += judges.tables[len(corrected) :]
-    samples: list[Row] = []
+    samples: list[Sample] = []
     if num_examples:
         tables.append(examples_table(paired.examples, paired.texts, columns, num_examples))
         samples = sample_rows(paired.examples, paired.texts, columns, num_examples)
@@ -286,28 +283,6 @@ def response_report(
     return add_provenance(report, origin, title=title, build_table=systems_table)
 
 
-def _measure_baselines(
-    examples: Sequence[Example], models: MetricModels, names: Sequence[str], num_resamples: int
-) -> dict[str, tuple[Mapping[str, Values], Mapping[str, Metric]]]:
-    responses = {
-        GOLD: [gold_response(example) for example in examples],
-        COPY: [example.knowledge for example in examples],
-    }
-    measured = {name: measure_responses(examples, responses[name], models) for name in names}
-    return {
-        name: (m.columns, m.evaluation().score(num_resamples=num_resamples).metrics) for name, m in measured.items()
-    }
-
-
-def conclude_on_responses(first: str, second: str, differences: Mapping[str, Difference]) -> Conclusion | None:
-    """Concludes whether responses are better by the first of `MAIN_RESPONSE_METRICS`; None without any of them."""
-    name = next((name for name in MAIN_RESPONSE_METRICS if name in differences), None)
-    if name is None:
-        return None
-    metric = response_measures()[name]
-    return conclude(first, Test(metric=metric.title, other=second, difference=differences[name], scale=metric.scale))
-
-
 def write_scores(path: Path, paired: PairedResponses, columns: MetricColumns) -> None:
     """Writes one JSON line for each example: its id, the response, every value, and Q2's questions."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -320,11 +295,9 @@ def report_responses(
     datasets: Mapping[str, PairedResponses],
     models: MetricModels,
     *,
-    meta: Mapping[str, Any],
-    baselines: Sequence[str],
-    num_resamples: int = 1000,
-    num_examples: int = 5,
-    origins: Mapping[str, Provenance] | None = None,
+    config: Mapping[str, Any],
+    data: Mapping[str, Any],
+    origins: Mapping[str, Provenance],
 ) -> EvaluationResult:
     """Scores the responses to each dataset, writes metrics.json and `scores/<dataset>.jsonl`, and prints it all."""
     reports = {
@@ -334,17 +307,20 @@ def report_responses(
                 models,
                 title=f"test/{name}",
                 scores_path=run.path / "scores" / f"{name}.jsonl",
-                baselines=baselines,
-                num_resamples=num_resamples,
-                num_examples=num_examples,
+                baselines=config["benchmark"]["baselines"],
+                num_resamples=config["num_resamples"],
+                num_examples=config["num_examples"],
                 progress=True,
-                origin=origins[name] if origins else None,
+                origin=origins[name],
             )
         ]
         for name, paired in datasets.items()
     }
     samples = collect_samples(reports)
     if len(reports) > 1:
-        across = datasets_table({name: report.metrics for name, [report] in reports.items()})
+        found = {name: report.metrics for name, [report] in reports.items()}  # those that need no gold response
+        sizes = (max((metric.n or 0 for metric in metrics.values()), default=0) for metrics in found.values())
+        rows = [*_metric_rows(found, DATASET_METRICS), ["examples", *(f"{size:,}" for size in sizes)]]
+        across = new_number_table("responses across datasets", "metric", found, rows, caption=[CAPTION])
         reports = {ACROSS: [Report(metrics={}, headline=(across,))], **reports}
-    return EvaluationResult(write_run_results(run, reports, meta=meta), samples)
+    return write_benchmark_results(run, reports, config, data, samples)

@@ -6,21 +6,21 @@ FaithBench: balanced accuracy and macro-F1 of all rows.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from rich.table import Table
-from rich.text import Text
 
 from faithkit.baselines.simple_detectors import BaselineData, refit_threshold
 from faithkit.metrics.classification import classification_statistic
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.span_metrics import join_spans
-from faithkit.pages.page_tables import bold, escape_terminal, format_percent, format_published, new_number_table
+from faithkit.pages.page_tables import bold, escape_terminal
 from faithkit.published.figures import set_figures
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report
+from faithkit.reports.score_table import Cell, Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit.statistics.bootstrap import ScoredMetrics, bootstrap, mean_statistic
 from faithkit.statistics.metric import ACCURACY, SIMILARITY, Metric
@@ -28,7 +28,7 @@ from faithkit.statistics.spread import Statistic, Values
 
 IOU = "iou"
 ALL, MEAN = "all rows", "mean"
-HEADS = titles_of(("balanced_accuracy", "auroc", "macro_f1", IOU))
+BEST = "best *"
 NUM_BEST = 5  # published systems above which the model is placed
 
 
@@ -93,7 +93,7 @@ def set_report(
     sizes, first = Counter(sets), protocol.metrics[0]
     tables = [_set_table(scored.metrics, fitted, sizes, protocol, title=title, dataset=dataset)]
     if (mean := scored.metrics.get(f"{MEAN}/{first}")) is not None:
-        found = _leaderboard(mean, protocol.averaged(sizes), dataset, title=title, head=HEADS[first])
+        found = _leaderboard(mean, protocol.averaged(sizes), dataset, title=title, head=titles_of([first])[first])
         tables += [found] if found else []
     by = {protocol.field: {e.id: name for e, name in zip(examples, sets, strict=True)}} if protocol.field else {}
     return Report(metrics=metrics, headline=tuple(tables), notes=tuple(notes), by=by)
@@ -162,28 +162,32 @@ def _set_table(
 ) -> Table:
     figures, first = set_figures(dataset), protocol.metrics[0]
 
-    def cells(key: str, best: float | None) -> list[str]:
-        shown = [format_percent(metrics.get(f"{key}/{metric}")) for metric in protocol.metrics]
-        shown += [format_percent(fitted.get(f"{key}/{first}"), bounds=False)] if fitted else []
-        return shown + ([format_published(best)] if figures else [])
+    def cells(key: str, size: int | str, best: float | None) -> dict[str, Cell]:
+        shown = {metric: metrics.get(f"{key}/{metric}") for metric in protocol.metrics}
+        return {"rows": size, **shown, "fitted": fitted.get(f"{key}/{first}"), BEST: best}
 
-    def rows() -> Iterator[Sequence[str | Text] | None]:
-        for name, size in sets.items():
-            known = [row[name] for row, _ in figures if row.get(name) is not None]
-            yield [escape_terminal(name), f"{size:,}", *cells(f"set/{name}", max(known, default=None))]
-        if protocol.field:
-            yield None
-            means = _published_means(protocol.averaged(sets), dataset)
-            yield [bold(MEAN), "", *cells(MEAN, means[0][0] if means else None)]
-
-    heads = ["rows", *(HEADS[metric] for metric in protocol.metrics)]
-    heads += ["fitted"] * bool(fitted) + ["best *"] * bool(figures)
+    rows: list[Row] = []
+    for name, size in sets.items():
+        known = [float(row[name]) for row, _ in figures if row.get(name) is not None]
+        rows.append((escape_terminal(name), cells(f"set/{name}", size, max(known, default=None))))
+    if protocol.field:
+        means = _published_means(protocol.averaged(sets), dataset)
+        rows += [None, (bold(MEAN), cells(MEAN, "", means[0][0] if means else None))]
+    columns = {"rows": "rows", **titles_of(protocol.metrics)}
+    columns |= {name: name for name, has_any in {"fitted": fitted, BEST: figures}.items() if has_any}
     lines = ["95% intervals over groups" + "; at the detector's own threshold" * (first == "balanced_accuracy")]
     lines += [f"the mean leaves out {', '.join(protocol.not_in_mean)}"] * bool(protocol.not_in_mean)
     lines += dict.fromkeys(f"* {table.citation}: {table.protocol}" for _, table in figures)
     part = f" by {protocol.field}" if protocol.field else ", as its paper scores it"
-    name = protocol.field or "part"
-    return new_number_table(f"{title}{part}, percent", name, heads, rows(), caption=lines, no_wrap=["rows"])
+    return score_table(
+        f"{title}{part}, percent",
+        protocol.field or "part",
+        columns,
+        rows,
+        bounds=protocol.metrics,
+        caption=lines,
+        no_wrap=["rows"],
+    )
 
 
 def _leaderboard(ours: Metric, sets: Sequence[str], dataset: str, *, title: str, head: str) -> Table | None:
@@ -192,7 +196,7 @@ def _leaderboard(ours: Metric, sets: Sequence[str], dataset: str, *, title: str,
     if not means:
         return None
     place = sum(mean > 100 * ours.value for mean, _ in means) + 1
-    rows: list[Sequence[str | Text]] = [[f"{system} *", format_published(mean)] for mean, system in means[:NUM_BEST]]
-    rows.insert(min(place - 1, NUM_BEST), [bold("model"), format_percent(ours)])
+    rows: list[Row] = [(f"{system} *", {head: mean}) for mean, system in means[:NUM_BEST]]
+    rows.insert(min(place - 1, NUM_BEST), (bold("model"), {head: ours}))
     lines = [f"place {place} of {len(means) + 1}; the mean of {len(sets)} sets"]
-    return new_number_table(f"{title}, the best means", "system", [head], rows, caption=lines)
+    return score_table(f"{title}, the best means", "system", [head], rows, caption=lines)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 
 from rich.table import Table
@@ -24,20 +25,16 @@ from faithkit.pages.page_tables import (
     bold,
     escape_terminal,
     format_percent,
-    format_published,
     format_verdict,
     new_field_table,
-    new_number_table,
-    percent_rows,
 )
 from faithkit.published.figures import TASKS, TEST_RESPONSES, V1, PublishedDetector, are_comparable, published_detectors
 from faithkit.records import UNPARSED, UNTYPED, Example, Prediction, Span
-from faithkit.reports.report import Report, Row, Rows, build_sample, select_rows
+from faithkit.reports.report import Report, Rows, Sample, build_sample, select_rows
+from faithkit.reports.score_table import Cell, Row, Systems, part_rows, published_cells, score_table
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
 
-Systems = Mapping[str, Mapping[str, Metric]]  # metrics by system, ours first
-HEADS = {"f1": "F1", "auroc": "AUROC"}  # of metrics by the last part of their names; others as they are
 LEVEL_TITLES = {"response": "by response", "char": "by character"}
 OPEN, CLOSE = "[[", "]]"
 STYLES = {"gold": "bold yellow", "marked": "bold cyan"}  # of spans on a terminal
@@ -56,15 +53,15 @@ def headline_table(systems: Systems, *, title: str = "", is_read: bool = True, n
         "char_precision": "prec.",
         "char_recall": "recall",
     }
-    (first, *cells), *others = percent_rows(systems, columns, bounds=("response_f1", "char_f1"))
-    ours = next(iter(systems.values()))
+    (first, ours), *others = systems.items()
     named = {"response_precision": "precision", "response_recall": "recall", "response_auroc": "AUROC"}
     found = (f"{head} {format_percent(ours[name], bounds=False)}" for name, head in named.items() if name in ours)
-    return new_number_table(
+    return score_table(
         f"{title}, percent",
         "system",
-        columns.values(),
-        [[bold(first), *(cells if is_read else "-" * len(cells))], *others],
+        columns,
+        [(bold(first), ours if is_read else {}), *others],
+        bounds=("response_f1", "char_f1"),
         caption=[
             f"model, by response: {', '.join(found)}" if is_read else f"model: {NOT_SHOWN}",
             f"n = {ours['response_f1'].n:,}; 95% intervals over sources",
@@ -76,17 +73,16 @@ def headline_table(systems: Systems, *, title: str = "", is_read: bool = True, n
 
 def level_table(level: str, systems: Systems, published: Sequence[PublishedDetector] = (), *, title: str = "") -> Table:
     """Shows precision, recall and F1 at one level: our systems with intervals of F1, published ones under them."""
-    names = [f"{level}_{name}" for name in ("precision", "recall", "f1")]
-    names += ["response_auroc"] if level == "response" else []
-    theirs = (
-        [row.name, *map(format_published, (row.precision, row.recall, row.f1)), *["-"] * (len(names) - 3)]
-        for row in published
-    )
-    return new_number_table(
+    columns = {f"{level}_precision": "precision", f"{level}_recall": "recall", f"{level}_f1": "F1"}
+    names = {name: head.lower() for name, head in columns.items()}
+    rows: list[Row] = [*systems.items(), *[None] * bool(published)]
+    rows += ((one.name, published_cells(asdict(one), names)) for one in published)
+    return score_table(
         f"{title} {LEVEL_TITLES[level]}, percent".strip(),
         "system",
-        [HEADS.get(name, name) for name in (name.rpartition("_")[2] for name in names)],
-        [*percent_rows(systems, names, bounds=[f"{level}_f1"]), *([None] if published else []), *theirs],
+        columns | {"response_auroc": "AUROC"} if level == "response" else columns,
+        rows,
+        bounds=[f"{level}_f1"],
         caption=_caption(systems, f"{level}_f1", published),
         show_edge=True,
     )
@@ -104,39 +100,42 @@ def parts_table(
     Args:
         published: Rows to show below ours, by part.
     """
-    ours = next(iter(systems.values()))
-
-    def rows() -> Iterator[Sequence[str | Text] | None]:
-        for part in parts_of(prefix, ours):
-            size = ours[f"{prefix}{part}/char_f1"].n
-            yield [Text.assemble((escape_terminal(part), "bold"), "" if size is None else f", n = {size:,}")]
-            yield from percent_rows(systems, [f"{prefix}{part}/{level}_f1" for level in LEVEL_TITLES], indent="  ")
-            theirs = (published or {}).get(part, ())
-            for name in dict.fromkeys(row.name for row in theirs):
-                f1 = {row.level: row.f1 for row in theirs if row.name == name}
-                yield [f"  {name}", *(format_published(f1.get(level)) for level in LEVEL_TITLES)]
-            yield None
-
-    heads = [f"{level} F1" for level in LEVEL_TITLES]
+    columns = {f"{level}_f1": f"{level} F1" for level in LEVEL_TITLES}
+    theirs: dict[str, dict[str, dict[str, Cell]]] = {}
+    for part, rows in (published or {}).items():
+        for row in rows:
+            theirs.setdefault(part, {}).setdefault(row.name, {})[f"{row.level}_f1"] = float(row.f1)
+    figures = {part: found.items() for part, found in theirs.items()}
     cited = dict.fromkeys(f"{row.source}: {row.protocol}" for each in (published or {}).values() for row in each)
-    return new_number_table(title, prefix.strip("/"), heads, rows(), caption=cited, no_wrap=heads, show_edge=True)
+    return score_table(
+        title,
+        prefix.strip("/"),
+        columns,
+        part_rows(split_parts(prefix, systems), "char_f1", figures),
+        caption=cited,
+        no_wrap=list(columns.values()),
+        show_edge=True,
+    )
 
 
 def types_table(systems: Systems, *, title: str = "") -> Table:
     """Shows character recall for each type of gold span."""
-    ours = next(iter(systems.values()))
-    names = {part: f"type/{part}/char_recall" for part in parts_of("type/", ours)}
-    rows = (
-        [part, f"{ours[name].n:,}", *(format_percent(metrics.get(name)) for metrics in systems.values())]
-        for part, name in names.items()
-    )
-    return new_number_table(title, "type", ["n", *systems], rows, no_wrap=["n"], show_edge=True)
+    rows: list[Row] = []
+    for part, found in split_parts("type/", systems).items():
+        recalls = {name: metrics.get("char_recall") for name, metrics in found.items()}
+        rows.append((part, {"n": next(iter(found.values()))["char_recall"].n, **recalls}))
+    return score_table(title, "type", ["n", *systems], rows, no_wrap=["n"], show_edge=True)
 
 
-def parts_of(prefix: str, metrics: Mapping[str, Metric]) -> list[str]:
-    """Lists the parts that metrics have a prefix for, in their order."""
-    names = [name.removeprefix(prefix) for name in metrics if name.startswith(prefix)]
-    return list(dict.fromkeys(name.rpartition("/")[0] for name in names))
+def split_parts(prefix: str, systems: Systems) -> dict[str, dict[str, dict[str, Metric]]]:
+    """Splits metrics such as `task/qa/char_f1` by part and system."""
+    parts: dict[str, dict[str, dict[str, Metric]]] = {}
+    for system, metrics in systems.items():
+        for name, metric in metrics.items():
+            if name.startswith(prefix):
+                part, _, short = name.removeprefix(prefix).rpartition("/")
+                parts.setdefault(part, {one: {} for one in systems})[system][short] = metric
+    return parts
 
 
 def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: int = 5) -> list[Example]:
@@ -151,9 +150,7 @@ def choose_marked(examples: Sequence[Example], outcomes: SpanOutcomes, limit: in
     return [examples[row] for row in chosen + [pool[place * len(pool) // room] for place in range(room)]]
 
 
-def marked_table(
-    examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "", max_characters: int = 400
-) -> Table:
+def marked_table(examples: Sequence[Example], predictions: Mapping[str, Prediction], *, title: str = "") -> Table:
     """Shows each response as people marked it and as the tagger did, spans in double brackets."""
     table = new_field_table(title)
     for example in examples:
@@ -163,9 +160,9 @@ def marked_table(
         if example.history:
             fields["question"] = example.history[-1].text
         for name, spans in {"gold": example.spans or (), "marked": prediction.spans}.items():
-            text = mark_spans(example.response, spans, max_characters=3 * max_characters)
+            text = mark_spans(example.response, spans, max_characters=1200)
             fields[name] = color_spans(text, STYLES[name])
-        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)}, max_characters)
+        add_fields(table, {**fields, "verdict": format_verdict(example, prediction)})
     return table
 
 
@@ -338,7 +335,7 @@ def by_any_span(metrics: Mapping[str, Metric]) -> dict[str, Metric]:
     return {name.replace(inside, "response_"): metric for name, metric in metrics.items() if inside in name}
 
 
-def _sample(example: Example, prediction: Prediction) -> Row:
+def _sample(example: Example, prediction: Prediction) -> Sample:
     marks = {"gold_spans": example.spans or (), "spans": prediction.spans}
     shown = {name: mark_spans(example.response, spans) for name, spans in marks.items()}
     return build_sample(example, gold=example.label, label=prediction.label, score=prediction.score, **shown)

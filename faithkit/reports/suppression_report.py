@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from faithkit.choices import FEWEST, FEWEST_BY_SCORE, NONE, NONE_BY_SCORE, RANDOM, STRATEGIES
 from faithkit.errors import UserError
@@ -18,16 +17,17 @@ from faithkit.metrics.suppression import (
     SAME_SOURCES,
     suppression_metrics,
 )
-from faithkit.pages.page_tables import bold, escape_terminal, format_percent, format_published, new_number_table
+from faithkit.pages.page_tables import bold, escape_terminal, format_percent
 from faithkit.published.figures import published_table
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Provenance, Report, Rows, add_provenance, select_rows
+from faithkit.reports.score_table import Row, published_cells, score_table
 from faithkit.reports.write_reports import write_run_results
 from faithkit.statistics.metric import Metric
 
 BENCHMARK = "suppression"
 TITLE = "Choosing among responses by detected hallucinations"
-Row = Mapping[str, Any]  # of the published table
+PaperRow = Mapping[str, Any]
 TITLES = {
     RANDOM: "random choice",
     FEWEST: "fewest detected spans",
@@ -48,7 +48,6 @@ def report_suppression(
     strategies: Sequence[str] = STRATEGIES,
     meta: Mapping[str, Any],
     name: str = BENCHMARK,
-    split: str = "test",
     num_resamples: int = 1000,
     origin: Provenance | None = None,
 ) -> dict[str, Metric]:
@@ -95,7 +94,7 @@ def report_suppression(
 
     report = Report(metrics=_flatten(found), tables=(suppression_table(found),), notes=tuple(notes), rescore=rescore)
     report = add_provenance(report, origin, title=BENCHMARK, build_table=build_table)
-    return write_run_results(run, {name: [report]}, meta=meta, split=split)
+    return write_run_results(run, {name: [report]}, meta=meta)
 
 
 def _flatten(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
@@ -104,7 +103,7 @@ def _flatten(groups: Mapping[str, Mapping[str, Metric]]) -> dict[str, Metric]:
 
 def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str = TITLE) -> Table:
     """Shows the rates of each group's models, of random choice and of each strategy, with the paper's figures."""
-    rows: list[Sequence[str | Text] | None] = []
+    rows: list[Row] = []
     captions = [
         "95% intervals over sources; reduction: of random choice's rate at all sources",
         "ties: the expectation of drawing one at random",
@@ -112,39 +111,40 @@ def suppression_table(groups: Mapping[str, Mapping[str, Metric]], *, title: str 
     for name, metrics in groups.items():
         models = [n.split("/", 1)[1].rpartition("/")[0] for n in metrics if n.startswith("from/")]
         paper = paper_rows(models)
-        rows.append([bold(name)])
+        rows.append(bold(name))
         treatments = {f"from/{model}": (model, model.lower()) for model in models}
         treatments |= {key: (TITLES[key], key) for key in TITLES}
         for prefix, (shown, key) in treatments.items():
             if (rate := metrics.get(f"{prefix}/{RATE}")) is None:
                 continue
-            cells = [format_percent(rate), format_percent(metrics.get(f"{prefix}/{REDUCTION}"))]
-            rows.append([f"  {escape_terminal(shown)}", f"{rate.n:,}", *cells])
+            ours = {RATE: rate, REDUCTION: metrics.get(f"{prefix}/{REDUCTION}")}
+            rows.append((f"  {escape_terminal(shown)}", {"valid": rate.n, **ours}))
             if row := paper.get(key):
-                theirs = (format_published(row[column]) for column in ("rate", "reduction"))
-                rows.append(["    paper", f"{row['num_valid']:,}", *theirs])
+                theirs = published_cells(row, {RATE: "rate", REDUCTION: "reduction"})
+                rows.append(("    paper", {"valid": row["num_valid"], **theirs}))
         rows.append(None)
         captions += [f"{escape_terminal(name)}: {misprint}" for misprint in _misprints(paper)]
         if same := metrics.get(f"{NONE}/{SAME_SOURCES}"):
             against = f"{TITLES[NONE]}, against random choice at the same sources"
             captions.append(f"{escape_terminal(name)}: {against}: {format_percent(same)}")
-    title, heads = f"{title}, percent", ("valid", "hallucinated", "reduction")
-    return new_number_table(title, "treatment", heads, rows, caption=captions, no_wrap=heads, show_edge=True)
+    title, columns = f"{title}, percent", {"valid": "valid", RATE: "hallucinated", REDUCTION: "reduction"}
+    heads = list(columns.values())
+    return score_table(title, "treatment", columns, rows, caption=captions, no_wrap=heads, show_edge=True)
 
 
-def paper_rows(models: Iterable[str]) -> dict[str, Row]:
+def paper_rows(models: Iterable[str]) -> dict[str, PaperRow]:
     """Finds the paper's rows for a choice between these models, by treatment: a single model, or a strategy.
 
     Rates and reductions are in percent, reductions as printed; none if the paper has no such choice.
     """
-    groups: dict[str, dict[str, Row]] = {}
+    groups: dict[str, dict[str, PaperRow]] = {}
     for row in published_table("ragtruth_suppression").rows:
         groups.setdefault(row["group"], {})[row["treatment"]] = row
     wanted = {model.lower() for model in models}
     return next((rows for rows in groups.values() if rows.keys() - TITLES.keys() == wanted), {})
 
 
-def _misprints(paper: Mapping[str, Row]) -> list[str]:
+def _misprints(paper: Mapping[str, PaperRow]) -> list[str]:
     """Names the reductions that the paper prints but that do not follow from its rates."""
     notes = []
     for row in paper.values():

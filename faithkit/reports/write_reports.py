@@ -6,11 +6,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from faithkit.baselines.simple_detectors import BaselineData
 from faithkit.detector import CRITIC, GENERATOR, TAGGER
 from faithkit.embedded_name import EMBEDDED, data_path, display_name
+from faithkit.environment import environment
 from faithkit.files.atomic import write_text
 from faithkit.files.model_folder import sidecar_of
 from faithkit.files.run_folder import RunFolder
@@ -20,7 +19,7 @@ from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_tables import escape_markdown, escape_terminal, print_tables, to_markdown
 from faithkit.records import Example, Prediction
 from faithkit.reports.label_tables import label_report
-from faithkit.reports.report import Provenance, Report, Row, add_provenance
+from faithkit.reports.report import Provenance, Report, Sample, add_provenance
 from faithkit.reports.span_report import has_spans, span_report
 from faithkit.statistics.conclusion import Decision, read_decision
 from faithkit.statistics.metric import Metric
@@ -67,7 +66,7 @@ class EvaluationResult:
     """What loggers get of an evaluation: metrics by their full names, and a sample of each test set."""
 
     metrics: Mapping[str, Metric]
-    samples: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    samples: Mapping[str, Sequence[Sample]] = field(default_factory=dict)
 
 
 def detection_reports(
@@ -142,7 +141,19 @@ def write_run_results(
     return metrics
 
 
-def collect_samples(reports: Reports) -> dict[str, tuple[Row, ...]]:
+def write_benchmark_results(
+    run: RunFolder,
+    reports: Reports,
+    config: Mapping[str, Any],
+    data: Mapping[str, Any],
+    samples: Mapping[str, Sequence[Sample]] | None = None,
+) -> EvaluationResult:
+    """Writes the results of a benchmark with its configuration, what was read, and the environment as `meta`."""
+    meta = {"config": config, "data": data, "environment": environment()}
+    return EvaluationResult(write_run_results(run, reports, meta=meta), samples or {})
+
+
+def collect_samples(reports: Reports) -> dict[str, tuple[Sample, ...]]:
     """Collects the sample of predictions of each test set, that of the report which is shown."""
     return {name: found[-1].samples or found[0].samples for name, found in reports.items() if found}
 
@@ -153,20 +164,31 @@ def write_reports(run: RunFolder, reports: Mapping[str, Sequence[Report]], optio
     for name, found in reports.items():
         if not found:
             continue
-        parts = _ReportParts.of(found)
-        print_tables(*parts.headline, *(parts.tables if options.verbose else ()))
-        for line in parts.lines if options.verbose else [*parts.first, *_shorten(parts.alerts)]:
+        main = _main_report(found)
+        ordered = [main, *(report for report in found if report is not main)]  # the most important first
+        headline = main.headline or main.tables[:1]
+        tables = [table for one in ordered for table in one.tables if table not in headline]
+        samples = [one.tables[-1] for one in found if one.samples]
+        notes = [f"note: {note}" for one in ordered for note in one.notes]
+        first = [f"conclusion: {main.conclusion.text}"] if main.conclusion else []
+        first = _unique([*first, *(line for one in found for line in _describe_unparsed(one.metrics))])
+        lines = _unique([*first, *(line for one in ordered for line in one.lines), *notes])
+        alerts = _unique([*main.alerts, *notes])
+        left = len(alerts) - MAX_ALERTS
+        shown = [*first, *alerts[:MAX_ALERTS], *([f"note: {left} more in {REPORT}"] if left > 0 else [])]
+        print_tables(*headline, *(tables if options.verbose else ()))
+        for line in lines if options.verbose else shown:
             print(escape_terminal(line))
-        text += [*map(to_markdown, parts.headline), *(f"{escape_markdown(line)}\n" for line in parts.lines)]
-        text += map(to_markdown, parts.tables)
+        text += [*map(to_markdown, headline), *(f"{escape_markdown(line)}\n" for line in lines)]
+        text += map(to_markdown, tables)
         answers = next((report.answers for report in found if report.answers), ())
         sets.append(
             AnswerSet(
                 name=name,
                 examples=[example for example, _ in answers],
                 predictions={prediction.id: prediction for _, prediction in answers},
-                tables=[*parts.headline, *parts.without_samples],
-                notes=parts.lines,
+                tables=[*headline, *(table for table in tables if table not in samples)],
+                notes=lines,
                 by={column: values for report in found for column, values in report.by.items()},
             )
         )
@@ -184,56 +206,12 @@ def _main_report(reports: Sequence[Report]) -> Report:
     return reports[-1] if reports[-1].tables else reports[0]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ReportParts:
-    """All tables and lines of a test set, the most important first.
-
-    Args:
-        headline: The tables that are always shown.
-        tables: The others.
-        without_samples: The others without those of examples.
-        alerts: The lines that are always shown, at most `MAX_ALERTS` of them.
-        first: The conclusion and the shares of unparsed replies, always shown too.
-    """
-
-    headline: Sequence[Table]
-    tables: Sequence[Table]
-    without_samples: Sequence[Table]
-    lines: Sequence[str]
-    alerts: Sequence[str]
-    first: Sequence[str]
-
-    @classmethod
-    def of(cls, reports: Sequence[Report]) -> "_ReportParts":
-        main = _main_report(reports)
-        concluded = [f"conclusion: {main.conclusion.text}"] if main.conclusion else []
-        ordered = [main, *(report for report in reports if report is not main)]
-        headline = main.headline or main.tables[:1]
-        notes = [f"note: {note}" for report in ordered for note in report.notes]
-        unparsed = [line for report in reports for line in _describe_unparsed(report.metrics)]
-        figures = [table for one in ordered for table in (one.tables[:-1] if one.samples else one.tables)]
-        return cls(
-            headline=headline,
-            tables=[table for report in ordered for table in report.tables if table not in headline],
-            without_samples=[table for table in figures if table not in headline],
-            lines=_unique([*concluded, *unparsed, *(line for report in ordered for line in report.lines), *notes]),
-            alerts=_unique([*main.alerts, *notes]),
-            first=_unique([*concluded, *unparsed]),
-        )
-
-
 def _describe_unparsed(metrics: Mapping[str, Metric]) -> Iterator[str]:
     """Describes the shares of replies without a verdict, of all rows, where they are large."""
     for name, metric in metrics.items():
         rate, _, judge = name.partition("/")
         if rate in ("unparsed_rate", "invalid_rate") and metric.value > REPORTED_UNPARSED:
             yield f"unparsed: {metric.value:.1%} of the replies{' of ' * bool(judge)}{judge} could not be read"
-
-
-def _shorten(lines: Sequence[str]) -> list[str]:
-    """Keeps the first lines, and counts the others."""
-    left = len(lines) - MAX_ALERTS
-    return [*lines[:MAX_ALERTS], *([f"note: {left} more in {REPORT}"] if left > 0 else [])]
 
 
 def _unique(lines: Iterable[str]) -> list[str]:

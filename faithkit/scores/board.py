@@ -29,6 +29,7 @@ from math import exp, fsum, lgamma, log
 import numpy as np
 from numpy.typing import NDArray
 
+from faithkit.scores.measures import PERCENT, measure_of
 from faithkit.statistics.bootstrap import Difference, Evaluation, Resamples, ScoredMetrics
 from faithkit.statistics.conclusion import STRONGEST, Conclusion, Test, conclude
 from faithkit.statistics.metric import Metric
@@ -162,6 +163,13 @@ class Board:
             if other is not None and (difference := self.subtract(system, other, [metric]).get(metric)) is not None:
                 tests.append(Test(metric=title, other=self._systems[other].title, difference=difference))
         return conclude(self._systems[system].title, *tests, title=STRONGEST) if tests else None
+
+
+def conclude_by(metric: str, first: str, second: str, difference: Difference) -> Conclusion:
+    """Concludes whether the first system is better by a metric, with the title and the scale of its measure."""
+    measure = measure_of(metric)
+    title, scale = (measure.title, measure.scale) if measure else (metric, PERCENT)
+    return conclude(first, Test(metric=title, other=second, difference=difference, scale=scale))
 
 
 def mcnemar_test(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> McNemar:

@@ -164,8 +164,10 @@ def add_measures(names: Sequence[str]) -> None:
         if not isinstance(measure, Measure) or measure.compute is None:
             raise UserError(f"{name} is not a Measure with compute=", hint="see docs/extending.md")
         response_measures()[name.rpartition(":")[2].lower()] = measure
+        _declared.cache_clear()
 
 
+@cache
 def _declared() -> dict[str, Measure]:
     return {**COMPARING, **RATIONALES, **response_measures(), **SPANS, **RATES, **LANGUAGE_MODEL, **LABELS}
 

@@ -11,7 +11,7 @@ probability is stored with each label, since another detector's scores do not gi
 
 >>> import numpy as np
 >>> scores = np.linspace(0, 1, 1000)
->>> chosen, wave = sample_rows(scores, np.zeros(1000, bool), 50, UNCERTAINTY, seed=0)
+>>> chosen, wave = sample_rows(scores, np.zeros(1000, bool), 50, "uncertainty", seed=0)
 >>> len(chosen)
 50
 >>> chance = inclusion_probabilities([wave], scores)

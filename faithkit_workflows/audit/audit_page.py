@@ -12,11 +12,11 @@ from faithkit.pages.page_tables import (
     escape_terminal,
     format_percent,
     new_number_table,
-    percent_rows,
     print_tables,
     table_section,
 )
 from faithkit.records import Example, Prediction
+from faithkit.reports.score_table import score_table
 from faithkit.reports.span_report import mark_spans
 from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.faults import MAX_RECALL
@@ -166,8 +166,7 @@ def accuracy_table(audit: Audit) -> Table | None:
     line = (
         "percent, 95% intervals over groups; baselines and the other threshold are fitted on the other rows, by folds"
     )
-    rows = percent_rows(accuracy.systems, SHOWN)
-    return new_number_table("Accuracy on labelled rows", "system", SHOWN.values(), rows, caption=[line])
+    return score_table("Accuracy on labelled rows", "system", SHOWN, accuracy.systems.items(), caption=[line])
 
 
 def calibration_table(audit: Audit) -> Table | None:

@@ -22,12 +22,12 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.classification import evaluate_labels
 from faithkit.metrics.outcomes import align_predictions, join_outcomes
-from faithkit.pages.page_tables import format_p, format_percent, new_number_table
 from faithkit.published.figures import are_comparable
 from faithkit.records import Example, Prediction
 from faithkit.reports.judging_report import official_report, prefix_report
 from faithkit.reports.label_tables import columns_report
 from faithkit.reports.report import Provenance, Report, merge_reports
+from faithkit.reports.score_table import Cell, Row, difference_cells, score_table
 from faithkit.reports.set_report import set_report
 from faithkit.reports.suppression_report import report_suppression
 from faithkit.reports.write_reports import (
@@ -35,7 +35,7 @@ from faithkit.reports.write_reports import (
     ReportOptions,
     collect_samples,
     detection_reports,
-    write_run_results,
+    write_benchmark_results,
 )
 from faithkit.scores.board import Board
 from faithkit.statistics.metric import Metric
@@ -95,21 +95,14 @@ class BandResult:
         return RESULT_NAMES.get(self.key, f"{self.key}%")
 
 
-@dataclass(frozen=True, slots=True)
-class CascadeRun:
-    """A cascade's predictions for a benchmark's examples, and those of other budgets.
+def run_cascade(
+    run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark
+) -> tuple[LoadedDetector, list[BandResult]]:
+    """Predicts with both detectors, with the expensive one in the widest band only.
 
-    Args:
-        loaded: The cascade, as recorded predictions.
-        results: Of the table: the cheap detector alone first, the cascade last.
+    Returns the cascade, as recorded predictions, and the rows of the table: the cheap detector alone first, the cascade
+    last.
     """
-
-    loaded: LoadedDetector
-    results: list[BandResult]
-
-
-def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> CascadeRun:
-    """Predicts with both detectors, with the expensive one in the widest band only."""
     cheap = load_checkpoint(config)
     expensive = load_engine(config, JUDGE, prompt_examples(config, benchmark))
 
@@ -128,15 +121,22 @@ def run_cascade(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark)
     ]
     log.info("the judge judges %s of %s rows", f"{len(in_widest_band):,}", f"{len(benchmark.examples):,}")
     expensive_predictions = judge("judge", in_widest_band, expensive)
-    results = [
-        _apply_band(key, band, benchmark.examples, cheap_predictions, expensive_predictions)
-        for key, band in bands.items()
-    ]
+    first, second = (
+        RecordedPredictions({one.id: one for one in predictions})
+        for predictions in (cheap_predictions, expensive_predictions)
+    )
+    results = []
+    for key, band in bands.items():
+        cascade = Cascade(first, second, band)
+        predictions = {one.id: one for one in cascade.predict_examples(benchmark.examples)}
+        results.append(BandResult(key, band, predictions, cascade.num_asked))
     band = results[-1].band
-    _write_detector_file(run, config, band)
+    if not band.is_empty:
+        blocks = {name: config[name] for name in ("checkpoint", "engine", "judge")}
+        write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
     log.info("the band is %.4g to %.4g, %s%s", band.low, band.high, band.chosen, f": {source}" if source else "")
     recorded = RecordedPredictions(results[-1].predictions)
-    return CascadeRun(LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results)
+    return LoadedDetector(recorded, [*cheap.models, *expensive.models], expensive.log_usage), results
 
 
 def choose_bands(
@@ -160,51 +160,34 @@ def choose_bands(
     return bands | {CHOSEN: chosen}
 
 
-def _apply_band(
-    key: str, band: Band, examples: Sequence[Example], cheap: Sequence[Prediction], expensive: Sequence[Prediction]
-) -> BandResult:
-    first, second = (RecordedPredictions({one.id: one for one in predictions}) for predictions in (cheap, expensive))
-    cascade = Cascade(first, second, band)
-    predictions = {one.id: one for one in cascade.predict_examples(examples)}
-    return BandResult(key, band, predictions, cascade.num_asked)
-
-
-def _write_detector_file(run: RunFolder, config: Mapping[str, Any], band: Band) -> None:
-    """Writes the cascade as a detector file, unless its band is empty."""
-    if band.is_empty:
-        return
-    blocks = {name: config[name] for name in ("checkpoint", "engine", "judge")}
-    write_config(run.path / DETECTOR_FILE, blocks | {"cascade": {"band": [band.low, band.high]}})
-
-
 def add_cascade_costs(
-    report: Report, examples: Sequence[Example], cascade_run: CascadeRun, *, title: str, num_resamples: int
+    report: Report, examples: Sequence[Example], results: Sequence[BandResult], *, title: str, num_resamples: int
 ) -> Report:
     """Adds the cost and gain of each budget: rows judged, macro-F1, and the difference to the checkpoint."""
     metrics: dict[str, Metric] = {}
-    board, rows = Board(title, num_resamples=num_resamples), []
-    for result in cascade_run.results:
+    board, rows = Board(title, num_resamples=num_resamples), list[Row]()
+    for result in results:
         prefix = f"cascade/{result.key}/"
         fraction = result.num_asked / len(examples)
         metrics[f"{prefix}asked"] = Metric(value=fraction, n=len(examples))
         board.add(result.key, evaluate_labels(join_outcomes(examples, result.predictions)))
         value = board.metrics(result.key)[MAIN_METRIC]
         metrics[f"{prefix}{MAIN_METRIC}"] = value
-        cells = ["-", "-"]
-        if result is not cascade_run.results[0]:
-            difference = board.subtract(result.key, cascade_run.results[0].key)[MAIN_METRIC]
+        cells: dict[str, Cell] = {"asked": f"{result.num_asked:,} ({fraction:.1%})", MAIN_METRIC: value}
+        if result is not results[0]:
+            difference = board.subtract(result.key, results[0].key)[MAIN_METRIC]
             named = difference.to_metrics(f"checkpoint_{MAIN_METRIC}")
             metrics |= {f"{prefix}{name}": metric for name, metric in named.items()}
-            cells = [format_percent(difference.metric), format_p(difference.p_value)]
-        rows.append([result.name, f"{result.num_asked:,} ({fraction:.1%})", format_percent(value), *cells])
-    band = cascade_run.results[-1].band
+            cells |= difference_cells(difference)
+        rows.append((result.name, cells))
+    band = results[-1].band
     place = "nowhere" if band.is_empty else f"at scores from {band.low:.4g} to {band.high:.4g}"
     lines = [f"the cascade: the judge decides {place}, {band.chosen}"]
     if band.is_chosen:
         lines.append("bands are chosen on benchmark.fit_on, of which no row is tested; p values are not corrected")
     title = f"{title}: rows sent to the judge, and the gain, percent"
-    heads = ("rows judged", "macro-F1", "cascade - checkpoint", "p")
-    table = new_number_table(title, "budget", heads, rows, caption=lines, no_wrap=["p"])
+    columns = {"asked": "rows judged", MAIN_METRIC: "macro-F1", "difference": "cascade - checkpoint", "p": "p"}
+    table = score_table(title, "budget", columns, rows, caption=lines, no_wrap=["p"])
     place_of_table = 0 if report.headline else 1
     before = report.headline or report.tables[:place_of_table]
     tables = report.tables[place_of_table:]
@@ -221,13 +204,13 @@ class _Predicted:
 
     Args:
         detector: The detector that made them; None for given predictions and for a cascade.
-        cascade: The cascade that made them.
+        bands: Those of the cascade that made them, with its predictions.
     """
 
     predictions: Mapping[str, Prediction]
     origin: Provenance
     detector: Detector | None = None
-    cascade: CascadeRun | None = None
+    bands: Sequence[BandResult] | None = None
 
 
 def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
@@ -243,7 +226,8 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         predicted = _predict(run, config, benchmark)
     else:
         align_predictions(benchmark.examples, given, judged=False)  # reports missing predictions before any work
-        predicted = _describe_given(given, config, benchmark)
+        path, checkpoint = config["predictions"], config["checkpoint"]
+        predicted = _Predicted(given, read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
         path = run.predictions / f"{benchmark.name}.jsonl"
         write_given(path, benchmark.examples, given, texts=config["save_texts"])
     meta = {"config": config, "data": benchmark.summary, "environment": environment()}
@@ -270,7 +254,7 @@ def run_benchmark(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult
         origins={benchmark.name: predicted.origin},
     )
     _add_reports(reports[benchmark.name], config, benchmark, predicted, fitting)
-    return EvaluationResult(write_run_results(run, reports, meta=meta), collect_samples(reports))
+    return write_benchmark_results(run, reports, config, benchmark.summary, collect_samples(reports))
 
 
 def _block_to_read(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -300,21 +284,19 @@ def _describe_corpus(run: RunFolder, config: Mapping[str, Any], benchmark: Bench
     )
 
 
-def _describe_given(given: Mapping[str, Prediction], config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
-    path, checkpoint = config["predictions"], config["checkpoint"]
-    return _Predicted(given, read_provenance(path, benchmark.name, benchmark.examples, checkpoint=checkpoint))
-
-
 def _predict(run: RunFolder, config: Mapping[str, Any], benchmark: Benchmark) -> _Predicted:
     """Predicts with the detector, or the cascade, of the configuration."""
-    cascade = run_cascade(run, config, benchmark) if cascade_options(config).is_on else None
-    loaded = cascade.loaded if cascade else load_configured(config, benchmark)
+    bands = None
+    if cascade_options(config).is_on:
+        loaded, bands = run_cascade(run, config, benchmark)
+    else:
+        loaded = load_configured(config, benchmark)
     log_models(loaded)
     predictions, origin = predict_and_write(run, config, benchmark.name, benchmark.examples, loaded)
     if num_missed := getattr(loaded.detector, "num_unlocated", 0):
         log.info("quoted parts that are not in their responses and mark nothing: %s", f"{num_missed:,}")
     # A cascade would judge the rows of fit_on as well, only for a second threshold.
-    return _Predicted(predictions, origin, None if cascade else loaded.detector, cascade)
+    return _Predicted(predictions, origin, None if bands else loaded.detector, bands)
 
 
 def _add_reports(
@@ -328,9 +310,9 @@ def _add_reports(
     block, num_resamples = config["benchmark"], config["num_resamples"]
     title, by = f"test/{benchmark.name}", block.get("by") or []
     shown = -1 if reports[-1].tables else 0  # the report of spans comes after that of labels, and replaces it
-    if predicted.cascade is not None:
+    if predicted.bands is not None:
         reports[shown] = add_cascade_costs(
-            reports[shown], benchmark.examples, predicted.cascade, title=title, num_resamples=num_resamples
+            reports[shown], benchmark.examples, predicted.bands, title=title, num_resamples=num_resamples
         )
     rows = benchmark.examples, predicted.predictions
     dataset = "" if block["path"] == EMBEDDED else benchmark.name

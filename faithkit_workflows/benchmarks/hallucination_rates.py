@@ -22,7 +22,6 @@ from data_modules.reading.fields import SEEKER, SPEAKER_MARKS, WIZARD
 from faithkit import signals
 from faithkit.choices import GOLD, SELF
 from faithkit.embedded_name import EMBEDDED
-from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import read_predictions, write_jsonl
 from faithkit.files.run_folder import RunFolder
@@ -30,9 +29,9 @@ from faithkit.inference.decoding import GREEDY, NUCLEUS, Decoding
 from faithkit.inference.prompts import read_text_prompt
 from faithkit.inference.text import Request, TextEngine
 from faithkit.inference.text_engines import EngineOptions, build_text_engine
-from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Turn
+from faithkit.records import HALLUCINATED, LABELS, Example, Turn
 from faithkit.reports.rates import Case, Turns, rates_report
-from faithkit.reports.write_reports import EvaluationResult, write_run_results
+from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
 from faithkit.statistics.bootstrap import Groups
 from faithkit_workflows.answering.write_answers import DetectorAnswerer, write_with_origin
 from faithkit_workflows.detectors.configured import load_configured
@@ -80,34 +79,25 @@ class Dialogues:
             found.setdefault(turn_number(turn), []).append(turn)
         return dict(sorted(found.items()))
 
-    def turn_ids(self) -> dict[str, dict[int, str]]:
-        """Returns the example id of each turn of each dialogue."""
-        found: dict[str, dict[int, str]] = {}
-        for turn in self.turns:
-            found.setdefault(turn.group, {})[turn_number(turn)] = turn.id
-        return found
-
     def with_replies(self, replies: Mapping[str, str], turns: Sequence[Example] | None = None) -> list[Example]:
         """Replaces the original replies in the histories by a model's replies, as far as they exist.
 
         Args:
             turns: Some of the turns; None for all.
         """
-        ids = self.turn_ids()
-        return [_replace_history(turn, ids[turn.group], replies) for turn in (self.turns if turns is None else turns)]
+        ids, found = {(turn.group, turn_number(turn)): turn.id for turn in self.turns}, []
+        for turn in self.turns if turns is None else turns:
+            history = list(turn.history)
+            for number, one in enumerate(history):
+                if one.speaker == WIZARD and (reply := replies.get(ids.get((turn.group, number), ""), "")):
+                    history[number] = Turn(speaker=WIZARD, text=reply)
+            found.append(replace(turn, history=tuple(history)))
+        return found
 
 
 def turn_number(example: Example) -> int:
     """Returns the number of turns before an example's response."""
     return len(example.history)
-
-
-def _replace_history(example: Example, ids: Mapping[int, str], replies: Mapping[str, str]) -> Example:
-    history = list(example.history)
-    for number, turn in enumerate(history):
-        if turn.speaker == WIZARD and (reply := replies.get(ids.get(number, ""), "")):
-            history[number] = Turn(speaker=WIZARD, text=reply)
-    return replace(example, history=tuple(history))
 
 
 class DialogueWriter:
@@ -161,7 +151,10 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
     benchmark = read_benchmark({**block, "num_rows": None}, labelled=False)
     dialogues = Dialogues.of(benchmark.examples, block["num_rows"])
     given = {name: _read_replies(system, dialogues) for name, system in block["systems"].items()}
-    notes = [*dialogues.notes, *_list_missing(block)]
+    notes = list(dialogues.notes)
+    for name, system in block["systems"].items():
+        lacking = [one for one in block["histories"] if not system.get("name") and not system.get(FILES[one])]
+        notes += (f"{name} has no replies with {history} histories: left out there" for history in lacking)
     loaded = load_configured(config)
     labelled = read_labelled({**block, "critic": config["checkpoint"]})
     error = measure_judge_error(loaded.detector, labelled)
@@ -188,8 +181,7 @@ def run_rates(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         from faithkit.reports.rates import plot_temperatures
 
         log.info("plot: %s", plot_temperatures(rates, run.path / PLOT))
-    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return EvaluationResult(write_run_results(run, {name: [report]}, meta=meta))
+    return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
 
 
 def _read_replies(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, Replies]:
@@ -212,14 +204,6 @@ def _read_replies(system: Mapping[str, Any], dialogues: Dialogues) -> dict[str, 
             raise UserError(problem, place=path, hint=hint)
         found[history] = {turn.id: texts[turn.id] for turn in dialogues.turns}
     return found
-
-
-def _list_missing(block: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a note for each system that has no file with the requested histories."""
-    for name, system in block["systems"].items():
-        for history in block["histories"]:
-            if not system.get("name") and not system.get(FILES[history]):
-                yield f"{name} has no replies with {history} histories: left out there"
 
 
 def _collect_replies(
@@ -277,14 +261,9 @@ def _judge(
     ]
     answerer = DetectorAnswerer(loaded.detector)
     predictions = write_with_origin(run, config, case.file, examples, answerer, loaded.models)
+    called = {id_: float(one.label == HALLUCINATED) for id_, one in predictions.items() if one.label in LABELS}
     return Turns(
-        called=np.array([_is_hallucinated(predictions.get(turn.id)) for turn in turns]),
+        called=np.array([called.get(turn.id, np.nan) for turn in turns]),
         replied=np.array([bool(replies[turn.id]) for turn in turns]),
         groups=Groups.of(turn.group for turn in turns),
     )
-
-
-def _is_hallucinated(prediction: Prediction | None) -> float:
-    if prediction is None or prediction.label in (None, UNPARSED):
-        return np.nan
-    return float(prediction.label == HALLUCINATED)

@@ -8,14 +8,13 @@ from typing import Any
 
 from data_modules.build import Benchmark, read_benchmark
 from faithkit.embedded_name import EMBEDDED
-from faithkit.environment import environment
 from faithkit.errors import UserError, shorten
 from faithkit.files.jsonl import ACCURATE, INACCURATE, read_annotations, read_predictions, write_annotations
 from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.judging import OTHER, PAIR, make_both_orders
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction
 from faithkit.reports.judging_report import comparison_report, meta_report
-from faithkit.reports.write_reports import EvaluationResult, write_run_results
+from faithkit.reports.write_reports import EvaluationResult, write_benchmark_results
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance
 from faithkit_workflows.detectors.configured import read_untested_rows
 from faithkit_workflows.detectors.loading import LoadedDetector, describe_judge, load_asker
@@ -73,8 +72,7 @@ def run_comparative(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResu
         num_examples=config["num_examples"],
         origin=origin,
     )
-    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return EvaluationResult(write_run_results(run, {benchmark.name: [report]}, meta=meta))
+    return write_benchmark_results(run, {benchmark.name: [report]}, config, benchmark.summary)
 
 
 def pair_up(examples: Sequence[Example], num_pairs: int | None = None) -> tuple[list[Example], list[str]]:
@@ -156,8 +154,7 @@ def run_meta_judging(run: RunFolder, config: Mapping[str, Any]) -> EvaluationRes
         num_resamples=config["num_resamples"],
         num_examples=config["num_examples"],
     )
-    meta = {"config": config, "data": benchmark.summary, "environment": environment()}
-    return EvaluationResult(write_run_results(run, {name: [report]}, meta=meta))
+    return write_benchmark_results(run, {name: [report]}, config, benchmark.summary)
 
 
 def choose_judged(

@@ -25,14 +25,14 @@ from faithkit.metrics.responses.bert_score import load_with_baseline
 from faithkit.metrics.responses.ngrams import bleu, bleu_counts, rouge
 from faithkit.metrics.responses.response_columns import MetricColumns
 from faithkit.metrics.span_metrics import count_characters, count_shared, merge_spans
-from faithkit.pages.page_tables import format_percent, format_published, new_number_table
 from faithkit.published.figures import published_table
 from faithkit.records import HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.reports.report import Report
+from faithkit.reports.score_table import Cell, Row, score_table
 from faithkit.scores.measures import RATIONALES, kinds_of
 from faithkit.statistics.bootstrap import Groups
 from faithkit.statistics.metric import Metric
-from faithkit.statistics.spread import Statistic, Values
+from faithkit.statistics.spread import Values
 from judge.reply import locate_all, quoted_parts, read_list
 
 
@@ -94,25 +94,14 @@ def select_hallucinated(measured: MetricColumns, rows: Sequence[Rationale]) -> t
 
 
 def _with_corpus(rows: Sequence[Rationale], columns: dict[str, Values]) -> MetricColumns:
+    """Adds BLEU of the corpus, the share of quoted parts that are in the response, and their overlap with gold spans.
+
+    The share is undefined where nothing is quoted, the overlap where no span is marked.
+    """
     groups = Groups.of(row.group for row in rows)
-    corpus = (_bleu(groups, rows), _located(groups, rows), _overlap(groups, rows))
-    return MetricColumns(groups=groups, columns=columns, kinds=kinds_of(RATIONALES), corpus=corpus)
-
-
-def _bleu(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    sums = groups.sums(bleu_counts([row.reply for row in rows], [row.target for row in rows]))
-    return lambda weights: {"bleu_4": bleu(weights @ sums) / 100}
-
-
-def _located(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    """Makes a statistic of the share of quoted parts that are in the response; undefined where nothing is quoted."""
-    sums = groups.sums([[row.num_located, row.num_quoted] for row in rows])
-    return lambda weights: {"located_rate": safe_ratio(*(weights @ sums).T)}
-
-
-def _overlap(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
-    """Makes a statistic of precision, recall and F1 of characters, over the rows with gold spans."""
-    counts = np.zeros((len(rows), 3))  # marked, found, both
+    ngrams = groups.sums(bleu_counts([row.reply for row in rows], [row.target for row in rows]))
+    parts = groups.sums([[row.num_located, row.num_quoted] for row in rows])
+    counts = np.zeros((len(rows), 3))  # characters marked, found, both
     for place, row in enumerate(rows):
         if row.gold is not None:
             gold, found = merge_spans(row.gold), merge_spans(row.spans)
@@ -121,16 +110,17 @@ def _overlap(groups: Groups, rows: Sequence[Rationale]) -> Statistic:
     whole = sums.sum(axis=0)
 
     def statistic(weights: Values) -> dict[str, Values]:
+        values = {"bleu_4": bleu(weights @ ngrams) / 100, "located_rate": safe_ratio(*(weights @ parts).T)}
         if not whole[0]:
-            return {}
+            return values
         marked, found, both = (weights @ sums).T
-        return {
+        return values | {
             "char_precision": safe_ratio(both, found, whole[1]),
             "char_recall": safe_ratio(both, marked, whole[0]),
             "char_f1": safe_ratio(2 * both, marked + found, whole[0] + whole[1]),
         }
 
-    return statistic
+    return MetricColumns(groups=groups, columns=columns, kinds=kinds_of(RATIONALES), corpus=(statistic,))
 
 
 # By metric: what a reader sees, and the column of the paper's table.
@@ -147,26 +137,6 @@ SHOWN: Mapping[str, tuple[str, str]] = {
 PREFIX, OF_HALLUCINATED = "rationale/", "rationale/hallucinated_"
 NUM_PUBLISHED = 2
 MAX_VERDICT_WORDS = 5  # a longer reply contains a rationale
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """Counts the rows, and those that lack a target, a reply or a readable verdict."""
-
-    rows: int
-    without_target: int
-    without_reply: int
-    unparsed: int
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Writes a line for each count that is not 0."""
-        counts = {
-            "have no target: rationales leave them out": self.without_target,
-            "got no reply in words: rationales leave them out": self.without_reply,
-            "got no readable verdict: their rationale counts as an empty one": self.unparsed,
-        }
-        return tuple(f"{number:,} of {self.rows:,} rows {what}" for what, number in counts.items() if number)
 
 
 def has_rationales(predictions: Mapping[str, Prediction]) -> bool:
@@ -191,10 +161,10 @@ def score_rationales(
     """
     if not any(example.target for example in examples) or not has_rationales(predictions):
         return None
-    rationales, left_out = read_rationales(examples, predictions)
+    rationales, notes = read_rationales(examples, predictions)
     if not rationales:
         return None
-    names, scorer, baseline, notes = block.get("bert_score") or {}, None, None, []
+    names, scorer, baseline = block.get("bert_score") or {}, None, None
     if encoder := names.get("encoder"):
         scorer, baseline = load_with_baseline(**names)
         if baseline is None:
@@ -203,13 +173,13 @@ def score_rationales(
     else:
         notes.append("BERTScore is left out: no encoder is given (benchmark.bert_score.encoder=minilm)")
     options: dict[str, Any] = {"scorer": scorer, "baseline": baseline, "notes": notes, "dataset": dataset}
-    return rationale_report(rationales, left_out, num_resamples=num_resamples, **options)
+    return rationale_report(rationales, num_resamples=num_resamples, **options)
 
 
 def read_rationales(
     examples: Sequence[Example], predictions: Mapping[str, Prediction]
-) -> tuple[list[Rationale], LeftOut]:
-    """Pairs each reply with the target of its example, and counts the rows that lack either."""
+) -> tuple[list[Rationale], list[str]]:
+    """Pairs each reply with the target of its example; also returns notes on the rows that lack either."""
     rationales = []
     without_target = without_reply = unparsed = 0
     for example in examples:
@@ -236,8 +206,12 @@ def read_rationales(
                 gold=gold_spans(example),
             )
         )
-    counts = {"without_target": without_target, "without_reply": without_reply, "unparsed": unparsed}
-    return rationales, LeftOut(rows=len(examples), **counts)
+    counts = {
+        "have no target: rationales leave them out": without_target,
+        "got no reply in words: rationales leave them out": without_reply,
+        "got no readable verdict: their rationale counts as an empty one": unparsed,
+    }
+    return rationales, [f"{number:,} of {len(examples):,} rows {what}" for what, number in counts.items() if number]
 
 
 def parse_parts(text: str) -> list[str]:
@@ -258,7 +232,6 @@ def gold_spans(example: Example) -> tuple[Span, ...] | None:
 
 def rationale_report(
     rows: Sequence[Rationale],
-    left_out: LeftOut,
     *,
     scorer: Scorer | None = None,
     baseline: float | None = None,
@@ -283,23 +256,19 @@ def rationale_report(
     # The report of the labels notes few groups already.
     scored_notes = [note for note in scored.notes if "groups" not in note]
     table = _table(columns, dataset)
-    return Report(metrics=metrics, tables=(table,), notes=(*left_out.notes, *notes, *scored_notes))
+    return Report(metrics=metrics, tables=(table,), notes=(*notes, *scored_notes))
 
 
 def _table(columns: Mapping[str, Mapping[str, Metric]], dataset: str) -> Table:
     published = published_table("halludial_rationales") if dataset == "halludial" else None
     best = sorted(published.rows, key=lambda row: -row["rouge_l"])[:NUM_PUBLISHED] if published else []
-    rows = (
-        [
-            shown,
-            *(format_percent(found.get(name)) for found in columns.values()),
-            *(format_published(row.get(column)) for row in best),
-        ]
-        for name, (shown, column) in SHOWN.items()
-        if any(name in found for found in columns.values())
-    )
+    rows: list[Row] = []
+    for name, (shown, column) in SHOWN.items():
+        if any(name in found for found in columns.values()):
+            cells: dict[str, Cell] = {system: found.get(name) for system, found in columns.items()}
+            rows.append((shown, cells | {f"{row['system']} *": row.get(column) for row in best}))
     lines = ["percent; whole replies against whole targets; 95% intervals over groups"]
     if published:
         lines.append(f"* the best of {published.citation}: {published.protocol}; {published.note}")
     title, heads = "the judge's explanations against the dataset's judgements", [f"{row['system']} *" for row in best]
-    return new_number_table(title, "metric", [*columns, *heads], rows, caption=lines)
+    return score_table(title, "metric", [*columns, *heads], rows, caption=lines)

@@ -1,14 +1,13 @@
 """Evaluates generated responses, from a predictions file or written by a generator first."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from critic.runtime.precision import check_precision
-from data_modules.build import Benchmark, datasets_of, read_benchmark
+from data_modules.build import datasets_of, read_benchmark
 from faithkit.detector import GENERATOR, Entailment
-from faithkit.environment import environment
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_predictions
 from faithkit.files.model_folder import sidecar_of
@@ -20,7 +19,6 @@ from faithkit.metrics.responses.official import OfficialMetrics, official_q2
 from faithkit.metrics.responses.q2 import Q2
 from faithkit.metrics.responses.q2_models import ExtractiveAnswers, Seq2SeqQuestions, SpacyCandidates
 from faithkit.metrics.responses.response_columns import PairedResponses
-from faithkit.records import Prediction
 from faithkit.reports.response_report import report_responses
 from faithkit.reports.write_reports import EvaluationResult
 from faithkit.scores.measures import add_measures
@@ -33,15 +31,7 @@ from faithkit_workflows.detectors.loading import describe_helpers, load_detector
 from generation.generator import Generator
 
 log = logging.getLogger("faithkit")
-
-
-class Q2Models(NamedTuple):
-    """The models of Q2."""
-
-    candidates: SpacyCandidates
-    questions: Seq2SeqQuestions
-    answers: ExtractiveAnswers
-    entailment: Entailment
+Q2Models = tuple[SpacyCandidates, Seq2SeqQuestions, ExtractiveAnswers, Entailment]
 
 
 def load_metric_models(config: Mapping[str, Any]) -> MetricModels:
@@ -111,7 +101,7 @@ def load_q2_models(names: Mapping[str, Any], nli: str | None, *, precision: str)
         raise UserError(f"Q2 needs {', '.join(missing)}", hint=hint)
     if precision in ("int8", "onnx"):
         log.info("the models of Q2 run in fp32: %s is for detectors", precision)
-    return Q2Models(
+    return (
         SpacyCandidates.load(names["candidates"]),
         Seq2SeqQuestions.load(names["questions"], template=names["question_template"], precision=precision),
         ExtractiveAnswers.load(names["answers"], precision=precision),
@@ -124,12 +114,15 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
 
     Examples and files are read, and missing responses are generated, before any metric loads its model.
     """
-    answer = benchmark_answerer(run, config)
+    load = cache(lambda: _load_answerer(config))  # for the first benchmark; the others reuse the generator
     sets, summaries, files = {}, {}, {}
     for name, block in datasets_of(config["benchmark"]).items():
         given = {key: read_predictions(block[key]) if block[key] else None for key in ("predictions", "against")}
         benchmark = read_benchmark(block, labelled=False)
-        responses = given["predictions"] or answer(benchmark)
+        responses = given["predictions"]
+        if not responses:
+            used = [describe_model(config["checkpoint"])]
+            responses = write_with_origin(run, config, benchmark.name, benchmark.examples, load(), used)
         sets[name] = PairedResponses.of(benchmark.examples, responses, given["against"], incomplete=block["incomplete"])
         if given["predictions"]:
             path, texts = run.predictions / f"{benchmark.name}.jsonl", config["save_texts"]
@@ -146,26 +139,10 @@ def run_response_benchmark(run: RunFolder, config: Mapping[str, Any]) -> Evaluat
         run,
         sets,
         models,
-        meta={"config": config, "data": summaries, "environment": environment()},
-        baselines=config["benchmark"]["baselines"],
-        num_resamples=config["num_resamples"],
-        num_examples=config["num_examples"],
+        config=config,
+        data=summaries,
         origins=origins,
     )
-
-
-def benchmark_answerer(run: RunFolder, config: Mapping[str, Any]) -> Callable[[Benchmark], dict[str, Prediction]]:
-    """Returns a function that answers every example of a benchmark and writes the predictions file.
-
-    The generator is loaded for the first benchmark and reused for the others.
-    """
-    load = cache(lambda: _load_answerer(config))
-
-    def answer(benchmark: Benchmark) -> dict[str, Prediction]:
-        models = [describe_model(config["checkpoint"])]
-        return write_with_origin(run, config, benchmark.name, benchmark.examples, load(), models)
-
-    return answer
 
 
 def _load_answerer(config: Mapping[str, Any]) -> Answerer:
@@ -173,12 +150,6 @@ def _load_answerer(config: Mapping[str, Any]) -> Answerer:
     if not checkpoint:
         hint = "predictions=FILE with the responses, or checkpoint=PATH of a generator"
         raise UserError("nothing to score: neither predictions nor checkpoint is given", hint=hint)
-    _check_kind(checkpoint)
-    generator = Generator.load(checkpoint, precision=config["precision"], max_length=config["max_length"])
-    return OwnAnswer(generator, Decoding(**config["decoding"]))
-
-
-def _check_kind(checkpoint: str) -> None:
     sidecar = sidecar_of(checkpoint)  # for a hub name, the generator's loader reports the error
     if sidecar is not None and sidecar.kind != GENERATOR:
         hint = (
@@ -187,3 +158,5 @@ def _check_kind(checkpoint: str) -> None:
         )
         problem = f"this benchmark needs a generator, and the checkpoint is a {sidecar.kind}"
         raise UserError(problem, place=checkpoint, hint=hint)
+    generator = Generator.load(checkpoint, precision=config["precision"], max_length=config["max_length"])
+    return OwnAnswer(generator, Decoding(**config["decoding"]))

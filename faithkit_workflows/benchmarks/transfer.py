@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from critic.sequence.scorer import Critic
 from data_modules.build import read_benchmark
@@ -21,9 +20,10 @@ from faithkit.files.run_folder import RunFolder
 from faithkit.metrics.classification import classification_metrics
 from faithkit.metrics.outcomes import join_outcomes
 from faithkit.metrics.results import full_names, write_results
-from faithkit.pages.page_tables import escape_terminal, format_percent, format_published, new_number_table
+from faithkit.pages.page_tables import bold, escape_terminal, format_percent, format_published
 from faithkit.published.figures import published_table
 from faithkit.reports.report import Provenance, Report, leaks_table, metrics_without_leaked
+from faithkit.reports.score_table import Row, score_table
 from faithkit.reports.span_report import prefix_metrics
 from faithkit.reports.write_reports import EvaluationResult, ReportOptions, write_reports
 from faithkit.settings.config_files import choices_of
@@ -194,29 +194,26 @@ def transfer_table(
         threshold_aim: How all thresholds were chosen; None: by the training of each critic.
     """
     published = {(row["trained_on"], row["tested_on"]): row["accuracy"] for row in published_table(PUBLISHED).rows}
-    title, heads = "Critics across datasets, accuracy in percent (FaithDial, Table 4)", [TITLES[t] for t in TESTED_ON]
-    table = new_number_table(title, "trained on", heads, show_edge=True)
+    rows: list[Row] = []
     for trained_on in TRAINED_ON:
-        marks = ["" if trained_on == tested_on else "†" for tested_on in TESTED_ON]
-        ours = [cells.get((trained_on, tested_on), {}) for tested_on in TESTED_ON]
-        paper = [format_published(published[trained_on, tested_on]) for tested_on in TESTED_ON]
-        table.add_row(Text(TITLES[trained_on], style="bold"))
-        table.add_row("  paper", *map(str.__add__, paper, marks))
-        accuracies = (format_percent(found.get("accuracy")).partition(" ") for found in ours)
-        shown = zip(accuracies, marks, ours, strict=True)
-        table.add_row(
-            "  ours", *(Text(f"{v}{mark * bool(found)}{gap}{bounds}") for (v, gap, bounds), mark, found in shown)
-        )
-        for name, metric in {"macro-F1": "macro_f1", "majority": "majority_accuracy"}.items():
-            figures = (Text(format_percent(found.get(metric))) for found in ours)
-            table.add_row(f"  {name}", *figures, end_section=name == "majority")
-    sizes = [
-        sorted({found["accuracy"].n or 0 for (_, on), found in cells.items() if on == tested_on})
-        for tested_on in TESTED_ON
-    ]
-    table.add_row("test rows", *(" or ".join(f"{n:,}" for n in some if n) or "-" for some in sizes))
+        ours = {tested_on: cells.get((trained_on, tested_on), {}) for tested_on in TESTED_ON}
+        marks = {tested_on: "†" * (tested_on != trained_on) for tested_on in TESTED_ON}
+        paper = {on: f"{format_published(published[trained_on, on])}{mark}" for on, mark in marks.items()}
+        shown = {on: format_percent(found.get("accuracy")).partition(" ") for on, found in ours.items()}
+        rows += [
+            bold(TITLES[trained_on]),
+            ("  paper", paper),
+            ("  ours", {on: f"{v}{marks[on] * bool(ours[on])}{gap}{bounds}" for on, (v, gap, bounds) in shown.items()}),
+            ("  macro-F1", {on: found.get("macro_f1") for on, found in ours.items()}),
+            ("  majority", {on: found.get("majority_accuracy") for on, found in ours.items()}),
+            None,
+        ]
+    sizes: dict[str, str] = {}
+    for tested_on in TESTED_ON:
+        counts = sorted({found["accuracy"].n or 0 for (_, on), found in cells.items() if on == tested_on})
+        sizes[tested_on] = " or ".join(f"{n:,}" for n in counts if n) or "-"
     named = sources or {}
-    table.add_row("tested on", *(Text(escape_terminal(named.get(tested_on, UNKNOWN))) for tested_on in TESTED_ON))
+    rows += [("test rows", sizes), ("tested on", {tested_on: named.get(tested_on, UNKNOWN) for tested_on in TESTED_ON})]
     lines = [
         "† zero-shot; [low, high] 95% bootstrap interval over groups; majority: accuracy of the more frequent class"
     ]
@@ -226,5 +223,8 @@ def transfer_table(
     fitted = "chosen for each critic on the rows that chose its checkpoint"
     argmax = "the more probable class (0.5), as in the paper's release; chosen on no rows"
     lines.append(f"threshold: {argmax if threshold_aim == ARGMAX else fitted}")
-    table.caption = Text("\n".join(lines))
-    return table
+    title, columns = (
+        "Critics across datasets, accuracy in percent (FaithDial, Table 4)",
+        {on: TITLES[on] for on in TESTED_ON},
+    )
+    return score_table(title, "trained on", columns, rows, caption=lines, show_edge=True)

@@ -21,10 +21,10 @@ from faithkit.records import Example
 from faithkit.reports.response_report import MAIN_RESPONSE_METRICS
 from faithkit.runs.listing import MAIN
 from faithkit.runs.run import Run, differing_settings, flatten, parts_of
-from faithkit.scores.board import Board, Pair, correct_p_values
-from faithkit.scores.measures import CLASSIFICATION, is_lower_better, kinds_of, measure_of, response_measures
+from faithkit.scores.board import Board, Pair, conclude_by, correct_p_values
+from faithkit.scores.measures import CLASSIFICATION, is_lower_better, kinds_of, response_measures
 from faithkit.statistics.bootstrap import Evaluation, Groups
-from faithkit.statistics.conclusion import Conclusion, Test, conclude
+from faithkit.statistics.conclusion import Conclusion
 from faithkit.statistics.metric import Metric
 from faithkit.statistics.spread import Values
 from faithkit_workflows.compare.sweep_ranking import RankedSweep, rank_sweeps
@@ -53,9 +53,7 @@ def main_metric(pair: Pair) -> str:
 def conclude_pair(pair: Pair) -> Conclusion:
     """Concludes in words which system is better."""
     name = main_metric(pair)
-    measure, difference = measure_of(name), pair.differences[name]
-    title, scale = (measure.title, measure.scale) if measure else (name, 100)
-    return conclude(pair.first, Test(metric=title, other=pair.second, difference=difference, scale=scale))
+    return conclude_by(name, pair.first, pair.second, pair.differences[name])
 
 
 def compare_pairs(

@@ -30,11 +30,11 @@ from faithkit.pages.page_tables import (
     format_p,
     format_percent,
     new_number_table,
-    percent_rows,
     print_tables,
     table_section,
 )
 from faithkit.records import HALLUCINATED, Example
+from faithkit.reports.score_table import Row, score_table
 from faithkit.scores.measures import titles_of
 from faithkit_workflows.audit.target import passages_of, question_of
 from faithkit_workflows.compare.asked_models import FROM_CACHE, AskedModel
@@ -103,16 +103,17 @@ def accuracy_table(found: ModelComparison, *, bounds: Collection[str] | None = N
     has_both = 0 < accuracy.num_hallucinated < accuracy.num_rows
     columns = SHOWN if has_both else {"accuracy": "accuracy"}
     costs = {one.name: one.costs for one in found.asked}
-    models = percent_rows(accuracy.models, columns, bounds=bounds)
-    rows = [
-        *([*row, _format_cost(costs[name], "seconds")] for name, row in zip(accuracy.models, models, strict=True)),
-        None,
-        *([*row, ""] for row in percent_rows(accuracy.baselines, columns, bounds=bounds)),
-    ]
+    rows: list[Row] = []
+    for name, metrics in accuracy.models.items():
+        rows.append((name, {**metrics, "seconds": _format_cost(costs[name], "seconds")}))
+    rows.append(None)
+    for name, metrics in accuracy.baselines.items():
+        rows.append((name, {**metrics, "seconds": ""}))
     counts = f"{accuracy.num_rows:,} labelled rows, {accuracy.num_hallucinated:,} of them hallucinated"
     lines = [f"{counts}; percent, {INTERVALS}; {SECONDS_LINE}"]
     lines += ["baselines are fitted on other folds of these rows"] * bool(accuracy.baselines)
-    return new_number_table("Accuracy", "model", [*columns.values(), "seconds"], rows, caption=lines)
+    heads = {**columns, "seconds": "seconds"}
+    return score_table("Accuracy", "model", heads, rows, bounds=bounds, caption=lines)
 
 
 def pairs_table(accuracy: Accuracy) -> Table:

@@ -23,11 +23,11 @@ from faithkit.pages.page_tables import (
     format_p,
     format_percent,
     new_number_table,
-    percent_rows,
     predictions_table,
 )
 from faithkit.records import Example, Prediction
 from faithkit.reports.report import Report, build_sample
+from faithkit.reports.score_table import score_table
 from faithkit.scores.board import Board
 from faithkit.scores.measures import CLASSIFICATION, titles_of
 from faithkit.statistics.bootstrap import Difference, Resamples, bootstrap
@@ -361,16 +361,16 @@ def _coverage_table(scores: DomainScores, title: str) -> Table:
     """Shows the model's accuracy on its most confident rows."""
     heads = {f"accuracy_at_{coverage}": f"{coverage}%" for coverage in COVERAGES}
     heads |= {"judged_at_90": "judged at 0.9", "accuracy_judged_at_90": "right of these"}
-    rows = percent_rows({one.test.row_title: one.coverage for one in scores.domains if one.coverage}, heads)
+    rows = ((one.test.row_title, one.coverage) for one in scores.domains if one.coverage)
     line = "accuracy over the most confident 100, 80, 50% (ties included), and over those of at least 0.9"
     title = f"{title}: where it may abstain, percent"
-    return new_number_table(title, "domain", heads.values(), rows, caption=[line])
+    return score_table(title, "domain", heads, rows, caption=[line])
 
 
 def _response_only_table(tests: Sequence[DomainTest], title: str) -> Table:
     """Shows how well each domain's labels can be predicted without the knowledge."""
     kinds = list(dict.fromkeys(kind for test in tests for kind in test.response_only))
-    rows = percent_rows({test.title: test.response_only for test in tests}, kinds)
+    rows = ((test.title, test.response_only) for test in tests)
     line = "logistic regressions on the response (knowledge length: on that length) by folds of groups; 50 is chance"
     title = f"{title}: prediction without the knowledge, AUROC in percent"
-    return new_number_table(title, "domain", kinds, rows, caption=[line])
+    return score_table(title, "domain", kinds, rows, caption=[line])

@@ -12,10 +12,9 @@ from rich.text import Text
 from faithkit.files.run_folder import RunFolder, process_rank
 from faithkit.files.saved_config import write_config
 from faithkit.metrics.results import read_metrics, write_results
-from faithkit.pages.page_tables import metrics_table
 from faithkit.provenance.predicted_rows import read_predicted_rows
-from faithkit.reports.perplexity_report import NOT_IN_PERCENT
 from faithkit.reports.report import Report
+from faithkit.reports.score_table import metrics_table
 from faithkit.reports.write_reports import ReportOptions, write_reports
 from faithkit.runs.listing import chosen_of
 from faithkit.runs.reading import read_run
@@ -90,7 +89,7 @@ def seeded_report(name: str, names: Sequence[str], columns: Columns) -> Report:
 
     def table(columns: Columns, metrics: Sequence[str], title: str) -> Table:
         systems = {column: {one: values[f"{name}/{one}"] for one in metrics} for column, values in columns.items()}
-        found = metrics_table(systems, title=f"{title} of {num_seeds} seeds", not_in_percent=NOT_IN_PERCENT)
+        found = metrics_table(systems, title=f"{title} of {num_seeds} seeds")
         found.caption = Text("percent but for loss and perplexity; the mean's 95% interval is over seeds")
         return found
 

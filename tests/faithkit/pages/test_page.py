@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.pages.page import AnswerSet, write_page
 from faithkit.pages.page_parts import OUTCOMES, SPAN_OUTCOMES, build_row, response_outcome, span_kinds, split_by_spans
-from faithkit.pages.page_tables import metrics_table
 from faithkit.records import FAITHFUL, HALLUCINATED, Example, Prediction, Span, Turn
+from faithkit.reports.score_table import metrics_table
 from faithkit.statistics.metric import Metric
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=30)

@@ -16,7 +16,6 @@ from faithkit.pages.page_tables import (
     escape_markdown,
     escape_terminal,
     format_metric,
-    metrics_table,
     new_number_table,
     predictions_table,
     print_tables,
@@ -25,6 +24,7 @@ from faithkit.pages.page_tables import (
     to_markdown,
 )
 from faithkit.records import Example, Prediction, Turn
+from faithkit.reports.score_table import metrics_table
 from faithkit.statistics.metric import Metric
 from tests.running import ROOT
 

@@ -14,7 +14,6 @@ from faithkit.pages.page_tables import render_text
 from faithkit.records import FAITHFUL, HALLUCINATED, UNPARSED, Example, Prediction, Span
 from faithkit.statistics.spread import Values
 from faithkit_workflows.benchmarks.rationale_scores import (
-    LeftOut,
     Rationale,
     gold_spans,
     has_rationales,
@@ -75,17 +74,16 @@ def test_quotes_count_by_the_part_and_spans_by_the_character() -> None:
 
 def test_the_report_has_the_hallucinated_rows_by_themselves_and_the_papers_figures() -> None:
     rows = [row(number, TARGET) for number in range(3)] + [row(9, "Yes", target="No.", hallucinated=False)]
-    left = LeftOut(rows=9, without_target=2, without_reply=3, unparsed=1)
-    report = rationale_report(rows, left, dataset="halludial", num_resamples=10)
+    report = rationale_report(rows, notes=["2 of 9 rows have no target"], dataset="halludial", num_resamples=10)
     assert report.metrics["rationale/rouge_l"].value == pytest.approx(0.75)
     assert report.metrics["rationale/hallucinated_rouge_l"].value == pytest.approx(1)
     assert report.metrics["rationale/rouge_l"].high <= 1  # type: ignore[operator]
     shown = render_text(*report.tables)
     assert "77.4" in shown and "HalluJudge *" in shown and "75.0 [" in shown
     assert "\nROUGE-L" in shown and "\nBERTScore" not in shown, "nothing was compared so"
-    faithful = rationale_report(rows[3:], left, dataset="halludial", num_resamples=10)
+    faithful = rationale_report(rows[3:], dataset="halludial", num_resamples=10)
     assert not any("hallucinated" in name for name in faithful.metrics)
-    assert [note.split(" ")[0] for note in report.notes[:3]] == ["2", "3", "1"]
+    assert report.notes[0] == "2 of 9 rows have no target"
     assert not any("groups" in note for note in report.notes), "it is said of the labels already"
 
 
@@ -154,8 +152,12 @@ def test_rows_that_lack_a_side_are_counted() -> None:
         "2": Prediction(id="2", label=UNPARSED, text="the server said nothing"),
         "3": Prediction(id="3", label=FAITHFUL, text="No, it says so."),
     }
-    rows, left = read_rationales(examples, said)
-    assert (left.without_target, left.without_reply, left.unparsed) == (1, 1, 1)
+    rows, notes = read_rationales(examples, said)
+    assert [note.partition(":")[0] for note in notes] == [
+        "1 of 4 rows have no target",
+        "1 of 4 rows got no reply in words",
+        "1 of 4 rows got no readable verdict",
+    ]
     assert [(row.reply, row.num_quoted, row.num_located) for row in rows] == [(said["0"].text, 2, 1), ("", 0, 0)]
 
 
