@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
@@ -221,7 +224,7 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         "sliced": METRICS,
         "slices": [_slices_data(one) for one in comparison.sets if one.slices],
         "confusions": {
-            one.test_set.name: {name: counts.tolist() for name, counts in one.confusions.items()}
+            one.test_set.name: {name: _count_confusions(outcomes) for name, outcomes in one.outcomes.items()}
             for one in comparison.sets
         },
     }
@@ -272,8 +275,15 @@ def _pair_data(pair: Pair) -> dict[str, Any]:
     }
 
 
+def _count_confusions(outcomes: Outcomes) -> list[list[int]]:
+    """Counts gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed)."""
+    counts = np.bincount(outcomes.gold.astype(np.intp) * 3 + outcomes.called, minlength=6)
+    found: list[list[int]] = counts.reshape(2, 3).tolist()
+    return found
+
+
 def _slices_data(one: ComparedSet) -> dict[str, Any]:
-    systems = [system.name for system in one.systems if system.name in one.confusions]
+    systems = list(one.outcomes)
     rows = [
         [
             title_of(part.field),
