@@ -241,7 +241,8 @@ def all_results(scale: str, folder: Path = FOLDER) -> Mapping[str, Table | Figur
         trainings = sum(4 if "benchmark=transfer" in step.arguments else step.script == "train" for step in table.steps)
         return trainings, len(table.steps)
 
-    return {result.name: result for result in (*sorted(tables, key=effort), *figures)}
+    results: list[Table | Figure] = [*sorted(tables, key=effort), *figures]
+    return {result.name: result for result in results}
 
 
 def select_results(names: Sequence[str], scale: str) -> list[Table | Figure]:
@@ -272,10 +273,12 @@ def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> It
     """
     by_system = {steps.systems[name]: name for name in own if name in steps.systems}
     published = published_table(part.published).rows
-    rows: Sequence[Row] = published if part.rows is None else part.rows
+    rows: Sequence[Row] = published
     if isinstance(part.rows, str):
         check_names("step", [part.rows], steps.elements, place)
         rows = steps.elements[part.rows]
+    elif part.rows is not None:
+        rows = part.rows
     if part.compute:
         check_names("computation", [part.compute], COMPUTATIONS, place)
         rows = COMPUTATIONS[part.compute](published, rows)
