@@ -35,31 +35,19 @@ def show_list() -> None:
 def compare(config: dict[str, Any]) -> None:
     """Compares runs in the terminal, and writes the page."""
     from faithkit.errors import UserError, choice_hint
-    from faithkit.pages.page_tables import print_tables
     from faithkit.runs.reading import find_runs, name_runs_uniquely
     from faithkit_workflows.compare.comparison import compare_runs
     from faithkit_workflows.compare.comparison_page import write_comparison_page
-    from faithkit_workflows.compare.comparison_tables import (
-        comparison_tables,
-        conclusion_lines,
-        problem_lines,
-        sweep_lines,
-    )
+    from faithkit_workflows.compare.comparison_tables import print_comparison
 
     runs = name_runs_uniquely(find_runs(config["runs"]))
     against, names = config["against"], [run.name for run in runs]
     if against is not None and against not in names:
         raise UserError(f"against: no run is called {against!r}", hint=choice_hint(against, names))
     comparison = compare_runs(runs, num_compared=config["num_compared"], num_resamples=config["num_resamples"])
-    print_tables(*comparison_tables(comparison, against=against))
-    for sweep in comparison.sweeps:
-        print(*sweep_lines(sweep), sep="\n")
-    for line in problem_lines(comparison.problems):
-        print(line)
-    for line in conclusion_lines(comparison, against=against):
-        print(line)
-    title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
+    print_comparison(comparison, against=against)
     if config["html"]:
+        title = f"{len(runs):,} runs compared" if len(runs) > 1 else runs[0].name
         write_comparison_page(config["html"], comparison, title=title, max_rows=config["max_rows"])
         print(config["html"])
 

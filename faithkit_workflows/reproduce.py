@@ -33,25 +33,23 @@ def main(cfg: Any) -> None:
     from faithkit.errors import UserError
     from faithkit.files.run_folder import log_to
     from faithkit.files.run_lock import run_lock
-    from faithkit_workflows.reproduction.paper_tables import ALL, LIST, all_steps, select_results
+    from faithkit_workflows.reproduction.paper_tables import all_steps, select_results
     from faithkit_workflows.reproduction.reproduction_report import describe_results, write_report, write_result
+    from faithkit_workflows.reproduction.table_files import ALL, LIST
     from faithkit_workflows.reproduction.table_steps import Place, run_steps
 
     names = [cfg.table] if isinstance(cfg.table, str) else list(cfg.table)
     out = Path(cfg.out or f"runs/reproduce-{cfg.scale.name}")
-    data_dir = Path(cfg.data_dir) if cfg.data_dir else None
-    prompts = Path(cfg.prompts).expanduser().absolute() if cfg.prompts else None
     given: Any = OmegaConf.to_container(cfg, resolve=True)
-    engine = {name: value for name, value in given["engine"].items() if value is not None}
     place = Place(
         scale=cfg.scale.name,
         out=out,
-        data_dir=data_dir,
-        prompts=prompts,
+        data_dir=Path(cfg.data_dir) if cfg.data_dir else None,
+        prompts=Path(cfg.prompts).expanduser().absolute() if cfg.prompts else None,
         hosted=cfg.hosted,
         seed=cfg.seed,
         trainer=given.get("trainer"),
-        engine=engine,
+        engine={name: value for name, value in given["engine"].items() if value is not None},
     )
     results = select_results([ALL] if LIST in names else names, place.scale)
     if LIST in names:
@@ -67,7 +65,7 @@ def main(cfg: Any) -> None:
         without: dict[str, str] = {}
         made = []
         for result in results:
-            without |= run_steps(list(all_steps([result])), place)
+            without |= run_steps(all_steps([result]), place)
             made.append(write_result(result, place, without))
             if report:  # after each table, so that an interrupted command has a report too
                 write_report(Path(report), made, place)
@@ -82,8 +80,8 @@ def show_plan(results: "Sequence[Table | Figure]", place: "Place") -> None:
     from faithkit_workflows.reproduction.paper_tables import all_steps
     from faithkit_workflows.reproduction.table_steps import describe_gpus, find_blocked_steps, shell_command, step_state
 
-    steps = list(all_steps(results))
-    without = dict(find_blocked_steps(steps, place))
+    steps = all_steps(results)
+    without = find_blocked_steps(steps, place)
     for step in steps:
         print(f"{step.name}: {without[step.name] if step.name in without else step_state(step, place)}")
         print(f"  {shell_command(step, place)}")

@@ -19,10 +19,9 @@ from faithkit.records import Example, Prediction
 from faithkit.reports.score_table import score_table
 from faithkit.reports.span_report import mark_spans
 from faithkit.scores.measures import titles_of
-from faithkit_workflows.audit.faults import MAX_RECALL
 from faithkit_workflows.audit.invariances import COPIED, DESCRIPTIONS, LATE, LONG
 from faithkit_workflows.audit.mutations import ORIGINAL, TYPE, TYPES, UNCHANGED
-from faithkit_workflows.audit.protocol import VERSION, Audit
+from faithkit_workflows.audit.protocol import MAX_RECALL, VERSION, Audit
 
 PAGE, ANSWERS_PAGE = "audit.html", "answers.html"
 MAX_EXAMPLES = 3  # of each kind

@@ -76,8 +76,9 @@ def ask_models(rows: Sequence[Example], folder: Path, config: Mapping[str, Any])
         UserError: There is no such function, no server answers, the weights of a detector of others are not here, or
             the verdicts in the folder are of other texts: before any model is asked.
     """
-    names = config["models"]
-    targets = {name: _open(name, config) for name in names if _is_opened_first(name)}
+    names, kinds = config["models"], detector_kinds()
+    functions = [name for name in names if ":" in name and name.partition(":")[0] not in kinds]
+    targets = {name: _open(name, config) for name in names if name in functions or URL.fullmatch(name)}
     for name in names:
         check_source(name)
     _check_texts(rows, folder / VERDICTS / TEXTS, config["path"])
@@ -95,11 +96,6 @@ def _check_texts(rows: Sequence[Example], path: Path, table: str) -> None:
         hint = "give the earlier table, in which labels may be added, or compare in a new run"
         raise UserError("the texts of the table have changed since this run began", place=table, hint=hint)
     write_json(path, found)
-
-
-def _is_opened_first(name: str) -> bool:
-    """Reports whether a model is a function or a server, which are opened at once."""
-    return bool(URL.fullmatch(name)) or (":" in name and name.partition(":")[0] not in detector_kinds())
 
 
 def _open(name: str, config: Mapping[str, Any]) -> Target:

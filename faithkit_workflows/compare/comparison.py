@@ -10,11 +10,10 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from faithkit.errors import UserError
 from faithkit.metrics.classification import evaluate_labels
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.outcomes import Outcomes
 from faithkit.metrics.responses.response_columns import defined_means
 from faithkit.metrics.span_metrics import join_spans, overall_statistic, span_kinds
 from faithkit.records import Example
@@ -65,29 +64,30 @@ def compare_pairs(
     for test_set, systems in test_sets:
         boards: dict[frozenset[str], Board] = {}  # of rows, which several pairs may have in common
         for both in combinations(systems, 2):
+            names = [system.name for system in both]
             rows = test_set.select_judged(*both)
-            if not rows and (pair := _compare_responses(test_set, *both, num_resamples)):
-                pairs.append(pair)
-            elif not rows and test_set.is_labelled:
-                names = " and ".join(system.name for system in both)
-                problems.append(f"{test_set.name}: {names} have no labelled row in common")
-            if not rows:
-                continue
-            ids = frozenset(example.id for example in rows)
-            board = boards.setdefault(ids, Board(test_set.name, num_resamples=num_resamples))
-            for system in both:
-                if system.name not in board.systems:
-                    measured, problem = _measure(system, rows)
-                    problems += [f"{test_set.name}: {problem}"] * bool(problem)
-                    board.add(system.name, measured)
-            pairs.append(board.pair(*(system.name for system in both)))
+            board = Board(test_set.name, num_resamples=num_resamples)
+            if rows:
+                board = boards.setdefault(frozenset(example.id for example in rows), board)
+                for system in both:
+                    if system.name not in board.systems:
+                        measured, problem = _measure(system, rows)
+                        problems += [f"{test_set.name}: {problem}"] * bool(problem)
+                        board.add(system.name, measured)
+            else:
+                for name, measured in zip(names, _measure_responses(test_set, both), strict=False):
+                    board.add(name, measured)
+            if board.systems:
+                pairs.append(board.pair(*names))
+            elif test_set.is_labelled:
+                problems.append(f"{test_set.name}: {' and '.join(names)} have no labelled row in common")
     correct_p_values(pairs)
     return pairs, problems
 
 
-def _compare_responses(test_set: TestSet, first: System, second: System, num_resamples: int) -> Pair | None:
-    """Compares what was measured of each response on the rows that both systems have; None without such rows."""
-    tables = [system.measured for system in (first, second)]
+def _measure_responses(test_set: TestSet, systems: Sequence[System]) -> list[Evaluation]:
+    """Collects what was measured of each response on the rows that both systems have; empty without such rows."""
+    tables = [system.measured for system in systems]
     ids = [id_ for id_ in test_set.examples if all(id_ in table for table in tables)]
     columns: list[dict[str, Values]] = [{}, {}]
     kinds = kinds_of(response_measures())
@@ -98,18 +98,15 @@ def _compare_responses(test_set: TestSet, first: System, second: System, num_res
             for column, row in zip(columns, values, strict=True):
                 column[name] = np.where(shared, row, np.nan)
     if not columns[0]:
-        return None
+        return []
     groups = Groups.of(test_set.examples[id_].group for id_ in ids)
-    board = Board(test_set.name, num_resamples=num_resamples)
-    for system, each in zip((first, second), columns, strict=True):
-        board.add(system.name, Evaluation(groups=groups, statistic=defined_means(groups, each), kinds=kinds))
-    return board.pair(first.name, second.name)
+    return [Evaluation(groups=groups, statistic=defined_means(groups, each), kinds=kinds) for each in columns]
 
 
 def _measure(system: System, rows: Sequence[Example]) -> tuple[Evaluation, str]:
     """Measures a system's labels and, where it marks any, its spans; also returns why it has no span metrics."""
     predictions = {example.id: system.predictions[example.id] for example in rows}
-    labels = evaluate_labels(join_outcomes(rows, predictions))
+    labels = evaluate_labels(system.join(rows))
     statistics, names, problem = [labels.statistic], list(LABELS), ""
     if all(example.spans is not None for example in rows) and any(one.spans for one in predictions.values()):
         try:
@@ -126,7 +123,6 @@ def _measure(system: System, rows: Sequence[Example]) -> tuple[Evaluation, str]:
 
 
 MISSING = "–"
-ConfusionMatrix = NDArray[np.int64]  # gold (faithful, hallucinated) x called (faithful, hallucinated, unparsed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +132,14 @@ class ComparedSet:
     Args:
         systems: The compared systems, the best first.
         facts: The fields that rows can be grouped by: for each field the values by row id.
-        confusions: By system, on all rows that it has judged.
+        outcomes: By system, on all rows that it has judged; without a system that has judged none.
     """
 
     test_set: TestSet
     systems: Sequence[System]
     facts: Mapping[str, Mapping[str, str]]
     slices: Sequence[Slice]
-    confusions: Mapping[str, ConfusionMatrix]
+    outcomes: Mapping[str, Outcomes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,11 +174,12 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
     problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
     test_sets = [one for one in read_test_sets(runs) if one.systems or one.problems]
     problems += [f"{one.name}: {problem}" for one in test_sets for problem in one.problems]
-    sets = []
+    sets, metrics = [], group_metrics(runs)
     for test_set in test_sets:
         if not test_set.systems:
             continue
-        best = _best_first(test_set)
+        of_runs = metrics.get(f"test/{test_set.name}", {})
+        best = _best_first(test_set, {run.name: of_runs.get(place, {}) for place, run in enumerate(runs)})
         if len(best) > num_compared:
             left_out = len(best) - num_compared
             problems.append(f"{test_set.name}: the best {num_compared} of {len(best)} are compared, {left_out} are not")
@@ -192,7 +189,7 @@ def compare_runs(runs: Sequence[Run], *, num_compared: int = 20, num_resamples: 
     return Comparison(
         runs=runs,
         settings=find_different_settings(runs),
-        metrics=group_metrics(runs),
+        metrics=metrics,
         sets=sets,
         pairs=pairs,
         problems=[*problems, *unread, *unpaired],
@@ -230,40 +227,28 @@ def group_metrics(runs: Sequence[Run]) -> dict[str, dict[int, dict[str, Metric]]
 
 def _compare_on_set(test_set: TestSet, systems: Sequence[System], num_resamples: int) -> ComparedSet:
     facts = read_facts(test_set)
-    labelled = [system for system in systems if test_set.select_judged(system)]
+    judged = {system.name: (rows, system.join(rows)) for system in systems if (rows := test_set.select_judged(system))}
     return ComparedSet(
         test_set=test_set,
         systems=systems,
         facts=facts,
-        slices=measure_slices_by_system(test_set, labelled, facts, num_resamples=num_resamples) if labelled else [],
-        confusions={system.name: count_confusions(test_set, system) for system in labelled},
+        slices=measure_slices_by_system(test_set, judged, facts, num_resamples=num_resamples) if judged else [],
+        outcomes={name: outcomes for name, (_, outcomes) in judged.items()},
     )
 
 
-def count_confusions(test_set: TestSet, system: System) -> ConfusionMatrix:
-    """Counts gold labels against predicted ones on the rows that a system has judged."""
-    rows = test_set.select_judged(system)
-    outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
-    counts = np.bincount(outcomes.gold.astype(np.intp) * 3 + outcomes.called, minlength=6)
-    return counts.reshape(2, 3)
+def _best_first(test_set: TestSet, metrics: Mapping[str, Mapping[str, Metric]]) -> list[System]:
+    """Sorts systems by the first main metric that one of them has; systems without it come last.
 
-
-def _best_first(test_set: TestSet) -> list[System]:
-    """Sorts systems by the first main metric that one of them has; systems without it come last."""
-    metrics = [_test_metrics(system.run, test_set.name) for system in test_set.systems]
-    main = next((name for name in MAIN if any(name in of_system for of_system in metrics)), "")
+    Args:
+        metrics: Those of the test set by run.
+    """
+    known = {name for system in test_set.systems for name in metrics[system.run.name]}
+    main = next((name for name in MAIN if name in known), "")
     sign = 1 if is_lower_better(main) else -1
 
-    def key(item: tuple[System, Mapping[str, Metric]]) -> float:
-        return sign * item[1][main].value if main in item[1] else np.inf
+    def key(system: System) -> float:
+        found = metrics[system.run.name].get(main)
+        return np.inf if found is None else sign * found.value
 
-    return [system for system, _ in sorted(zip(test_set.systems, metrics, strict=True), key=key)]
-
-
-def _test_metrics(run: Run, test_set: str) -> dict[str, Metric]:
-    parts = {full: parts_of(full) for full in run.metrics}
-    return {
-        short: run.metrics[full]
-        for full, (split, dataset, short) in parts.items()
-        if split == "test" and data_name(run, dataset) == test_set
-    }
+    return sorted(test_set.systems, key=key)

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.page import describe_set
 from faithkit.pages.page_parts import (
     Fact,
@@ -102,11 +105,8 @@ def _sections(comparison: Comparison, max_rows: int) -> Iterator[Section]:
         yield "slices", "Slices", choices + _box("slices-table", "Slices") + note
     if comparison.sets:
         several = any(len(one.systems) > 1 for one in comparison.sets)
-        yield (
-            "browser",
-            f"Answers{', and where two runs disagree' if several else ''}",
-            _browser_markup(comparison, max_rows),
-        )
+        title = f"Answers{', and where two runs disagree' if several else ''}"
+        yield "browser", title, _browser_markup(comparison, max_rows)
 
 
 def _browser_markup(comparison: Comparison, max_rows: int) -> str:
@@ -140,8 +140,9 @@ def _figure(image: bytes, text: str) -> str:
 
 
 def _summary(comparison: Comparison) -> str:
-    counts = _count(len(comparison.runs), "run"), _count(len(comparison.sets), "test set")
-    summary = f'<p class="summary">{counts[0]}, and {counts[1]} with their predictions.</p>'
+    counts = {"run": len(comparison.runs), "test set": len(comparison.sets)}
+    shown = ", and ".join(f"{number:,} {name}{'' if number == 1 else 's'}" for name, number in counts.items())
+    summary = f'<p class="summary">{shown} with their predictions.</p>'
     if lines := [f"<li>{html.escape(line)}</li>" for line in conclusion_lines(comparison)]:
         summary += f'<ul class="note">{"".join(lines)}</ul>'
     items = [f"<li>{html.escape(escape_terminal(problem, 300))}</li>" for problem in comparison.problems]
@@ -150,10 +151,6 @@ def _summary(comparison: Comparison) -> str:
         return summary
     more = f"<details><summary>{len(rest):,} more</summary><ul>{''.join(rest)}</ul></details>" if rest else ""
     return f'{summary}<div class="problems"><h2>Not compared, or not read</h2><ul>{"".join(first)}</ul>{more}</div>'
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number:,} {name}{'' if number == 1 else 's'}"
 
 
 def _choices(*names: tuple[str, str]) -> str:
@@ -201,14 +198,8 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
     return {
         "settings": list(comparison.settings),
         "runs": [
-            [
-                run.name,
-                run.script,
-                str(run.state),
-                str(run.began or "–"),
-                *(values[n] for values in comparison.settings.values()),
-            ]
-            for n, run in enumerate(comparison.runs)
+            [run.name, run.script, str(run.state), str(run.began or "–"), *values]
+            for run, *values in zip(comparison.runs, *comparison.settings.values(), strict=True)
         ],
         "metrics": [_metrics_data(part, metrics, names) for part, metrics in comparison.metrics.items()],
         "sweeps": [_ranking_data(name, ranking) for name, _, ranking in _named_rankings(comparison.sweeps)],
@@ -221,7 +212,7 @@ def _table_data(comparison: Comparison) -> dict[str, Any]:
         "sliced": METRICS,
         "slices": [_slices_data(one) for one in comparison.sets if one.slices],
         "confusions": {
-            one.test_set.name: {name: counts.tolist() for name, counts in one.confusions.items()}
+            one.test_set.name: {name: _count_confusions(outcomes) for name, outcomes in one.outcomes.items()}
             for one in comparison.sets
         },
     }
@@ -272,8 +263,15 @@ def _pair_data(pair: Pair) -> dict[str, Any]:
     }
 
 
+def _count_confusions(outcomes: Outcomes) -> list[list[int]]:
+    """Counts gold labels (faithful, hallucinated) by called ones (faithful, hallucinated, unparsed)."""
+    counts = np.bincount(outcomes.gold.astype(np.intp) * 3 + outcomes.called, minlength=6)
+    found: list[list[int]] = counts.reshape(2, 3).tolist()
+    return found
+
+
 def _slices_data(one: ComparedSet) -> dict[str, Any]:
-    systems = [system.name for system in one.systems if system.name in one.confusions]
+    systems = list(one.outcomes)
     rows = [
         [
             title_of(part.field),

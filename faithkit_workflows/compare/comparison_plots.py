@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from faithkit.calibration.thresholds import reliability
-from faithkit.metrics.outcomes import Outcomes, join_outcomes
+from faithkit.metrics.outcomes import Outcomes
 from faithkit.pages.plotting import COLOURS, MARKERS, STYLE, legend_above, new_figure, percent_axis, plot_name
 from faithkit.runs.reading import Curve, read_curves
 from faithkit.runs.run import Run
@@ -130,14 +130,15 @@ def plot_reliability(compared: ComparedSet) -> bytes | None:
 def _plot_systems(
     compared: ComparedSet, draw_system: Callable[["Axes", int, str, Outcomes], None], title: str, x: str, y: str
 ) -> bytes | None:
-    """Plots shares of the systems with scores, one after the other; None if there are none."""
-    scored = _select_scored(compared)
+    """Plots shares of the first systems with scores for rows of both classes; None if there are none."""
+    has_both = {name: 0 < one.gold[one.scored].sum() < one.scored.sum() for name, one in compared.outcomes.items()}
+    scored = [(name, one) for name, one in compared.outcomes.items() if has_both[name]][:MAX_LINES]
     if not scored:
         return None
 
     def draw() -> "Figure":
         figure, axes = new_figure(6.4, 4.6)
-        for line, (name, outcomes) in enumerate(scored.items()):
+        for line, (name, outcomes) in enumerate(scored):
             draw_system(axes, line, name, outcomes)
         for axis, label in ((axes.xaxis, x), (axes.yaxis, y)):
             axis.set_major_formatter(percent_axis())
@@ -148,20 +149,6 @@ def _plot_systems(
         return figure
 
     return render_svg(draw)
-
-
-def _select_scored(compared: ComparedSet) -> dict[str, Outcomes]:
-    """Selects the first systems with scores for rows of both classes, with their outcomes."""
-    found: dict[str, Outcomes] = {}
-    for system in compared.systems:
-        rows = compared.test_set.select_judged(system)
-        if len(found) == MAX_LINES or not rows:
-            continue
-        outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
-        gold = outcomes.gold[outcomes.scored]
-        if 0 < gold.sum() < len(gold):
-            found[system.name] = outcomes
-    return found
 
 
 def _line_style(line: int) -> dict[str, Any]:

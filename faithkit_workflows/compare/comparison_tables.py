@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from faithkit.pages.page_tables import escape_terminal, format_metric, format_p, new_number_table, new_text_table
+from faithkit.pages.page_tables import (
+    escape_terminal,
+    format_metric,
+    format_p,
+    new_number_table,
+    new_text_table,
+    print_tables,
+)
 from faithkit.reports.write_reports import suggest_by_verdict
 from faithkit.runs.run import TRAIN
 from faithkit.scores.board import Pair
@@ -20,7 +27,7 @@ MAX_RUNS = 30  # of a table; the page has all
 MAX_SWEEP_ROWS = 15
 MAX_SETTINGS = 6
 MAX_METRICS = 3
-MAX_PAIRS = 10
+MAX_PAIRS = MAX_PROBLEMS = 10
 MAX_CHARACTERS = 60  # of a name or a setting
 # The most informative settings, by the last part of their keys, and the metrics of which the first few are shown.
 FIRST_SETTINGS = ("experiment", "name", "checkpoint", "predictions", "weights", "objective", "lr", "seed", "path")
@@ -30,26 +37,29 @@ SHOWN = (
 )
 
 
-def comparison_tables(comparison: Comparison, *, against: str | None = None) -> Iterator[Table]:
-    """Builds the tables of the terminal; the page has the rest.
+def print_comparison(comparison: Comparison, *, against: str | None = None) -> None:
+    """Prints the tables, the best runs of sweeps, the first problems, and the conclusions; the page has the rest.
 
     Args:
         against: A run; only the pairs with it are shown.
     """
-    for sweep in comparison.sweeps:
-        yield from ranking_tables(sweep)
-    yield _settings_table(comparison)
+    tables = [table for sweep in comparison.sweeps for table in ranking_tables(sweep)]
+    tables.append(_settings_table(comparison))
     for part, metrics in comparison.metrics.items():
         if part.count("/") == 1:
-            yield _metrics_table(part, metrics, comparison)
-    for name in dict.fromkeys(pair.test_set for pair in comparison.pairs):
-        pairs = [
-            pair
-            for pair in comparison.pairs
-            if pair.test_set == name and (against is None or against in (pair.first, pair.second))
-        ]
-        if pairs:
-            yield _pairs_table(name, pairs, len(comparison.pairs))
+            tables.append(_metrics_table(part, metrics, comparison))
+    by_set: dict[str, list[Pair]] = {}
+    for pair in comparison.pairs:
+        if against is None or against in (pair.first, pair.second):
+            by_set.setdefault(pair.test_set, []).append(pair)
+    tables += [_pairs_table(name, pairs, len(comparison.pairs)) for name, pairs in by_set.items()]
+    print_tables(*tables)
+    lines = [line for sweep in comparison.sweeps for line in sweep_lines(sweep)]
+    lines += [f"note: {escape_terminal(problem, 300)}" for problem in comparison.problems[:MAX_PROBLEMS]]
+    if (left_out := len(comparison.problems) - MAX_PROBLEMS) > 0:
+        lines.append(f"note: {left_out:,} more; the page has all")
+    for line in (*lines, *conclusion_lines(comparison, against=against)):
+        print(line)
 
 
 def ranking_tables(sweep: RankedSweep) -> Iterator[Table]:
@@ -85,13 +95,6 @@ def sweep_lines(sweep: RankedSweep) -> Iterator[str]:
 def best_run_command(sweep: RankedSweep, ranking: Ranking) -> str:
     """Formats the command that repeats the best run of a ranking."""
     return shlex.join(["faithkit", "train", *sweep.record.command(ranking.runs[0].job)])
-
-
-def problem_lines(problems: Sequence[str], limit: int = 10) -> Iterator[str]:
-    """Formats the first problems for the terminal."""
-    yield from (f"note: {escape_terminal(problem, 300)}" for problem in problems[:limit])
-    if len(problems) > limit:
-        yield f"note: {len(problems) - limit:,} more; the page has all"
 
 
 def _settings_table(comparison: Comparison) -> Table:

@@ -257,10 +257,5 @@ def describe_missing_rows(undecided: Sequence[Difference]) -> str:
     more = math.ceil(round(found.n * (max(by_width, by_groups) - 1), 6))
     if more <= 0:
         return f"a difference of {100 * wanted:.0f} points would probably be seen on these rows"
-    return f"label about {_round(more):,} more rows to see a difference of {100 * wanted:.0f} points"
-
-
-def _round(number: int) -> int:
-    """Rounds up to two digits."""
-    unit = 10 ** max(0, len(str(number)) - 2)
-    return math.ceil(number / unit) * unit
+    unit = 10 ** max(0, len(str(more)) - 2)  # rounded up to two digits
+    return f"label about {math.ceil(more / unit) * unit:,} more rows to see a difference of {100 * wanted:.0f} points"

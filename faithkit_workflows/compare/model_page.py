@@ -44,17 +44,16 @@ from faithkit_workflows.tables.scored_rows import write_table
 PAGE, REPORT, ANSWERS, TO_LABEL = "compare.html", "compare.json", "answers.jsonl", "label_first.csv"
 PLAIN = re.compile(r"[\w./:@+-]+")  # a name that needs no quotes in a list
 MAX_ROWS = 20_000  # on the page
-SHOWN = titles_of((MACRO_F1, "auroc", "precision", "recall"))
-SHOWN |= {FALSE_ALARMS: "false alarms"}
+SHOWN = titles_of((MACRO_F1, "auroc", "precision", "recall")) | {FALSE_ALARMS: "false alarms"}
 COSTS = {
-    **{"seconds": "seconds", "cpu_seconds": "CPU seconds", "loading_seconds": "loading, s"},
-    **{
-        FROM_CACHE: "from the cache",
-        "requests": "requests",
-        "tokens_read": "tokens read",
-        "tokens_written": "written",
-        "dollars": "dollars",
-    },
+    "seconds": "seconds",
+    "cpu_seconds": "CPU seconds",
+    "loading_seconds": "loading, s",
+    FROM_CACHE: "from the cache",
+    "requests": "requests",
+    "tokens_read": "tokens read",
+    "tokens_written": "written",
+    "dollars": "dollars",
 }
 INTERVALS = "95% intervals over groups, or rows of fewer than five"
 SECONDS_LINE = "seconds: for 100 rows, after the first"
@@ -71,8 +70,7 @@ def write_comparison(folder: Path, found: ModelComparison, config: Mapping[str, 
         found.notes.append(f"{TO_LABEL} was written before and may have labels: it is kept. Delete it for a new one.")
     elif found.to_label:
         write_table(folder / TO_LABEL, [_to_label(row) for row in found.to_label], ",")
-    facts = {"config": config, "environment": environment()}
-    write_json(folder / REPORT, _to_dict(found) | facts)
+    write_json(folder / REPORT, _to_dict(found) | {"config": config, "environment": environment()})
     write_jsonl(folder / ANSWERS, _verdicts(found))
     _write_page(folder / PAGE, found)
 
@@ -123,13 +121,8 @@ def pairs_table(accuracy: Accuracy) -> Table:
         one, mcnemar = pair.differences[accuracy.metric], pair.mcnemar
         assert mcnemar is not None, "rows have labels"
         alone = f"{mcnemar.first_alone:,} / {mcnemar.second_alone:,}"
-        figures = [
-            format_percent(one.metric),
-            format_p(pair.corrected[accuracy.metric]),
-            alone,
-            format_p(mcnemar.corrected),
-        ]
-        rows.append([pair.first, pair.second, *figures])
+        p_values = format_p(pair.corrected[accuracy.metric]), format_p(mcnemar.corrected)
+        rows.append([pair.first, pair.second, format_percent(one.metric), p_values[0], alone, p_values[1]])
     heads = (f"{TITLES[accuracy.metric]}, difference", "p (Holm)", "right alone", "McNemar's p (Holm)")
     lines = ["first minus second, paired bootstrap over groups", "right alone: rows on which only one of them is right"]
     return new_number_table("Every two models", ("first", "second"), heads, rows, caption=lines)
@@ -238,7 +231,7 @@ def _write_page(path: Path, found: ModelComparison) -> None:
         styles=("style.css", "sections.css", "page.css", "report.css"),
         scripts=("answer.js", "tips.js", "filters.js", "report_ready.js"),
         blocks={"sets": [describe_set("rows", names, [fact], noun="model")], **answer_blocks(0, rows, [fact])},
-        summary="".join(_paragraph(line, "summary") for line in found.lines),
+        summary=_notes(found.lines, "summary"),
         **fill_sections(_sections(found, rows)),
     )
 
@@ -251,11 +244,8 @@ def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]])
     tables = [share_table(found), agreement_table(found)]
     yield "agreement", "Verdicts and agreement", "".join(map(table_section, tables))
     if found.to_label:
-        yield (
-            "label",
-            "Label first",
-            _notes([f"{TO_LABEL} in this folder has rows on which models disagree.", LABEL_HINT]),
-        )
+        lines = [f"{TO_LABEL} in this folder has rows on which models disagree.", LABEL_HINT]
+        yield "label", "Label first", _notes(lines)
     yield "cost", "Time and cost", table_section(cost_table(found.asked))
     if found.notes:
         yield "left-out", "What was not compared", _notes(found.notes)
@@ -263,9 +253,5 @@ def _sections(found: ModelComparison, rows: Sequence[tuple[Example, Any, bool]])
     yield "browser", "Answers, and where two models disagree", fill_part("browser.html", chosen=legend)
 
 
-def _notes(lines: Iterable[str]) -> str:
-    return "".join(_paragraph(line, "note") for line in lines)
-
-
-def _paragraph(line: str, style: str) -> str:
-    return f'<p class="{style}">{html.escape(escape_terminal(line))}</p>\n'
+def _notes(lines: Iterable[str], style: str = "note") -> str:
+    return "".join(f'<p class="{style}">{html.escape(escape_terminal(line))}</p>\n' for line in lines)

@@ -142,14 +142,16 @@ def _rank(monitor: str, is_lower_better: bool, runs: Sequence[RankedRun]) -> Ran
     def order(one: RankedRun | RankedRow) -> float:
         return sign * (one.chosen.metric if isinstance(one, RankedRun) else one.validation).value
 
-    has_seeds = len({tuple(_without_seed(one.settings).items()) for one in runs}) < len(runs)
+    def key(one: RankedRun, left_out: str) -> tuple[tuple[str, str], ...]:
+        return tuple((name, value) for name, value in one.settings.items() if name != left_out)
+
+    left_out = SEED if len({key(one, SEED) for one in runs}) < len(runs) else ""
     by_settings: dict[tuple[tuple[str, str], ...], list[RankedRun]] = {}
     for one in sorted(runs, key=order):
-        settings = _without_seed(one.settings) if has_seeds else one.settings
-        by_settings.setdefault(tuple(settings.items()), []).append(one)
+        by_settings.setdefault(key(one, left_out), []).append(one)
     names = {one.test[0] for one in runs if one.test is not None}
     test_name = names.pop() if len(names) == 1 else None
-    rows = sorted((_row(dict(key), of_row, test_name) for key, of_row in by_settings.items()), key=order)
+    rows = sorted((_row(dict(settings), of_row, test_name) for settings, of_row in by_settings.items()), key=order)
     return Ranking(monitor=monitor, is_lower_better=is_lower_better, test_name=test_name, rows=rows)
 
 
@@ -163,10 +165,6 @@ def _row(settings: Mapping[str, str], runs: Sequence[RankedRun], test_name: str 
         if test_name and len(tests) == len(runs):
             test = average_runs([one.value for one in tests], kind=kind_of(test_name))
     return RankedRow(settings=settings, runs=runs, validation=validation, test=test)
-
-
-def _without_seed(settings: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in settings.items() if key != SEED}
 
 
 def _notes(record: SweepRecord, rankings: Sequence[Ranking]) -> list[str]:

@@ -11,7 +11,7 @@ from faithkit.embedded_name import data_path, display_name
 from faithkit.errors import UserError
 from faithkit.files.jsonl import read_jsonl, read_strict_json
 from faithkit.metrics.classification import measure_slices
-from faithkit.metrics.outcomes import join_outcomes
+from faithkit.metrics.outcomes import Outcomes, join_outcomes
 from faithkit.pages.page_parts import gold_label
 from faithkit.provenance.predicted_rows import FACTS, UNKNOWN_SPLIT, USER_SOURCES, PredictedRow, read_predicted_rows
 from faithkit.records import HALLUCINATED, Example, Prediction
@@ -35,6 +35,10 @@ class System:
     run: Run
     predictions: Mapping[str, Prediction]
     measured: Mapping[str, Mapping[str, float]]
+
+    def join(self, rows: Sequence[Example]) -> Outcomes:
+        """Joins labelled rows with the predictions of these."""
+        return join_outcomes(rows, {row.id: self.predictions[row.id] for row in rows})
 
 
 @dataclass(slots=True)
@@ -65,9 +69,9 @@ class TestSet:
         rows = []
         for id_, example in self.examples.items():
             predictions = [system.predictions.get(id_) for system in systems]
-            has_labels = all(one is not None and one.label is not None for one in predictions)
-            if gold_label(example) is not None and has_labels:
-                rows.append(example if example.label is not None else replace(example, label=gold_label(example)))
+            gold = gold_label(example)
+            if gold is not None and all(one is not None and one.label is not None for one in predictions):
+                rows.append(example if example.label is not None else replace(example, label=gold))
         return rows
 
 
@@ -75,7 +79,7 @@ def read_test_sets(runs: Iterable[Run]) -> list[TestSet]:
     """Reads the predictions of all runs and joins them by test set; messages are in `problems`."""
     found: dict[str, TestSet] = {}
     for run in runs:
-        files = [(data_name(run, dataset_of(path, stem)), stem, path) for stem, path in run.predictions.items()]
+        files = [(data_name(run, _dataset_of(path, stem)), stem, path) for stem, path in run.predictions.items()]
         names = [name for name, _, _ in files]
         for name, stem, path in files:
             test_set = found.setdefault(name, TestSet(name))
@@ -107,7 +111,7 @@ def data_name(run: Run, dataset: str) -> str:
     return display_name(dataset, data_path(block)) if isinstance(block, Mapping) else dataset
 
 
-def dataset_of(path: Path, default: str) -> str:
+def _dataset_of(path: Path, default: str) -> str:
     """Reads the name of the test set from the record next to a predictions file, if there is one."""
     try:
         found = read_strict_json(path.with_suffix(".origin.json"), hint="")["rows"]["dataset"]
@@ -298,18 +302,20 @@ def sort_values(values: Mapping[str, str]) -> list[str]:
 
 def measure_slices_by_system(
     test_set: TestSet,
-    systems: Sequence[System],
+    judged: Mapping[str, tuple[Sequence[Example], Outcomes]],
     facts: Mapping[str, Mapping[str, str]],
     *,
-    num_resamples: int = 1000,
+    num_resamples: int,
 ) -> list[Slice]:
-    """Computes each system's metrics on each slice of the rows that it has judged."""
+    """Computes each system's metrics on each slice of the rows that it has judged.
+
+    Args:
+        judged: By system the rows that it has judged, and what it makes of them.
+    """
     measured = {}
-    for system in systems:
-        if rows := test_set.select_judged(system):
-            outcomes = join_outcomes(rows, {example.id: system.predictions[example.id] for example in rows})
-            fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
-            measured[system.name] = measure_slices(outcomes, fields, METRICS, num_resamples=num_resamples)
+    for system, (rows, outcomes) in judged.items():
+        fields = {name: [values.get(example.id, "") for example in rows] for name, values in facts.items()}
+        measured[system] = measure_slices(outcomes, fields, METRICS, num_resamples=num_resamples)
     golds = {example.id: example.label for example in test_set.select_judged()}
     found = []
     for name, values in facts.items():
@@ -317,6 +323,6 @@ def measure_slices_by_system(
             rows_of = [golds[id_] for id_, of_row in values.items() if of_row == value and id_ in golds]
             if rows_of:
                 share = sum(label == HALLUCINATED for label in rows_of) / len(rows_of)
-                metrics = {system.name: measured.get(system.name, {}).get((name, value), {}) for system in systems}
+                metrics = {system: of_slices.get((name, value), {}) for system, of_slices in measured.items()}
                 found.append(Slice(name, value, len(rows_of), share, metrics))
     return found

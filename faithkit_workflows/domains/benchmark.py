@@ -23,9 +23,8 @@ from faithkit.statistics.metric import Metric
 from faithkit.weights.used_model import UsedModel, describe_model
 from faithkit_workflows.answering.write_answers import predict_and_write, read_provenance, write_given
 from faithkit_workflows.detectors.configured import load_configured
+from faithkit_workflows.domains.baselines import DomainBaselines, Features, measure_response_only
 from faithkit_workflows.domains.domain_rows import Rows, read_all_domains
-from faithkit_workflows.domains.features import Features, measure_response_only
-from faithkit_workflows.domains.leave_one_out import DomainBaselines
 from faithkit_workflows.domains.report import DomainTest, report_domains
 from faithkit_workflows.settings.benchmark_blocks import DEV
 
@@ -73,8 +72,8 @@ def run_domains(run: RunFolder, config: Mapping[str, Any]) -> EvaluationResult:
         without_leaked |= {f"{name}/{metric}": value for metric, value in found.items()}
         test_sets[name] = origin.to_dict() | {"baselines": {one.key: one.facts for one in fitted}}
     notes += find_nli_leaks(baselines, tested)
-    title, num_examples = f"test/{NAME} ({part})", config["num_examples"]
-    report = report_domains(tests, title=title, num_resamples=num_resamples, num_examples=num_examples)
+    options = {"num_resamples": num_resamples, "num_examples": config["num_examples"]}
+    report = report_domains(tests, title=f"test/{NAME} ({part})", **options)
     since = count_test_accesses()
     accesses = {name: {"before": rows.domain.test_accesses, "held": since[name]} for name, rows in domains.items()}
     metrics = full_names("test", NAME, {**report.metrics, **without_leaked})

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from data_modules.reading.dataset import read_examples
 from data_modules.reading.files import EMBEDDED
 from data_modules.reading.rows import ReadReport
 from data_modules.splits import divide_groups
-from faithkit.errors import UserError, choice_hint
+from faithkit.errors import UserError
 from faithkit.provenance.row_keys import group_hash
 from faithkit.records import Example
 from faithkit_workflows.settings.benchmark_blocks import ALL, DEV, HELD, JOINED, DomainOptions
@@ -34,12 +34,7 @@ class Domain(DomainOptions):
 
     name: str
     sources: Sequence[Mapping[str, Any]]  # type: ignore[assignment]  # plain, as in the configuration
-    related_domains: frozenset[str] = field(default=frozenset())
-
-    def shares_with(self, other: "Domain") -> bool:
-        """Reports whether two domains have a text, corpus or author in common."""
-        kinds = ("texts", "corpora", "authors")
-        return any(set(getattr(self, kind)) & set(getattr(other, kind)) for kind in kinds)
+    related_domains: frozenset[str] = frozenset()
 
 
 def read_domains(blocks: Mapping[str, Mapping[str, Any]], only: Sequence[str] | None = None) -> dict[str, Domain]:
@@ -47,21 +42,19 @@ def read_domains(blocks: Mapping[str, Mapping[str, Any]], only: Sequence[str] | 
 
     Args:
         only: The names of those to read; None for all.
-
-    Raises:
-        UserError: `only` names no domain.
     """
-    if only is not None and (unknown := [name for name in only if name not in blocks]):
-        hint = choice_hint(unknown[0], tuple(blocks))
-        raise UserError(f"benchmark.only names no domain: {unknown[0]!r}", hint=hint)
     chosen = {name: Domain(name=name, **block) for name, block in blocks.items() if only is None or name in only}
-    return {
-        name: replace(
-            domain,
-            related_domains=frozenset({name} | {n for n, other in chosen.items() if domain.shares_with(other)}),
-        )
-        for name, domain in chosen.items()
-    }
+
+    def related(domain: Domain) -> frozenset[str]:
+        kinds = ("texts", "corpora", "authors")
+        others = {
+            name
+            for name, other in chosen.items()
+            if any(set(getattr(domain, kind)) & set(getattr(other, kind)) for kind in kinds)
+        }
+        return frozenset({domain.name} | others)
+
+    return {name: replace(domain, related_domains=related(domain)) for name, domain in chosen.items()}
 
 
 @dataclass(frozen=True, slots=True)

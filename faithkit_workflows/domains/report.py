@@ -69,98 +69,73 @@ class DomainTest:
 
 
 @dataclass(frozen=True, slots=True)
-class ScoredDomain:
-    """A domain's metrics by system, and the resamples that paired differences are computed from.
+class Scores:
+    """The figures of a domain, or of the mean over domains.
 
     Args:
-        coverage: The model's accuracy on its most confident rows; empty where it gives no probabilities.
+        metrics: By system, then metric.
         differences: The model's AUROC minus each baseline's, by the baseline's key.
     """
 
-    test: DomainTest
-    metrics: dict[str, dict[str, Metric]]
-    coverage: dict[str, Metric]
-    draws: dict[str, Resamples]
-    differences: dict[str, Difference]
+    metrics: Mapping[str, Mapping[str, Metric]]
+    differences: Mapping[str, Difference]
+
+    def name_metrics(self, domain: str, coverage: Mapping[str, Metric]) -> Iterator[tuple[str, Metric]]:
+        """Names all metrics, such as `wow/auroc`, `wow/overlap_auroc` and `wow/difference/overlap_auroc`."""
+        of_model = {**self.metrics.get(MODEL, {}), **coverage}
+        yield from ((f"{domain}/{name}", metric) for name, metric in of_model.items())
+        for key, metrics in self.metrics.items():
+            if key != MODEL:
+                yield from ((f"{domain}/{key}_{name}", metrics[name]) for name in SHOWN if name in metrics)
+        for key, difference in self.differences.items():
+            found = difference.to_metrics(f"{key}_{RANKING}")
+            yield from ((f"{domain}/{name}", metric) for name, metric in found.items())
 
 
 @dataclass(frozen=True, slots=True)
-class DomainScores:
-    """The scored domains with the means over those that are not extra.
+class ScoredDomain:
+    """A domain with its figures.
 
     Args:
-        means: By system, then metric.
-        mean_differences: By the baseline's key.
+        coverage: The model's accuracy on its most confident rows; empty where it gives no probabilities.
+        board: Has the resamples, for means over domains.
     """
 
-    domains: Sequence[ScoredDomain]
-    means: Mapping[str, Mapping[str, Metric]]
-    mean_differences: Mapping[str, Difference]
-
-    def to_metrics(self) -> dict[str, Metric]:
-        """Lists all metrics by name, such as `wow/auroc`, `wow/difference/overlap_auroc` and `mean/auroc`."""
-        metrics: dict[str, Metric] = {}
-        for domain in self.domains:
-            name = domain.test.name
-            of_model = domain.metrics[MODEL] | domain.coverage
-            metrics |= {f"{name}/{metric}": value for metric, value in of_model.items()}
-            for key, of_baseline in domain.metrics.items():
-                if key != MODEL:
-                    metrics |= {f"{name}/{key}_{one}": of_baseline[one] for one in SHOWN if one in of_baseline}
-            metrics |= _difference_metrics(name, domain.differences)
-            for kind, metric in domain.test.response_only.items():
-                metrics[f"{name}/without_knowledge/{kind.replace(',', '').replace(' ', '_')}_{RANKING}"] = metric
-        for key, of_system in self.means.items():
-            prefix = "" if key == MODEL else f"{key}_"
-            metrics |= {f"{MEAN}/{prefix}{metric}": value for metric, value in of_system.items()}
-        return metrics | _difference_metrics(MEAN, self.mean_differences)
+    test: DomainTest
+    scores: Scores
+    coverage: Mapping[str, Metric]
+    board: Board
 
 
-def _difference_metrics(domain: str, differences: Mapping[str, Difference]) -> dict[str, Metric]:
-    return {
-        f"{domain}/{name}": metric
-        for key, difference in differences.items()
-        for name, metric in difference.to_metrics(f"{key}_{RANKING}").items()
-    }
-
-
-def score_domains(tests: Sequence[DomainTest], *, num_resamples: int = 1000) -> DomainScores:
-    """Scores every domain and averages over those that are not extra."""
-    # Each domain has its seed, so that the resamples of two domains are independent.
-    scored = [_score_domain(test, seed, num_resamples) for seed, test in enumerate(tests)]
-    counted = [domain for domain in scored if not domain.test.extra]
-    systems = [key for key in (counted[0].draws if counted else ()) if all(key in one.draws for one in counted)]
-    draws = {key: [domain.draws[key] for domain in counted] for key in systems}
-    means = {
-        key: {name: mean.metric for name in SHOWN if (mean := average_domains(of_system, name)) is not None}
-        for key, of_system in draws.items()
-    }
-    differences = {
-        key: difference
-        for key, of_system in draws.items()
-        if key != MODEL and (difference := average_domains(draws[MODEL], RANKING, minus=of_system)) is not None
-    }
-    return DomainScores(scored, means, differences)
-
-
-def _score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDomain:
-    board = Board(test.name, num_resamples=num_resamples, seed=seed)
-    model = join_outcomes(test.examples, test.predictions)
+def score_domain(test: DomainTest, seed: int, num_resamples: int) -> ScoredDomain:
+    """Scores a model and its baselines on a domain."""
+    options = {"num_resamples": num_resamples, "seed": seed}
+    board, model = Board(test.name, **options), join_outcomes(test.examples, test.predictions)
     board.add(MODEL, evaluate_labels(model))
     for one in test.baselines:
         board.add(one.key, evaluate_labels(join_outcomes(test.examples, one.predictions)))
-    differences = {
-        one.key: difference
-        for one in test.baselines
-        if (difference := board.subtract(MODEL, one.key, [RANKING]).get(RANKING)) is not None
-    }
-    return ScoredDomain(
-        test=test,
-        metrics={key: board.metrics(key) for key in board.systems},
-        coverage=measure_coverage(model, num_resamples=num_resamples, seed=seed),
-        draws={key: board.resamples(key) for key in board.systems},
-        differences=differences,
+    differences = {one.key: board.subtract(MODEL, one.key, [RANKING]).get(RANKING) for one in test.baselines}
+    scores = Scores(
+        {key: board.metrics(key) for key in board.systems},
+        {key: difference for key, difference in differences.items() if difference is not None},
     )
+    return ScoredDomain(test, scores, measure_coverage(model, **options), board)
+
+
+def score_mean(domains: Sequence[ScoredDomain]) -> Scores:
+    """Averages over the domains that are not extra."""
+    boards = [domain.board for domain in domains if not domain.test.extra]
+    systems = [key for key in (boards[0].systems if boards else ()) if all(key in one.systems for one in boards)]
+    draws = {key: [board.resamples(key) for board in boards] for key in systems}
+    means = {key: {name: average_domains(of_system, name) for name in SHOWN} for key, of_system in draws.items()}
+    metrics = {
+        key: {name: mean.metric for name, mean in of_system.items() if mean is not None}
+        for key, of_system in means.items()
+    }
+    differences = {
+        key: average_domains(draws[MODEL], RANKING, minus=of_system) for key, of_system in draws.items() if key != MODEL
+    }
+    return Scores(metrics, {key: difference for key, difference in differences.items() if difference is not None})
 
 
 def average_domains(
@@ -225,10 +200,20 @@ def report_domains(
     tests: Sequence[DomainTest], *, title: str, num_resamples: int = 1000, num_examples: int = 5
 ) -> Report:
     """Scores every domain and builds the report."""
-    scores = score_domains(tests, num_resamples=num_resamples)
-    tables = [_model_table(scores, title), _baselines_table(scores, title)]
-    if any(domain.coverage for domain in scores.domains):
-        tables.append(_coverage_table(scores, title))
+    # Each domain has its seed, so that the resamples of two domains are independent.
+    domains = [score_domain(test, seed, num_resamples) for seed, test in enumerate(tests)]
+    mean = score_mean(domains)
+    metrics: dict[str, Metric] = {}
+    for domain in domains:
+        metrics |= domain.scores.name_metrics(domain.test.name, domain.coverage)
+        for kind, metric in domain.test.response_only.items():
+            name = kind.replace(",", "").replace(" ", "_")
+            metrics[f"{domain.test.name}/without_knowledge/{name}_{RANKING}"] = metric
+    metrics |= mean.name_metrics(MEAN, {})
+    names = {baseline.key: baseline.name for test in tests for baseline in test.baselines}
+    tables = [_model_table(domains, mean, title), _baselines_table(domains, mean, names, title)]
+    if any(domain.coverage for domain in domains):
+        tables.append(_coverage_table(domains, title))
     if any(test.response_only for test in tests):
         tables.append(_response_only_table(tests, title))
     examples = [example for test in tests for example in test.examples]
@@ -238,10 +223,10 @@ def report_domains(
         tables.append(predictions_table(chosen, predictions, title="predictions to judge"))
     pairs = [(example, predictions[example.id]) for example in chosen]
     return Report(
-        metrics=scores.to_metrics(),
-        headline=(_headline_table(scores, title),),
+        metrics=metrics,
+        headline=(_headline_table(domains, mean, names, title),),
         tables=tuple(tables),
-        notes=tuple(_compare_with_best_baselines(scores.domains)),
+        notes=tuple(_compare_with_best_baselines(domains)),
         samples=tuple(build_sample(e, gold=e.label, label=p.label, score=p.score) for e, p in pairs),
     )
 
@@ -249,9 +234,9 @@ def report_domains(
 def _compare_with_best_baselines(domains: Sequence[ScoredDomain]) -> list[str]:
     """Counts the domains where the model is clearly above, or below, the best baseline."""
     best = {
-        domain.test.name: min(domain.differences.values(), key=lambda difference: difference.value)
+        domain.test.name: min(domain.scores.differences.values(), key=lambda difference: difference.value)
         for domain in domains
-        if domain.differences and not domain.test.extra
+        if domain.scores.differences and not domain.test.extra
     }
     if not best:
         return []
@@ -264,60 +249,53 @@ def _compare_with_best_baselines(domains: Sequence[ScoredDomain]) -> list[str]:
     return [f"against the best baseline of each domain: clearly above on {above}, clearly below on {below}"]
 
 
-def _headline_table(scores: DomainScores, title: str) -> Table:
+def _headline_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mapping[str, str], title: str) -> Table:
     """Shows the model's AUROC in each domain and the best baseline there; four columns fit 80 characters."""
-    names = {baseline.key: baseline.name for domain in scores.domains for baseline in domain.test.baselines}
-    rows = _rows_by_domain(
-        scores,
-        lambda domain: _best_baseline_cells(domain.metrics, domain.differences, names),
-        _best_baseline_cells(scores.means, scores.mean_differences, names),
-    )
+
+    def cells(scores: Scores) -> list[str]:
+        model, differences = format_percent(scores.metrics.get(MODEL, {}).get(RANKING)), scores.differences
+        if not differences:
+            return [model, "-", "-"]
+        key = min(differences, key=lambda key: differences[key].value)
+        best = format_percent(scores.metrics[key][RANKING], bounds=False)
+        return [model, f"{escape_terminal(names[key])} {best}", format_percent(differences[key].metric)]
+
+    rows = _rows_by_domain(domains, lambda domain: cells(domain.scores), cells(mean))
     line = (
         "95% intervals over groups, differences paired; baselines are fitted on other domains, the best is chosen on "
         "these rows"
     )
     title, heads = f"{title}: AUROC in percent", ("model", "best baseline", "model - baseline")
-    lines = _caption(line, scores.domains)
+    lines = _caption(line, domains)
     return new_number_table(title, "domain", heads, rows, caption=lines, no_wrap=["model", "model - baseline"])
 
 
 def _rows_by_domain(
-    scores: DomainScores, cells: Callable[[ScoredDomain], Sequence[str]], mean: Sequence[str]
+    domains: Sequence[ScoredDomain], cells: Callable[[ScoredDomain], Sequence[str]], mean: Sequence[str]
 ) -> Iterator[Sequence[str | Text] | None]:
     """Makes a row of each domain, extra ones last, and one of the mean."""
     for extra in (False, True):
-        for domain in scores.domains:
+        for domain in domains:
             if domain.test.extra == extra:
                 yield [domain.test.row_title, *cells(domain)]
         yield None
     yield [bold(MEAN), *mean]
 
 
-def _best_baseline_cells(
-    metrics: Mapping[str, Mapping[str, Metric]], differences: Mapping[str, Difference], names: Mapping[str, str]
-) -> list[str]:
-    model = format_percent(metrics.get(MODEL, {}).get(RANKING))
-    if not differences:
-        return [model, "-", "-"]
-    key = min(differences, key=lambda key: differences[key].value)
-    best = format_percent(metrics[key][RANKING], bounds=False)
-    return [model, f"{escape_terminal(names[key])} {best}", format_percent(differences[key].metric)]
-
-
-def _model_table(scores: DomainScores, title: str) -> Table:
+def _model_table(domains: Sequence[ScoredDomain], mean: Scores, title: str) -> Table:
     """Shows the model's metrics in each domain and in the mean, and how many rows it was trained on."""
+
+    def figures(scores: Scores) -> list[str]:
+        return [format_percent(scores.metrics.get(MODEL, {}).get(name)) for name in SHOWN]
 
     def cells(domain: ScoredDomain) -> list[str]:
         test = domain.test
-        groups = len({example.group for example in test.examples})
-        figures = (format_percent(domain.metrics[MODEL].get(name)) for name in SHOWN)
-        seen = "?" if test.seen is None else f"{test.seen.sum():,}"
-        return [f"{len(test.examples):,}", f"{groups:,}", *figures, seen]
+        seen, groups = "?" if test.seen is None else f"{test.seen.sum():,}", {one.group for one in test.examples}
+        return [f"{len(test.examples):,}", f"{len(groups):,}", *figures(domain.scores), seen]
 
-    means = scores.means.get(MODEL, {})
-    rows = _rows_by_domain(scores, cells, ["", "", *(format_percent(means.get(name)) for name in SHOWN), ""])
+    rows = _rows_by_domain(domains, cells, ["", "", *figures(mean), ""])
     line = "95% intervals over groups, of the mean over groups within each domain; seen: rows the model was trained on"
-    heads, lines = ["rows", "groups", *SHOWN.values(), "seen"], _caption(line, scores.domains)
+    heads, lines = ["rows", "groups", *SHOWN.values(), "seen"], _caption(line, domains)
     return new_number_table(f"{title}, percent", "domain", heads, rows, caption=lines, min_width=12)
 
 
@@ -326,42 +304,34 @@ def _caption(line: str, domains: Sequence[ScoredDomain]) -> list[str]:
     return [line, *["* extra domain, not in the mean"] * has_extra]
 
 
-def _baselines_table(scores: DomainScores, title: str) -> Table:
+def _baselines_table(domains: Sequence[ScoredDomain], mean: Scores, names: Mapping[str, str], title: str) -> Table:
     """Shows each baseline's AUROC and macro-F1 by domain, and the model's AUROC minus it."""
-    names = {baseline.key: baseline.name for domain in scores.domains for baseline in domain.test.baselines}
 
     def rows() -> Iterator[Sequence[str | Text] | None]:
-        for domain in scores.domains:
-            yield [bold(domain.test.title)]
-            for one in domain.test.baselines:
-                yield _baseline_cells(one.name, domain.metrics[one.key], domain.differences.get(one.key))
-            yield None
-        yield [bold(MEAN)]
-        for key, name in names.items():
-            if key in scores.means:
-                yield _baseline_cells(name, scores.means[key], scores.mean_differences.get(key))
+        for head, scores in [*((domain.test.title, domain.scores) for domain in domains), (MEAN, mean)]:
+            yield [bold(head)]
+            for key in (key for key in names if key in scores.metrics):
+                metrics, difference = scores.metrics[key], scores.differences.get(key)
+                values = [format_percent(metrics.get(RANKING)), format_percent(metrics.get("macro_f1"), bounds=False)]
+                tests = (format_percent(difference.metric), format_p(difference.p_value)) if difference else ("-", "-")
+                yield [f"  {escape_terminal(names[key])}", *values, *tests]
+            yield from [None] * (scores is not mean)
 
     lines = (
         f"{domain.test.title}: fitted on "
         + escape_terminal("; ".join(dict.fromkeys(one.fitted_on for one in domain.test.baselines)))
-        for domain in scores.domains
+        for domain in domains
         if domain.test.baselines
     )
     title, heads = f"{title}: AUROC minus each baseline's, percent", ("AUROC", "macro-F1", "model - baseline", "p")
     return new_number_table(title, "domain", heads, rows(), caption=lines, no_wrap=["p"], min_width=19)
 
 
-def _baseline_cells(name: str, metrics: Mapping[str, Metric], difference: Difference | None) -> list[str]:
-    values = [format_percent(metrics.get(RANKING)), format_percent(metrics.get("macro_f1"), bounds=False)]
-    compared = ["-", "-"] if difference is None else [format_percent(difference.metric), format_p(difference.p_value)]
-    return [f"  {escape_terminal(name)}", *values, *compared]
-
-
-def _coverage_table(scores: DomainScores, title: str) -> Table:
+def _coverage_table(domains: Sequence[ScoredDomain], title: str) -> Table:
     """Shows the model's accuracy on its most confident rows."""
     heads = {f"accuracy_at_{coverage}": f"{coverage}%" for coverage in COVERAGES}
     heads |= {"judged_at_90": "judged at 0.9", "accuracy_judged_at_90": "right of these"}
-    rows = ((one.test.row_title, one.coverage) for one in scores.domains if one.coverage)
+    rows = ((one.test.row_title, one.coverage) for one in domains if one.coverage)
     line = "accuracy over the most confident 100, 80, 50% (ties included), and over those of at least 0.9"
     title = f"{title}: where it may abstain, percent"
     return score_table(title, "domain", heads, rows, caption=[line])

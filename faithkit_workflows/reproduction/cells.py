@@ -23,8 +23,7 @@ WITHIN, ABOVE, BELOW, NOT_COMPARABLE = "within", "above", "below", "not comparab
 
 def scale_estimate(estimate: Estimate, factor: float) -> Estimate:
     """Converts an estimate to another unit, such as a share to percent."""
-    bounds = (None if bound is None else bound * factor for bound in (estimate.low, estimate.high))
-    low, high = bounds
+    low, high = (None if bound is None else bound * factor for bound in (estimate.low, estimate.high))
     return Estimate(value=estimate.value * factor, low=low, high=high, n=estimate.n)
 
 
@@ -67,24 +66,20 @@ class Metric:
     factor: float = 100.0
     otherwise: str = ""
     of_baseline: bool = False
-    exact: bool = False
 
     def read(self, folder: Path) -> Estimate | None:
         """Reads the metric; None if the run does not have it."""
         metrics = read_metrics(folder / "metrics.json")
-        names = [one for name in (self.name, self.otherwise) if name for one in (name, _of_embedded(name))]
+        names = [one for name in (self.name, self.otherwise) if name for one in _name_embedded(name)]
         found = next((metrics[name] for name in names if name in metrics), None)
-        if found is None:
-            return None
-        return scale_estimate(Estimate(**found), self.factor)
+        return None if found is None else scale_estimate(Estimate(**found), self.factor)
 
     def read_unparsed(self, folder: Path) -> float:
         """Reads the share of replies without a verdict among the metric's rows; 0 if the run does not count them."""
         metrics = read_metrics(folder / "metrics.json")
         parts = self.name.split("/")
         for number in range(len(parts) - 1, 1, -1):  # of its part of the data, or of the whole test set
-            name = "/".join([*parts[:number], "unparsed_rate"])
-            for one in (name, _of_embedded(name)):
+            for one in _name_embedded("/".join([*parts[:number], "unparsed_rate"])):
                 if one in metrics and not self.of_baseline:
                     return float(metrics[one]["value"])
         return 0.0
@@ -103,24 +98,23 @@ class HumanScore(Metric):
         return ""
 
 
-def _of_embedded(name: str) -> str:
-    split, dataset, rest = name.split("/", 2)
-    return f"{split}/embedded-{dataset}/{rest}"
+def _name_embedded(name: str) -> tuple[str, str]:
+    """Returns a metric's name, and its name with the embedded corpus."""
+    split, _, rest = name.partition("/")
+    return name, f"{split}/embedded-{rest}"
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A number of corpus.json."""
+    """A number of corpus.json; it has no interval, and needs the whole corpus."""
 
     step: str
     path: tuple[str | int, ...]
-    factor: float = 1.0
-    exact: bool = True
 
     def read(self, folder: Path) -> Estimate | None:
         """Reads the number; None if the corpus does not have it."""
         value = _read_corpus(folder, self.path)
-        return None if value is None else Estimate(value=value * self.factor)
+        return None if value is None else Estimate(value=float(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +131,6 @@ class Share:
     path: tuple[str | int, ...]
     part: str
     of: str = ""
-    exact: bool = False
 
     def read(self, folder: Path) -> Estimate | None:
         """Reads the share; None if nothing was counted."""
@@ -164,7 +157,6 @@ class Difference:
 
     metric: Metric
     before: str
-    exact: bool = False
 
     @property
     def step(self) -> str:
@@ -203,7 +195,7 @@ def _read_corpus(folder: Path, path: Sequence[str | int]) -> Any:
     return values
 
 
-Result = Metric | Count | Share | Difference  # an `exact` one has no interval, and needs the whole corpus
+Result = Metric | Count | Share | Difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,9 +268,3 @@ class Table:
         """Lists the steps with results in cells."""
         results = [cell.result for cell in self.cells if cell.result is not None]
         return list(dict.fromkeys(name for one in results for name in (one.step, getattr(one, "before", "")) if name))
-
-    def name_systems(self) -> dict[str, str]:
-        """Lists the steps of the systems, by the name of the system or of its replacement."""
-        stand_ins = {step.name: step.stand_in for step in self.steps}
-        results = [(cell.row, cell.result) for cell in self.cells if isinstance(cell.result, Metric)]
-        return {stand_ins[one.step] or row.partition(";")[0]: one.step for row, one in results}

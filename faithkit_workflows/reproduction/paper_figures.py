@@ -63,26 +63,19 @@ class Figure:
         return Path(shutil.copyfile(plot, path)) if plot.exists() else None
 
 
-def draw_recalls(figure: Figure, place: Place, path: Path) -> Path | None:
-    """Draws RAGTruth's Figure 4 from the detectors of its Table 6."""
-    recalls = {system: read_recalls(place.folder(step)) for system, step in figure.systems.items()}
-    return plot_recalls({system: found for system, found in recalls.items() if found}, path)
-
-
 def read_recalls(folder: Path) -> dict[str, Estimate]:
     """Reads the recall of each type from the metrics of a detector; empty if it did not run or marks no types."""
     path = folder / "metrics.json"
     metrics = read_metrics(path) if path.exists() else {}
     names = {name.split("/")[-2]: name for name in metrics if name.endswith("/char_recall") and "/type/" in name}
-    return {kind: Estimate(**metrics[names[kind]]) for kind in sorted(names, key=_order_of_type)}
+    ordered = sorted(names, key=lambda name: (TYPES.index(name) if name in TYPES else len(TYPES), name))
+    return {kind: Estimate(**metrics[names[kind]]) for kind in ordered}
 
 
-def _order_of_type(name: str) -> tuple[int, str]:
-    return (TYPES.index(name) if name in TYPES else len(TYPES), name)
-
-
-def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], path: Path) -> Path | None:
-    """Plots the recall of each type as bars with intervals, one colour for each system."""
+def draw_recalls(figure: Figure, place: Place, path: Path) -> Path | None:
+    """Draws the recall of each type as bars with intervals, one colour for each system."""
+    of_all = {system: read_recalls(place.folder(step)) for system, step in figure.systems.items()}
+    recalls = {system: found for system, found in of_all.items() if found}
     if not recalls:
         return None
     from matplotlib import rc_context
@@ -90,49 +83,21 @@ def plot_recalls(recalls: Mapping[str, Mapping[str, Estimate]], path: Path) -> P
     kinds = list(dict.fromkeys(kind for found in recalls.values() for kind in found))
     width = 0.8 / len(recalls)
     with rc_context(STYLE):
-        figure, axes = new_figure(7, 3.6)
-        for place, (system, found) in enumerate(recalls.items()):
-            shown = [(kinds.index(kind), estimate) for kind, estimate in found.items()]
-            middles = [at + (place - (len(recalls) - 1) / 2) * width for at, _ in shown]
-            values = [estimate.value for _, estimate in shown]
-            below = [one.value - (one.value if one.low is None else one.low) for _, one in shown]
-            above = [(one.value if one.high is None else one.high) - one.value for _, one in shown]
-            colour = COLOURS[place % len(COLOURS)]
+        shown, axes = new_figure(7, 3.6)
+        for number, (system, found) in enumerate(recalls.items()):
+            estimates = list(found.values())
+            middles = [kinds.index(kind) + (number - (len(recalls) - 1) / 2) * width for kind in found]
+            values = [one.value for one in estimates]
+            below = [one.value - (one.value if one.low is None else one.low) for one in estimates]
+            above = [(one.value if one.high is None else one.high) - one.value for one in estimates]
+            colour = COLOURS[number % len(COLOURS)]
             axes.bar(middles, values, width * 0.92, color=colour, label=plot_name(system))
             axes.errorbar(middles, values, yerr=[below, above], fmt="none", ecolor="#444444", capsize=2.5)
         axes.set_xticks(range(len(kinds)), [plot_name(kind.replace("_", " ")) for kind in kinds])
         axes.set_ylim(0, 1)
         axes.yaxis.set_major_formatter(percent_axis())
         legend_above(axes, "Recall of hallucinated characters by type")
-        return save_figure(figure, path)
-
-
-def draw_topic_sources(figure: Figure, place: Place, path: Path) -> Path | None:
-    """Draws the sources of the topics of DiaHalu's dialogues."""
-    return plot_topics({"DiaHalu's dialogues": Counter(_read_facts(place, "diahalu", "topic_source").values())}, path)
-
-
-def draw_topics(figure: Figure, place: Place, path: Path) -> Path | None:
-    """Draws the topics of HalluDial's dialogues."""
-    return plot_topics({"HalluDial's dialogues": Counter(read_topics(place).values())}, path)
-
-
-def draw_missed_topics(figure: Figure, place: Place, path: Path) -> Path | None:
-    """Draws the topics of the hallucinations that systems do not detect."""
-    return _draw_topics_of(
-        figure, place, path, lambda row: row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED
-    )
-
-
-def draw_hallucinated_topics(figure: Figure, place: Place, path: Path) -> Path | None:
-    """Draws the topics of the hallucinations of language models."""
-    return _draw_topics_of(figure, place, path, lambda row: row.get("label") == HALLUCINATED)
-
-
-def _draw_topics_of(figure: Figure, place: Place, path: Path, keep: Callable[[Mapping[str, Any]], bool]) -> Path | None:
-    topics = read_topics(place)
-    counts = {name: count_topics(place.folder(step), topics, keep) for name, step in figure.systems.items()}
-    return plot_topics(counts, path)
+        return save_figure(shown, path)
 
 
 def read_topics(place: Place) -> dict[str, str]:
@@ -185,10 +150,26 @@ def plot_topics(panels: Mapping[str, Mapping[str, int]], path: Path) -> Path | N
         return save_figure(figure, path)
 
 
+def _draw_topics_of(keep: Callable[[Mapping[str, Any]], bool]) -> Draw:
+    """Makes a drawing of the topics of the predictions that `keep` selects, a panel for each system."""
+
+    def draw(figure: Figure, place: Place, path: Path) -> Path | None:
+        topics = read_topics(place)
+        counts = {name: count_topics(place.folder(step), topics, keep) for name, step in figure.systems.items()}
+        return plot_topics(counts, path)
+
+    return draw
+
+
+def _draw_topics(name: str, read: Callable[[Place], Mapping[str, str]]) -> Draw:
+    """Makes a drawing of the topics of a corpus, in one panel."""
+    return lambda figure, place, path: plot_topics({name: Counter(read(place).values())}, path)
+
+
 DRAWINGS: Mapping[str, Draw] = {
     "recalls": draw_recalls,
-    "topic_sources": draw_topic_sources,
-    "topics": draw_topics,
-    "missed_topics": draw_missed_topics,
-    "hallucinated_topics": draw_hallucinated_topics,
+    "topic_sources": _draw_topics("DiaHalu's dialogues", lambda place: _read_facts(place, "diahalu", "topic_source")),
+    "topics": _draw_topics("HalluDial's dialogues", read_topics),
+    "missed_topics": _draw_topics_of(lambda row: row.get("gold") == HALLUCINATED and row.get("label") != HALLUCINATED),
+    "hallucinated_topics": _draw_topics_of(lambda row: row.get("label") == HALLUCINATED),
 }

@@ -13,18 +13,15 @@ Texts with `{field}` are filled with the fields of an element of `each`, or of a
 `{field!l}` in lower case.
 """
 
-import re
-import string
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import yaml
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from faithkit.errors import UserError, choice_hint, nearest, shorten
+from faithkit.errors import UserError, choice_hint, shorten
 from faithkit.published.figures import FOLDER, published_table
 from faithkit_workflows.reproduction.cells import (
     Cell,
@@ -39,15 +36,11 @@ from faithkit_workflows.reproduction.cells import (
     count_digits,
 )
 from faithkit_workflows.reproduction.paper_figures import DRAWINGS, Figure
+from faithkit_workflows.reproduction.table_files import ALL, FILES, Fields, Row, check_names, read_file, select_scale
 from faithkit_workflows.reproduction.table_steps import EXPORTS, LOCAL, PAPER, Step, sort_steps
 
-FILES = ("faithdial", "halludial", "ragtruth", "diahalu", "plots")
-SECTIONS = ("shared", "models", "steps", "tables", "figures")
-ALL, LIST = "all", "list"
 NOT_MEASURED = {LOCAL: "a model without a replacement at the local scale", PAPER: "not measured here"}
-Row = Mapping[str, Any]
 Kind = TypeVar("Kind")
-ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +55,7 @@ class Rule:
         count: The path to a number in corpus.json.
         share: The path to counts in corpus.json, of which `part` is given as percent of `of`, or of their sum.
         otherwise: Another metric, if there is none of the first name.
-        factor: From our unit to the paper's.
+        factor: From our unit to the paper's, for a metric; None for percent.
         of_baseline: The metric does not depend on the step's model.
     """
 
@@ -76,13 +69,16 @@ class Rule:
     part: str = ""
     of: str = ""
     otherwise: str = ""
-    factor: float = 100.0
+    factor: float | None = None
     of_baseline: bool = False
     why: str = ""
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.metric, self.human, self.count, self.share, self.why))) != 1:
             raise ValueError("give one of metric, human, count, share and why")
+        of_metrics = {"factor": self.factor is not None, "otherwise": self.otherwise, "of_baseline": self.of_baseline}
+        if (self.count or self.share) and (wrong := next((key for key, given in of_metrics.items() if given), "")):
+            raise ValueError(f"{wrong} has no effect beside {'count' if self.count else 'share'}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,109 +151,6 @@ class Forms:
         needed = {"pipeline.annotations": answers.name}
         agreement = Step(name=f"{self.name}_agreement", script="construct", arguments=arguments, steps=needed)
         return forms, answers, agreement
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Loads YAML, and refuses a key that is there twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        for name in names:
-            if names.count(name) > 1:
-                raise yaml.MarkedYAMLError(problem=f"the key {name} is repeated", problem_mark=node.start_mark)
-        found: dict[Any, Any] = super().construct_mapping(node, deep)
-        return found
-
-
-@cache
-def read_file(path: Path) -> Mapping[str, Any]:
-    """Reads a file of tables as plain values, for both scales."""
-    try:
-        values: Any = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (a safe loader)
-    except yaml.YAMLError as error:
-        raise UserError(f"not YAML: {error}", place=str(path)) from error
-    check_names("key", values, SECTIONS, str(path))
-    return dict(values)
-
-
-def list_names() -> tuple[str, ...]:
-    """Lists the names of all tables, and then of all figures."""
-    files = [read_file(FOLDER / f"{name}.yaml") for name in FILES]
-    return tuple(name for section in ("tables", "figures") for file in files for name in file.get(section, ()))
-
-
-def select_scale(value: Any, scale: str) -> Any:
-    """Replaces each `{local: ..., paper: ...}` in plain values by its value at a scale; what has none is left out."""
-    if isinstance(value, Mapping):
-        if value and value.keys() <= {LOCAL, PAPER}:
-            return select_scale(value.get(scale, ABSENT), scale)
-        found = ((key, select_scale(item, scale)) for key, item in value.items())
-        return {key: item for key, item in found if item is not ABSENT}
-    if isinstance(value, list):
-        return _join(item for item in (select_scale(item, scale) for item in value) if item is not ABSENT)
-    return value
-
-
-def _join(items: Iterable[Any]) -> list[Any]:
-    return [one for item in items for one in (item if isinstance(item, list) else [item])]
-
-
-class Fields(dict[str, Any]):
-    """The fields of a row; derived ones are filled when they are asked for.
-
-    Args:
-        derived: As `fields` of Part.
-        place: The file and key, for errors.
-    """
-
-    def __init__(self, given: Row, derived: Row, place: str):
-        super().__init__(given)
-        self.derived, self.place = derived, place
-
-    def __missing__(self, name: str) -> Any:
-        if name not in self.derived:
-            hint = choice_hint(name, [*self, *self.derived])
-            raise UserError(f"there is no field {name}", place=self.place, hint=hint)
-        self[name] = self.look_up(self.derived[name])
-        return self[name]
-
-    def look_up(self, rule: Any) -> Any:
-        """Finds the text for the value of a column, or fills a text."""
-        if not isinstance(rule, Mapping):
-            return self.fill(rule)
-        [(column, texts)] = rule.items()
-        value = self[column]
-        return self.fill(texts.get(value, texts.get("else", value)))
-
-    def fill(self, value: Any) -> Any:
-        """Fills the texts in a value; a text that is one `{field}` becomes the field's value."""
-        if isinstance(value, Mapping):
-            return {self.fill(key): self.fill(item) for key, item in value.items()}
-        if isinstance(value, list | tuple):
-            return _join(map(self.fill, value))
-        if not isinstance(value, str):
-            return value
-        whole = re.fullmatch(r"{(\w+)}", value)
-        return self[whole[1]] if whole else _Formatter().vformat(value, (), self)
-
-    def match(self, where: Row) -> bool:
-        """Checks whether each named field has the value, or one of the values."""
-        return all(self[name] in (one if isinstance(one, list) else [one]) for name, one in where.items())
-
-
-class _Formatter(string.Formatter):
-    def convert_field(self, value: Any, conversion: Any) -> Any:
-        if conversion == "k":
-            return "".join(character if character.isalnum() else "_" for character in str(value).lower())
-        return str(value).lower() if conversion == "l" else super().convert_field(value, conversion)
-
-
-def check_names(what: str, names: Iterable[str], known: Iterable[str], place: str) -> None:
-    """Refuses a name that is not known."""
-    for name in names:
-        if name not in known:
-            hint = choice_hint(name, nearest(str(name), map(str, known)) or known)
-            raise UserError(f"there is no {what} {name}", place=place, hint=hint)
 
 
 _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # one a class, as they take milliseconds to build
@@ -343,13 +236,13 @@ def all_results(scale: str, folder: Path = FOLDER) -> Mapping[str, Table | Figur
             tables.append(_read_table(name, entry, steps, f"{path}: tables.{name}"))
         for name, entry in document.get("figures", {}).items():
             figures.append(_read_figure(name, entry, steps, tables, f"{path}: figures.{name}"))
-    results: list[Table | Figure] = [*sorted(tables, key=_effort), *figures]
+
+    def effort(table: Table) -> tuple[int, int]:
+        trainings = sum(4 if "benchmark=transfer" in step.arguments else step.script == "train" for step in table.steps)
+        return trainings, len(table.steps)
+
+    results: list[Table | Figure] = [*sorted(tables, key=effort), *figures]
     return {result.name: result for result in results}
-
-
-def _effort(table: Table) -> tuple[int, int]:
-    trainings = sum(4 if "benchmark=transfer" in step.arguments else step.script == "train" for step in table.steps)
-    return trainings, len(table.steps)
 
 
 def select_results(names: Sequence[str], scale: str) -> list[Table | Figure]:
@@ -400,7 +293,7 @@ def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> It
             rule = next((rule for rule in part.results if found.match(rule.where)), None)
             if rule is None:
                 raise UserError(f"no rule of results holds for column {column}, row {dict(row)}", place=place)
-            result = _build_result(rule, part, found, own, by_system)
+            result = None if rule.why else _build_result(rule, part, found, own, by_system)
             why = found.fill(rule.why) or NOT_MEASURED[steps.scale]
             if result is not None:
                 why = part.unpublished if figure is None else ""
@@ -418,15 +311,13 @@ def _build_cells(part: Part, own: Sequence[str], steps: Steps, place: str) -> It
 def _build_result(
     rule: Rule, part: Part, row: Fields, steps: Sequence[str], by_system: Mapping[str, str]
 ) -> Result | None:
-    """Builds the result of a cell; None if the rule or the scale has none.
+    """Builds the result of a cell; None if the scale has none.
 
     Args:
         row: The fields of the cell.
         steps: The steps of the table.
         by_system: Their names by the rows that they are.
     """
-    if rule.why:
-        return None
     pattern = rule.step or part.step
     step = row.fill(pattern) if pattern else by_system.get(row["system"], "")
     before = row.fill(part.before)
@@ -437,14 +328,9 @@ def _build_result(
         return Count(step, tuple(row.fill(rule.count)))
     if rule.share:
         return Share(step, tuple(row.fill(rule.share)), row.fill(rule.part), of=rule.of)
-    kind = HumanScore if rule.human else Metric
-    metric = kind(
-        step,
-        row.fill(rule.human or rule.metric),
-        rule.factor,
-        otherwise=row.fill(rule.otherwise),
-        of_baseline=rule.of_baseline,
-    )
+    kind, name = (HumanScore, rule.human) if rule.human else (Metric, rule.metric)
+    factor = 100.0 if rule.factor is None else rule.factor
+    metric = kind(step, row.fill(name), factor, row.fill(rule.otherwise), rule.of_baseline)
     return Difference(metric, before) if before else metric
 
 
@@ -454,7 +340,10 @@ def _read_figure(name: str, entry: Row, steps: Steps, tables: Sequence[Table], p
     if "table" in entry:
         check_names("table", [entry["table"]], by_name, place)
         table = by_name[entry["table"]]
-        systems, needed = table.name_systems(), [step.name for step in table.steps]
+        stand_ins = {step.name: step.stand_in for step in table.steps}
+        results = [(cell.row, cell.result) for cell in table.cells if isinstance(cell.result, Metric)]
+        systems = {stand_ins[one.step] or row.partition(";")[0]: one.step for row, one in results}
+        needed = list(stand_ins)
     built = {
         "name": name,
         "steps": tuple(sort_steps([*needed, *shown], steps.by_name)),
@@ -471,9 +360,9 @@ def steps_of(result: Table | Figure) -> list[Step]:
     return sort_steps(result.used, {step.name: step for step in result.steps})
 
 
-def all_steps(results: Iterable[Table | Figure]) -> Iterator[Step]:
+def all_steps(results: Iterable[Table | Figure]) -> list[Step]:
     """Lists the steps of several tables and figures, each once."""
-    yield from {step.name: step for result in results for step in steps_of(result)}.values()
+    return list({step.name: step for result in results for step in steps_of(result)}.values())
 
 
 def compute_rates(published: Sequence[Row], rows: Sequence[Row]) -> list[Row]:

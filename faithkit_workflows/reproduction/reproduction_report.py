@@ -88,17 +88,14 @@ def compare_table(table: Table, place: Place, without: Mapping[str, str]) -> lis
     Args:
         without: The steps without results, with the reason.
     """
-    part = describe_missing_data(table, place, without)
-    origins = trace_cells(table, place)
-    return [_compare(cell, *origin, place, without, part) for cell, origin in zip(table.cells, origins, strict=True)]
+    part, origins = describe_missing_data(table, place, without), trace_cells(table, place)
+    return [_compare(cell, origin, place, without, part) for cell, origin in zip(table.cells, origins, strict=True)]
 
 
 def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]) -> str:
     """Describes how our data differ in size from the paper's; empty if they do not."""
-    if table.whole is None:
-        return ""
     whole = table.whole
-    if whole.step in without:
+    if whole is None or whole.step in without:
         return ""
     found = Count(whole.step, whole.count).read(place.folder(whole.step))
     here = 0 if found is None else int(found.value)
@@ -106,41 +103,27 @@ def describe_missing_data(table: Table, place: Place, without: Mapping[str, str]
 
 
 def _compare(
-    cell: Cell,
-    needed: Sequence[Step],
-    prompts: str,
-    replaced: str,
-    place: Place,
-    without: Mapping[str, str],
-    part: str,
+    cell: Cell, origin: tuple[list[Step], str, str], place: Place, without: Mapping[str, str], part: str
 ) -> Compared:
-    unparsed, stars = 0.0, ""
-
-    def compared(verdict: str, why: str = "", ours: Estimate | None = None) -> Compared:
-        behind = "" if ours is None else prompts
-        return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=behind, unparsed=unparsed, stars=stars)
-
-    result = cell.result
-    if result is None:
-        return compared(NOT_RUN, cell.why)
-    if reason := next((without[step.name] for step in needed if step.name in without), ""):
-        return compared(NOT_RUN, reason)
-    ours = result.read(place.folder(result.step))
+    result, (needed, prompts, replaced) = cell.result, origin
+    blocked = next((without[step.name] for step in needed if step.name in without), "")
+    if result is None or blocked:
+        return Compared(cell=cell, ours=None, verdict=NOT_RUN, why=blocked or cell.why)
+    folder = place.folder(result.step)
+    ours = result.read(folder)
     if ours is None:
-        return compared(NOT_RUN, "our data or models have no such figure")
-    if isinstance(result, HumanScore):
-        stars = result.read_stars(place.folder(result.step))
-    if isinstance(result, Metric | Difference):
-        unparsed = result.read_unparsed(place.folder(result.step))
+        return Compared(cell=cell, ours=None, verdict=NOT_RUN, why="our data or models have no such figure")
+    unparsed = result.read_unparsed(folder) if isinstance(result, Metric | Difference) else 0.0
+    why = replaced or (part if isinstance(result, Count) else "")
     if unparsed > TOO_MANY_UNPARSED:
-        return compared(NOT_COMPARABLE, f"{unparsed:.0%} of the replies could not be read as a verdict", ours)
-    if cell.published is None:
-        return compared(NOT_COMPARABLE, cell.why, ours)
-    if replaced:
-        return compared(NOT_COMPARABLE, replaced, ours)
-    if part and result.exact:
-        return compared(NOT_COMPARABLE, part, ours)
-    return compared(compare_with_published(ours, cell.published, digits=cell.digits), ours=ours)
+        why = f"{unparsed:.0%} of the replies could not be read as a verdict"
+    elif cell.published is None:
+        why = cell.why
+    verdict = NOT_COMPARABLE
+    if not why and cell.published is not None:
+        verdict = compare_with_published(ours, cell.published, digits=cell.digits)
+    stars = result.read_stars(folder) if isinstance(result, HumanScore) else ""
+    return Compared(cell=cell, ours=ours, verdict=verdict, why=why, prompts=prompts, unparsed=unparsed, stars=stars)
 
 
 def trace_cells(table: Table, place: Place) -> Iterator[tuple[list[Step], str, str]]:
@@ -264,11 +247,10 @@ def write_figure(figure: Figure, place: Place, without: Mapping[str, str]) -> Ma
     folder = place.out / "tables"
     folder.mkdir(parents=True, exist_ok=True)
     missing = dict.fromkeys(without[name] for name in figure.used if name in without)
-    path = None
-    if any(name not in without for name in figure.used):
-        path = figure.draw(place, folder / f"{figure.name}.png")
+    can_draw = any(name not in without for name in figure.used)
+    path = figure.draw(place, folder / f"{figure.name}.png") if can_draw else None
     reason = "; ".join(missing) or "our data or models have nothing to show"
-    needed = sort_steps(figure.used, {step.name: step for step in figure.steps})
+    needed = steps_of(figure)
     stand_ins = [step.stand_in for step in needed if step.stand_in]
     notes = dict.fromkeys([*_embedded(needed, place), *stand_ins, *(f"left out: {why}" for why in missing)])
     print(f"{figure.name}: {figure.title} ({figure.citation}; {COMPARED_BY_EYE})")
@@ -322,7 +304,7 @@ def _report_lines(path: Path, made: Sequence[Made], place: Place) -> Iterator[st
         yield one.text.replace(f"{RULE}\n\n", "")
         if one.image:
             yield f"\n![{escape_markdown(one.result.title)}]({os.path.relpath(one.image, path.parent)})\n"
-    spent = read_costs(list(all_steps([one.result for one in made])), place)
+    spent = read_costs(all_steps([one.result for one in made]), place)
     yield "## Time of each step"
     yield ""
     yield "| step | CPU seconds | seconds | ended |"
@@ -387,7 +369,7 @@ def _describe_hardware(steps: Sequence[Step], place: Place) -> Iterator[str]:
 
 def describe_comparability(table: Table, place: Place) -> str:
     """Counts the cells that could be compared with the paper, and names what prevents the others."""
-    blocked = dict(find_blocked_steps(table.steps, place))
+    blocked = find_blocked_steps(table.steps, place)
     reasons: Counter[str] = Counter()
     for cell, (needed, _, replaced) in zip(table.cells, trace_cells(table, place), strict=True):
         missing = next((blocked[step.name] for step in needed if step.name in blocked), "")

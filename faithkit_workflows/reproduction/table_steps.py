@@ -168,25 +168,24 @@ def sort_steps(wanted: Iterable[str], steps: Mapping[str, Step]) -> list[Step]:
     """Sorts steps after those that they need; each occurs once."""
     found: dict[str, Step] = {}
 
-    def add(name: str) -> None:
-        if name not in found:
-            for needed in (*steps[name].steps.values(), *steps[name].after):
-                add(needed)
-            found[name] = steps[name]
+    def add(names: Iterable[str]) -> None:
+        for name in names:
+            if name not in found:
+                add((*steps[name].steps.values(), *steps[name].after))
+                found[name] = steps[name]
 
-    for name in wanted:
-        add(name)
+    add(wanted)
     return list(found.values())
 
 
-def find_blocked_steps(steps: Iterable[Step], place: Place) -> Iterator[tuple[str, str]]:
-    """Lists the steps that cannot be run, with the reason, and those that need one of them."""
+def find_blocked_steps(steps: Iterable[Step], place: Place) -> dict[str, str]:
+    """Finds the steps that cannot be run, with the reason, and those that need one of them."""
     reasons: dict[str, str] = {}
     for step in steps:
         needed = next((reasons[name] for name in step.steps.values() if name in reasons), "")
         if reason := place.why_not(step) or needed:
             reasons[step.name] = reason
-            yield step.name, reason
+    return reasons
 
 
 RESUME_HINT = "the same command resumes"
@@ -242,7 +241,7 @@ def run_steps(steps: Sequence[Step], place: Place) -> dict[str, str]:
 
     A failed step stops only the steps that need it.
     """
-    without = dict(find_blocked_steps(steps, place))
+    without = find_blocked_steps(steps, place)
     states = {step.name: step_state(step, place) for step in steps if step.name not in without}
     for number, step in enumerate(steps, start=1):
         if needed := next((name for name in step.steps.values() if name in without), None):

@@ -11,7 +11,7 @@ from faithkit.errors import UserError
 from faithkit.packages import missing
 from faithkit.settings import types
 from faithkit.weights.publish import REPOSITORY, has_token
-from faithkit_workflows.reproduction.paper_tables import ALL, LIST, list_names
+from faithkit_workflows.reproduction.table_files import ALL, LIST, list_names
 from faithkit_workflows.reproduction.table_steps import check_prompts
 from faithkit_workflows.settings import blocks, engines, preflight
 from faithkit_workflows.settings.benchmark_blocks import Detection

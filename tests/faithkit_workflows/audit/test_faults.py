@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from faithkit.statistics.conclusion import Conclusion, Decision
-from faithkit_workflows.audit import faults
+from faithkit_workflows.audit import protocol as faults
 from faithkit_workflows.audit.audit_page import describe_faults, write_audit_page
 from faithkit_workflows.audit.invariances import LATE
 from tests.faithkit_workflows.audit.auditing import audit

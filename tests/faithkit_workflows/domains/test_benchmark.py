@@ -9,10 +9,9 @@ import pytest
 from faithkit.baselines.word_overlap import unsupported_share
 from faithkit.errors import UserError
 from faithkit.files.jsonl import write_jsonl
+from faithkit_workflows.domains.baselines import DomainBaselines, Features
 from faithkit_workflows.domains.benchmark import count_test_accesses, is_test_access
 from faithkit_workflows.domains.domain_rows import read_all_domains, read_domains
-from faithkit_workflows.domains.features import Features
-from faithkit_workflows.domains.leave_one_out import DomainBaselines
 from faithkit_workflows.settings.benchmark_blocks import ALL, DEV, HELD
 from tests.faithkit_workflows.domains.corpora import SETS, write_corpora
 from tests.running import evaluate_here, plain_config

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from data_modules.reading.exclude import Excluded
-from faithkit.errors import UserError
 from faithkit.records import Example, Turn
+from faithkit_workflows.domains.baselines import select_training_rows
 from faithkit_workflows.domains.domain_rows import (
     DomainRows,
     keep_similar_lengths,
@@ -20,8 +21,7 @@ from faithkit_workflows.domains.domain_rows import (
     read_domain,
     read_domains,
 )
-from faithkit_workflows.domains.leave_one_out import select_training_rows
-from faithkit_workflows.settings.benchmark_blocks import DEV, DOMAIN_PARTS, HELD
+from faithkit_workflows.settings.benchmark_blocks import DEV, DOMAIN_PARTS, HELD, Domains
 from tests.faithkit_workflows.domains.corpora import write_corpora
 from tests.running import plain_config
 
@@ -47,8 +47,8 @@ def test_domains_that_share_texts_corpora_or_authors_are_related() -> None:
 
 
 def test_an_unknown_domain_is_an_error_with_a_suggestion() -> None:
-    with pytest.raises(UserError, match="did you mean xsum"):
-        read_domains(block()["domains"], ["xsom"])
+    with pytest.raises(ValidationError, match="did you mean xsum"):
+        Domains.model_validate(block("benchmark.only=[xsom]"))
 
 
 @pytest.fixture(scope="module")

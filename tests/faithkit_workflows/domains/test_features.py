@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from faithkit.errors import UserError
 from faithkit.files.model_folder import CARD
 from faithkit.records import FAITHFUL, HALLUCINATED, Example
-from faithkit_workflows.domains import features as module
-from faithkit_workflows.domains.features import (
+from faithkit_workflows.domains import baselines as module
+from faithkit_workflows.domains.baselines import (
     ALL,
     AUTHOR,
     KNOWLEDGE,

@@ -32,8 +32,9 @@ from faithkit_workflows.reproduction.cells import (
     count_digits,
     subtract_estimates,
 )
-from faithkit_workflows.reproduction.paper_tables import list_names, select_results
+from faithkit_workflows.reproduction.paper_tables import select_results
 from faithkit_workflows.reproduction.reproduction_report import NOT_RUN, build_comparison_table, compare_table
+from faithkit_workflows.reproduction.table_files import list_names
 from faithkit_workflows.reproduction.table_steps import (
     BEGUN,
     DONE,
@@ -358,10 +359,10 @@ def test_missing_corpora_and_paid_servers_block_steps_at_the_papers_scale() -> N
     missing = Step(name="missing", script="evaluate", arguments=(), corpora={"p": "ragtruth"}, steps={"c": "hub"})
     needing = Step(name="needing", script="evaluate", arguments=(), steps={"c": "missing"})
     paid = Step(name="paid", script="evaluate", arguments=(), server="a server")
-    found = dict(find_blocked_steps([hub, missing, needing, paid], place))
+    found = find_blocked_steps([hub, missing, needing, paid], place)
     assert found["missing"] == found["needing"] == "ragtruth is missing below data_dir"
     assert "hosted=true" in found["paid"] and "hub" not in found
-    assert "paid" not in dict(find_blocked_steps([paid], Place(scale=PAPER, out=Path("out"), hosted=True)))
+    assert "paid" not in find_blocked_steps([paid], Place(scale=PAPER, out=Path("out"), hosted=True))
 
 
 def test_a_difference_has_the_interval_of_both_and_a_share_wilsons(tmp_path: Path) -> None:

@@ -18,15 +18,8 @@ from faithkit.published.figures import FOLDER
 from faithkit.settings.command_line import CommandLine
 from faithkit.settings.config_files import CONFIGS
 from faithkit_workflows.reproduction.cells import Difference, Metric, Table
-from faithkit_workflows.reproduction.paper_tables import (
-    FILES,
-    Fields,
-    all_results,
-    all_steps,
-    list_names,
-    select_scale,
-    steps_of,
-)
+from faithkit_workflows.reproduction.paper_tables import all_results, all_steps, steps_of
+from faithkit_workflows.reproduction.table_files import FILES, Fields, list_names, select_scale
 from faithkit_workflows.reproduction.table_steps import LOCAL, ON_HUB, PAPER, Place, Step, step_arguments
 from faithkit_workflows.sweep.launching import quote_override
 from tests.pages.reading import blocks
@@ -166,6 +159,14 @@ def test_quoted_paths_are_not_interpreted_by_hydra() -> None:
             "results:\n      - why: x\n        metric: x{part}",
             "tables.ragtruth_6",
             "give one of metric",
+            "",
+        ),
+        (
+            "ragtruth",
+            "sources]}",
+            "sources], factor: 100}",
+            "tables.ragtruth_2",
+            "factor has no effect beside count",
             "",
         ),
         ("ragtruth", "/{part}response_", "/{prt}response_", "tables.ragtruth_5", "no field prt", "part"),

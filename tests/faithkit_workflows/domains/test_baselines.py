@@ -8,9 +8,8 @@ import numpy as np
 
 from faithkit.baselines.counted_features import Values
 from faithkit.records import FAITHFUL, HALLUCINATED
+from faithkit_workflows.domains.baselines import THRESHOLD, DomainBaselines, Features, fit_regression
 from faithkit_workflows.domains.domain_rows import DomainRows, Rows, read_all_domains
-from faithkit_workflows.domains.features import Features
-from faithkit_workflows.domains.leave_one_out import THRESHOLD, DomainBaselines, fit_regression
 from faithkit_workflows.settings.benchmark_blocks import DEV
 from tests.running import plain_config
 
