@@ -142,10 +142,9 @@ def export(
 
 
 def _read_settings(sidecar: Sidecar) -> CriticSettings | TaggerSettings:
-    kinds = {CRITIC: CriticSettings, TAGGER: TaggerSettings}
-    if sidecar.kind not in kinds:
+    if sidecar.kind not in (CRITIC, TAGGER):
         raise UserError(f"kind is {sidecar.kind!r}, and the export is for {CRITIC} and {TAGGER}")
-    return kinds[sidecar.kind].from_sidecar(sidecar)
+    return CriticSettings.from_sidecar(sidecar) if sidecar.kind == CRITIC else TaggerSettings.from_sidecar(sidecar)
 
 
 def _reduce_to_one_logit(folder: Path) -> None:
